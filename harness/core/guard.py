@@ -25,9 +25,8 @@ _STOP_S = 2 * guardian.GRACE_S + 1.0
 class GuardedProcess:
     """A running command under its guardian. `pid` is the guardian's."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], argv: Sequence[str], grace_s: float) -> None:
+    def __init__(self, popen: subprocess.Popen[bytes], grace_s: float) -> None:
         self._popen, self._grace_s = popen, grace_s
-        self.argv = tuple(argv)
         self.pid = popen.pid
 
     def __enter__(self) -> Self:
@@ -121,7 +120,7 @@ def spawn_guarded(
         )
     except OSError as error:
         raise InfraError(f"cannot start {command[0]}: {error}") from error
-    return GuardedProcess(popen, command, grace_s)
+    return GuardedProcess(popen, grace_s)
 
 
 _TAIL_BYTES = 2000

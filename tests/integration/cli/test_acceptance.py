@@ -51,11 +51,11 @@ def test_every_step_and_nothing_is_left(
             f"devices: [{{name: {NAME}, soc: QCS8550, host: here, serial: '{link.address}', "
             f"workdir: {device.storage}/work}}]\n"
         )
-        asked: list[str] = []
+        prompts: list[str] = []
 
         def person(text: str) -> None:
-            asked.append(text)
-            if len(asked) == 1:
+            prompts.append(text)
+            if len(prompts) == 1:
                 link.cut_after(1)
             else:
                 link.resume()
@@ -64,22 +64,22 @@ def test_every_step_and_nothing_is_left(
         order = Options(simulated_lab, (NAME,), cache_root(), os.environ)
         options = ["--unplug", "--reboot"]
         checks = list(accept(order, NAME, options, tmp_path / "logs", person, words))
-    found = {check.name: check for check in checks if check.group == "acceptance"}
-    assert list(found) == [*(step.name for step in STEPS), "nothing left behind"]
-    told = "\n".join(lines_of(report_of(checks)))
-    status = {name: check.status for name, check in found.items() if check.status != "ok"}
+    steps = {check.name: check for check in checks if check.group == "acceptance"}
+    assert list(steps) == [*(step.name for step in STEPS), "nothing left behind"]
+    text = "\n".join(lines_of(report_of(checks)))
+    status = {name: check.status for name, check in steps.items() if check.status != "ok"}
     # the HTP of a computer is a simulator in its own library, which is real and has a real budget
     assert status == {
         "FastRPC": "not-applicable",
         "backend gpu": "not-applicable",
         "backend cpu": "not-applicable",
         "66 contexts": "warn",
-    }, told
-    assert "66 of 66 small ones loaded" in found["66 contexts"].found
-    assert "1002" in found["66 contexts"].found
-    assert [text.split()[0] for text in asked] == ["pull", "plug"]
+    }, text
+    assert "66 of 66 small ones loaded" in steps["66 contexts"].found
+    assert "1002" in steps["66 contexts"].found
+    assert [text.split()[0] for text in prompts] == ["pull", "plug"]
     assert {link.address, "127.0.0.1"} < set(words)
-    assert "--no-smoke" not in told
+    assert "--no-smoke" not in text
     assert not (device.storage / "work/acceptance").exists()
     logs = {str(path.relative_to(tmp_path / "logs")) for path in (tmp_path / "logs").rglob("*")}
     assert {"crash/evidence/evidence.json", "hang/probe.jsonl", "htp/case/probe.plan"} <= logs
@@ -98,13 +98,13 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("short")
 def test_as_a_user_types_it(simulated_lab: Path, tmp_path: Path) -> None:
     out = tmp_path / "sent.zip"
-    done = qnn_harness(
+    completed = qnn_harness(
         "doctor", "--acceptance", NAME, "--lab", simulated_lab, "--output", out, "--json"
     )
-    assert (done.returncode, done.stderr) == (0, f"packed: {out}\n")
-    said = json.loads(done.stdout)
-    jsonschema.validate(said, json.loads((ROOT / "docs/schema/doctor.schema.json").read_text()))
-    steps = [check["name"] for check in said["checks"] if check["group"] == "acceptance"]
+    assert (completed.returncode, completed.stderr) == (0, f"packed: {out}\n")
+    content = json.loads(completed.stdout)
+    jsonschema.validate(content, json.loads((ROOT / "docs/schema/doctor.schema.json").read_text()))
+    steps = [check["name"] for check in content["checks"] if check["group"] == "acceptance"]
     assert steps == [*(step.name for step in SHORT), "nothing left behind"]
     with zipfile.ZipFile(out) as packed:
         assert packed.namelist() == ["README.txt", "report.txt", "report.json"]
@@ -120,10 +120,12 @@ def test_of_a_device_that_does_not_answer_there_is_an_archive_too(
 ) -> None:
     simulated_lab.write_text("schema: 1\ndevices:\n  - {name: gone, serial: '127.0.0.1:9'}\n")
     out = tmp_path / "sent.zip"
-    done = qnn_harness("doctor", "--acceptance", "gone", "--lab", simulated_lab, "--output", out)
-    assert done.returncode == 3, done.stdout
-    assert "steps" in done.stdout
-    assert "not tried: it does not answer" in done.stdout
+    completed = qnn_harness(
+        "doctor", "--acceptance", "gone", "--lab", simulated_lab, "--output", out
+    )
+    assert completed.returncode == 3, completed.stdout
+    assert "steps" in completed.stdout
+    assert "not tried: it does not answer" in completed.stdout
     with zipfile.ZipFile(out) as packed:
         assert "127.0.0.1:9" not in shown_in(packed)
 
@@ -133,9 +135,9 @@ def test_where_no_archive_can_be_written_no_step_is_tried(
 ) -> None:
     monkeypatch.setattr("harness.cli.doctor.accept", None)
     out = tmp_path / "none/sent.zip"
-    done = qnn_harness("doctor", "--acceptance", NAME, "--lab", simulated_lab, "--output", out)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert f"{out}: cannot be written: No such file or directory" in done.stderr
+    completed = qnn_harness("doctor", "--acceptance", NAME, "--lab", simulated_lab, "--output", out)
+    assert (completed.returncode, completed.stdout) == (2, "")
+    assert f"{out}: cannot be written: No such file or directory" in completed.stderr
 
 
 @pytest.mark.slow
@@ -148,9 +150,9 @@ def test_what_cannot_be_packed_is_shown_all_the_same(
 
     monkeypatch.setattr("harness.cli.doctor.write_archive", fail)
     out = tmp_path / "sent.zip"
-    done = qnn_harness("doctor", "--acceptance", NAME, "--lab", simulated_lab, "--output", out)
-    assert (done.returncode, "push and pull" in done.stdout) == (3, True)
-    assert "no space left" in done.stderr
+    completed = qnn_harness("doctor", "--acceptance", NAME, "--lab", simulated_lab, "--output", out)
+    assert (completed.returncode, "push and pull" in completed.stdout) == (3, True)
+    assert "no space left" in completed.stderr
 
 
 @pytest.mark.parametrize(
@@ -158,9 +160,9 @@ def test_what_cannot_be_packed_is_shown_all_the_same(
     [["--acceptance"], ["--acceptance", "a", "b"], [NAME, "--reboot"], [NAME, "--output", "x.zip"]],
 )
 def test_options_that_do_not_go_together(arguments: list[str], simulated_lab: Path) -> None:
-    done = qnn_harness("doctor", *arguments, "--lab", simulated_lab)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "--acceptance" in done.stderr
+    completed = qnn_harness("doctor", *arguments, "--lab", simulated_lab)
+    assert (completed.returncode, completed.stdout) == (2, "")
+    assert "--acceptance" in completed.stderr
 
 
 def on(adb: AdbDevice, workdir: str, logs: Path = Path("/none")) -> Trial:
@@ -194,23 +196,29 @@ class MockLiar(AdbDevice):
         self._ways = ways
 
     def shell(self, script: str, **options: Any) -> Completed:
-        done = super().shell(script, **options)
-        return self._ways.get("shell", lambda done, script: done)(done, script)  # type: ignore[no-any-return]
+        completed = super().shell(script, **options)
+        return self._ways.get("shell", lambda process, script: process)(completed, script)  # type: ignore[no-any-return]
 
     def pull(self, remote: str, local: Path, **options: Any) -> None:
         super().pull(remote, local, **options)
         self._ways.get("pull", lambda local: None)(local)
 
     def stat(self, remote: str, **options: Any) -> Any:
-        return self._ways.get("stat", lambda found: found)(super().stat(remote, **options))
+        return self._ways.get("stat", lambda status: status)(super().stat(remote, **options))
 
 
-def no_code(done: Completed, script: str) -> Completed:
-    return Completed(done.stdout, done.stderr, 0, None, done.truncated)
+def no_code(completed: Completed, script: str) -> Completed:
+    return Completed(completed.stdout, completed.stderr, 0, None, completed.truncated)
 
 
-def no_stdin(done: Completed, script: str) -> Completed:
-    return Completed(done.stdout[:-1], done.stderr, done.exit_code, done.signal, done.truncated)
+def no_stdin(completed: Completed, script: str) -> Completed:
+    return Completed(
+        completed.stdout[:-1],
+        completed.stderr,
+        completed.exit_code,
+        completed.signal,
+        completed.truncated,
+    )
 
 
 def damaged(local: Path) -> None:
@@ -218,7 +226,7 @@ def damaged(local: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("act", "ways", "found"),
+    ("act", "ways", "text"),
     [
         (acceptance.shells, {"shell": no_code}, "`exit 7`: exit code 0"),
         pytest.param(
@@ -232,11 +240,11 @@ def damaged(local: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_found(
-    make_device: MakeDevice, act: Callable[[Trial], Answer], ways: dict[str, Any], found: str
+    make_device: MakeDevice, act: Callable[[Trial], Answer], ways: dict[str, Any], text: str
 ) -> None:
     device = make_device("simulated")
     answer = act(on(MockLiar(device, **ways), device.workdir))
-    assert (answer.status, found in answer.found) == ("fail", True), answer
+    assert (answer.status, text in answer.found) == ("fail", True), answer
 
 
 @pytest.fixture
@@ -246,9 +254,9 @@ def trial(simulated_lab: Path, tmp_path: Path) -> Any:
         order = Options(simulated_lab, (NAME,), cache_root(), os.environ)
         bench = open_workbench(load_lab(simulated_lab), order)
         cleanup.callback(bench.close)
-        made = Trial(bench, NAME, "latest", tmp_path / "logs", print, RecoveryRules())
-        assert acceptance.probe(made).status == "ok"
-        yield made
+        trial = Trial(bench, NAME, "latest", tmp_path / "logs", print, RecoveryRules())
+        assert acceptance.probe(trial).status == "ok"
+        yield trial
 
 
 def test_a_process_that_does_not_do_as_it_should(
@@ -283,5 +291,5 @@ def test_what_a_step_left_running_is_ended(trial: Trial) -> None:
 
     steps = [Stage("a step", 60, leave)]
     assert [check.status for check in run_steps(trial, steps, [])] == ["ok", "ok"]
-    left = adb.shell("ps -A -o args | grep '^sleep 600'", timeout_s=20)
-    assert left.stdout == b""
+    remaining = adb.shell("ps -A -o args | grep '^sleep 600'", timeout_s=20)
+    assert remaining.stdout == b""

@@ -30,9 +30,9 @@ def opened(lab: Path) -> OpenLab:
 
 
 def test_devices_says_what_the_device_says(simulated_lab: Path) -> None:
-    done = qnn_harness("devices", "--lab", simulated_lab, "--json")
-    assert done.returncode == 0, done.stderr
-    (row,) = (row for row in json.loads(done.stdout)["devices"] if row["configured"])
+    completed = qnn_harness("devices", "--lab", simulated_lab, "--json")
+    assert completed.returncode == 0, completed.stderr
+    (row,) = (row for row in json.loads(completed.stdout)["devices"] if row["configured"])
     assert (row["name"], row["state"], row["soc"]) == ("sim-test", "device", "QCS8550")
     assert (row["htp_arch"], row["adreno"], row["target"]) == (73, "740", "linux-x64")
     assert re.fullmatch(r"127\.0\.0\.1:\d+", row["serial"])
@@ -43,18 +43,18 @@ def test_devices_says_what_the_device_says(simulated_lab: Path) -> None:
 
 
 def test_devices_as_a_table(simulated_lab: Path) -> None:
-    done = qnn_harness("devices", "--lab", simulated_lab)
-    assert done.returncode == 0, done.stderr
-    assert "sim-test" in done.stdout
-    assert "v73" in done.stdout
+    completed = qnn_harness("devices", "--lab", simulated_lab)
+    assert completed.returncode == 0, completed.stderr
+    assert "sim-test" in completed.stdout
+    assert "v73" in completed.stdout
 
 
 def test_a_device_that_is_not_there_is_the_labs_fault(simulated_lab: Path) -> None:
     simulated_lab.write_text("schema: 1\ndevices:\n  - name: gone\n    serial: 127.0.0.1:9\n")
-    done = qnn_harness("devices", "--lab", simulated_lab, "--json")
-    assert done.returncode == 3
-    assert done.stderr == ""
-    (row,) = (row for row in json.loads(done.stdout)["devices"] if row["configured"])
+    completed = qnn_harness("devices", "--lab", simulated_lab, "--json")
+    assert completed.returncode == 3
+    assert completed.stderr == ""
+    (row,) = (row for row in json.loads(completed.stdout)["devices"] if row["configured"])
     assert row["state"] == "unreachable"
     assert row["problem"]
 
@@ -70,19 +70,19 @@ def test_devices_clean_removes_what_nobody_uses(simulated_lab: Path, tmp_path: P
     assert (folder / "input.raw").exists()
 
     # this process lives, so it may still use them
-    done = qnn_harness("devices", "--lab", simulated_lab, "clean")
-    assert done.returncode == 0, done.stderr
-    told = f"0.0 MB freed, 0 sets removed; 0.2 MB in 2 sets kept; in use by process {os.getpid()} "
-    assert told in done.stdout
+    completed = qnn_harness("devices", "--lab", simulated_lab, "clean")
+    assert completed.returncode == 0, completed.stderr
+    text = f"0.0 MB freed, 0 sets removed; 0.2 MB in 2 sets kept; in use by process {os.getpid()} "
+    assert text in completed.stdout
     assert (folder / "input.raw").exists()
 
     with opened(simulated_lab) as lab:
         device = lab.device("sim-test").attach()
         mark = next(Path(device.workdir).glob("inuse/*"))
         mark.unlink()
-    done = qnn_harness("devices", "clean", "sim-test", "--lab", simulated_lab, "--json")
-    assert done.returncode == 0, done.stderr
-    (row,) = json.loads(done.stdout)["devices"]
+    completed = qnn_harness("devices", "clean", "sim-test", "--lab", simulated_lab, "--json")
+    assert completed.returncode == 0, completed.stderr
+    (row,) = json.loads(completed.stdout)["devices"]
     cleaned = row["cleaned"]
     assert (row["name"], cleaned["freed_bytes"], cleaned["kept_bytes"]) == ("sim-test", 200_000, 0)
     assert len(cleaned["sets_removed"]) == 2
@@ -96,14 +96,14 @@ def test_devices_clean_all_removes_what_is_used_too(simulated_lab: Path, tmp_pat
         device = lab.device("sim-test").attach()
         Deployer(device.transport, device.workdir).deploy_files("one", {"input.raw": file})
         workdir = Path(device.workdir)
-    done = qnn_harness("devices", "clean", "--all", "--lab", simulated_lab)
-    assert done.returncode == 0, done.stderr
-    assert f"1 set removed; was in use by process {os.getpid()} on " in done.stdout
+    completed = qnn_harness("devices", "clean", "--all", "--lab", simulated_lab)
+    assert completed.returncode == 0, completed.stderr
+    assert f"1 set removed; was in use by process {os.getpid()} on " in completed.stdout
     assert not workdir.exists()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "text"),
     [
         (["devices", "--lab", "missing.yaml"], 2, "missing.yaml"),
         (["devices", "--lab", "missing.yaml", "clean"], 2, "missing.yaml"),
@@ -116,14 +116,14 @@ def test_devices_clean_all_removes_what_is_used_too(simulated_lab: Path, tmp_pat
     ],
 )
 def test_wrong_input_is_one_line_and_exit_code_2(
-    arguments: list[str], code: int, told: str, simulated_lab: Path
+    arguments: list[str], code: int, text: str, simulated_lab: Path
 ) -> None:
     if arguments[0] == "simulator":
         arguments = [*arguments, "--lab", str(simulated_lab)]
-    done = qnn_harness(*arguments)
-    assert done.returncode == code
-    assert told in done.stderr
-    assert "Traceback" not in done.stderr
+    completed = qnn_harness(*arguments)
+    assert completed.returncode == code
+    assert text in completed.stderr
+    assert "Traceback" not in completed.stderr
 
 
 def test_simulator_serves_plain_adb_until_ctrl_c(simulated_lab: Path) -> None:
@@ -154,12 +154,14 @@ def test_healing_goes_on_past_a_device_that_is_held(simulated_lab: Path) -> None
         key = lab.device("sim-test").key
     leases = Leases(lease_root(), purpose="a test")
     leases.acquire(key, "sim-test")
-    done = qnn_harness("devices", "heal", "sim-test", "sim-other", "--lab", simulated_lab, "--json")
+    completed = qnn_harness(
+        "devices", "heal", "sim-test", "sim-other", "--lab", simulated_lab, "--json"
+    )
     leases.close()
-    assert done.returncode == 3
-    assert "(a test)" in done.stderr
-    held, healed = json.loads(done.stdout)["devices"]
-    assert "held by" in held["problem"]
+    assert completed.returncode == 3
+    assert "(a test)" in completed.stderr
+    leased, healed = json.loads(completed.stdout)["devices"]
+    assert "held by" in leased["problem"]
     assert (healed["name"], healed["state"]) == ("sim-other", "good")
 
 
@@ -171,32 +173,34 @@ def test_a_device_that_answers_and_is_bad_is_a_negative_answer(
     subprocess.run(["rm", "-rf", workdir], check=True)
     workdir.parent.mkdir(parents=True, exist_ok=True)
     workdir.write_text("a file where its work folder should be")
-    done = qnn_harness("devices", "--lab", simulated_lab)
-    assert done.returncode == 1
-    assert "sim-test: its work folder cannot be written" in done.stdout
+    completed = qnn_harness("devices", "--lab", simulated_lab)
+    assert completed.returncode == 1
+    assert "sim-test: its work folder cannot be written" in completed.stdout
 
 
 def test_a_quarantine_that_cannot_be_read_says_what_to_do(
     simulated_lab: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "quarantine").write_text("a file where the folder should be")
-    done = qnn_harness("devices", "--lab", simulated_lab)
-    assert done.returncode == 3
-    assert "sim-test" in done.stdout
-    assert "Not a directory; remove what is there, or set QNN_HARNESS_QUARANTINE" in done.stderr
-    assert "Traceback" not in done.stderr
+    completed = qnn_harness("devices", "--lab", simulated_lab)
+    assert completed.returncode == 3
+    assert "sim-test" in completed.stdout
+    assert (
+        "Not a directory; remove what is there, or set QNN_HARNESS_QUARANTINE" in completed.stderr
+    )
+    assert "Traceback" not in completed.stderr
 
 
 def test_why_a_device_is_in_quarantine_is_told(simulated_lab: Path, tmp_path: Path) -> None:
     with opened(simulated_lab) as lab:
         key = lab.device("sim-test").key
     entry = Quarantine(tmp_path / "quarantine").put(key, "it rebooted all day")
-    done = qnn_harness("devices", "--lab", simulated_lab)
-    assert done.returncode == 1
+    completed = qnn_harness("devices", "--lab", simulated_lab)
+    assert completed.returncode == 1
     assert (
         f"sim-test: in quarantine since {entry.since}: it rebooted all day. When it is mended: "
         "qnn-harness devices heal sim-test"
-    ) in done.stdout
+    ) in completed.stdout
     # which ends it, once our probe has run there
     assert qnn_harness("devices", "heal", "sim-test", "--lab", simulated_lab).returncode == 0
     assert list((tmp_path / "simulated").rglob("sets/probe-*/qnn-probe"))

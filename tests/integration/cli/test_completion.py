@@ -33,4 +33,4 @@ def test_tab_completes_commands_options_and_files(shell: Terminal) -> None:
             ("\x15qnn-harness explain mod", "qnn-harness explain model.log "),
         ):
             shell.send(f"{typed}\t")
-            shell.wait_for(lambda seen, said=completed: said.rstrip() in seen.text)
+            shell.wait_for(lambda screen, text=completed: text.rstrip() in screen.text)

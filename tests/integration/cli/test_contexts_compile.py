@@ -19,10 +19,12 @@ from tests.integration.in_process import qnn_harness
 
 def written(path: Path, *operators: str) -> Path:
     """A chain of operators over 2 x 8 floats."""
-    names = ["x", *(f"t{at}" for at in range(len(operators) - 1)), "y"]
+    names = ["x", *(f"t{number}" for number in range(len(operators) - 1)), "y"]
     nodes = [
-        helper.make_node(one, [names[at]], [names[at + 1]], name=f"{one.lower()}_{at}")
-        for at, one in enumerate(operators)
+        helper.make_node(
+            operator, [names[number]], [names[number + 1]], name=f"{operator.lower()}_{number}"
+        )
+        for number, operator in enumerate(operators)
     ]
     outside = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 8]) for name in ("x", "y")
@@ -39,60 +41,60 @@ def model(tmp_path: Path) -> Path:
 
 
 def inspected(path: Path) -> dict[str, object]:
-    (found,) = json.loads(qnn_harness("contexts", "inspect", path, "--json").stdout)["contexts"]
-    return dict(found)
+    (context,) = json.loads(qnn_harness("contexts", "inspect", path, "--json").stdout)["contexts"]
+    return dict(context)
 
 
 @pytest.mark.slow
 def test_a_binary_is_for_exactly_that_soc(model: Path, tmp_path: Path) -> None:
     out = tmp_path / "model.bin"
-    done = qnn_harness(
+    completed = qnn_harness(
         *("contexts", "compile", model, "--soc", "sa8255", "--qnn", "2.47", "-o", out, "--json")
     )
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    found = inspected(out)
-    assert (found["htp_arch"], found["soc_model"]) == (73, 52)
-    assert str(found["build_id"]).startswith("v2.47.0")
-    assert told == {
+    assert completed.returncode == 0, completed.stderr
+    content = json.loads(completed.stdout)
+    context = inspected(out)
+    assert (context["htp_arch"], context["soc_model"]) == (73, 52)
+    assert str(context["build_id"]).startswith("v2.47.0")
+    assert content == {
         "schema": 1,
         "files": [str(out)],
         "bytes": out.stat().st_size,
-        "sha256": found["sha256"],
+        "sha256": context["sha256"],
         "qnn": "2.47.0",
         "soc": "SA8255",
         "htp_arch": 73,
-        "graphs": told["graphs"],
-        "memory_bytes": found["memory_bytes"],
+        "graphs": content["graphs"],
+        "memory_bytes": context["memory_bytes"],
     }
-    assert len(told["graphs"]) == 1
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["model.bin", "model.onnx"]
+    assert len(content["graphs"]) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.bin", "model.onnx"]
 
 
 def test_an_onnx_holds_the_binary(model: Path, tmp_path: Path) -> None:
     out = tmp_path / "ctx.onnx"
-    done = qnn_harness("contexts", "compile", model, "--soc", "QCS8550", "-o", out)
-    assert done.returncode == 0, done.stderr
+    completed = qnn_harness("contexts", "compile", model, "--soc", "QCS8550", "-o", out)
+    assert completed.returncode == 0, completed.stderr
     artefact = open_artefact(out)
     assert artefact.kind == "epcontext"
     (piece,) = artefact.pieces
     assert piece.path == out
-    assert str(piece.sha256()) in done.stdout
+    assert str(piece.sha256()) in completed.stdout
     assert inspected(out)["htp_arch"] == 73
 
 
 @pytest.mark.slow
 def test_what_the_compiler_refuses_ends_with_1_and_no_file(tmp_path: Path) -> None:
     model = written(tmp_path / "model.onnx", "Erf", "Acosh")
-    done = qnn_harness(
+    completed = qnn_harness(
         "contexts", "compile", model, "--soc", "SM8650", "-o", tmp_path / "model.bin"
     )
-    assert done.returncode == 1
-    assert "op acosh_1 (Acosh, float32 [2, 8]) is not supported here: " in done.stderr
-    assert "does not compile model.onnx for HTP v75" in done.stderr
-    assert [one.name for one in tmp_path.iterdir()] == ["model.onnx"]
+    assert completed.returncode == 1
+    assert "op acosh_1 (Acosh, float32 [2, 8]) is not supported here: " in completed.stderr
+    assert "does not compile model.onnx for HTP v75" in completed.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
     fits = qnn_harness("contexts", "fit", model, "--soc", "SM8650")
-    assert (fits.returncode, fits.stderr) == (1, done.stderr), "in the same words"
+    assert (fits.returncode, fits.stderr) == (1, completed.stderr), "in the same words"
 
 
 @pytest.mark.parametrize(
@@ -118,8 +120,8 @@ def test_wrong_input_is_told_before_anything_is_compiled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = qnn_harness("contexts", "compile", "model.onnx", *arguments)
-    assert (done.returncode, words in done.stderr) == (2, True), done.stderr
+    completed = qnn_harness("contexts", "compile", "model.onnx", *arguments)
+    assert (completed.returncode, words in completed.stderr) == (2, True), completed.stderr
     assert list(tmp_path.iterdir()) == [model]
 
 
@@ -128,9 +130,11 @@ def test_what_is_no_model_is_named(model: Path, tmp_path: Path) -> None:
     assert (
         qnn_harness("contexts", "compile", model, "--soc", "SM8650", "-o", binary).returncode == 0
     )
-    done = qnn_harness("contexts", "compile", binary, "--soc", "SM8650", "-o", tmp_path / "b.bin")
-    assert done.returncode == 2
-    assert "only an .onnx can be compiled, and this is: context" in done.stderr
+    completed = qnn_harness(
+        "contexts", "compile", binary, "--soc", "SM8650", "-o", tmp_path / "b.bin"
+    )
+    assert completed.returncode == 2
+    assert "only an .onnx can be compiled, and this is: context" in completed.stderr
 
 
 def test_an_interrupted_one_leaves_nothing(model: Path, tmp_path: Path) -> None:
@@ -144,13 +148,13 @@ def test_an_interrupted_one_leaves_nothing(model: Path, tmp_path: Path) -> None:
         except subprocess.TimeoutExpired:
             started.send_signal(signal.SIGINT)
         started.communicate(timeout=60)
-    kept = {one.name for one in tmp_path.iterdir()}
-    assert kept == {"model.onnx"} | ({"b.bin"} if started.returncode == 0 else set())
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"model.onnx"} | ({"b.bin"} if started.returncode == 0 else set())
 
 
 def test_fit_takes_a_model(model: Path) -> None:
-    done = qnn_harness("contexts", "fit", model, "--contexts", 3, "--json")
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["fits"] is True
-    assert "model.onnx" in done.stdout
+    completed = qnn_harness("contexts", "fit", model, "--contexts", 3, "--json")
+    assert completed.returncode == 0, completed.stderr
+    content = json.loads(completed.stdout)
+    assert content["fits"] is True
+    assert "model.onnx" in completed.stdout

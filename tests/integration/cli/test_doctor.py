@@ -35,14 +35,14 @@ NAME = "sim-test"
 def run(
     *arguments: object, **settings: str
 ) -> tuple[subprocess.CompletedProcess[str], dict[tuple[str, str], dict[str, Any]]]:
-    """How it ended, and the checks of its --json by subject and name."""
-    done = qnn_harness("doctor", *arguments, "--json", environment=os.environ | settings)
-    assert "Traceback" not in done.stderr, done.stderr
-    said = json.loads(done.stdout) if done.stdout else {"checks": []}
-    if done.stdout:
+    """Return its exit code, and the checks of its --json by subject and name."""
+    completed = qnn_harness("doctor", *arguments, "--json", environment=os.environ | settings)
+    assert "Traceback" not in completed.stderr, completed.stderr
+    report = json.loads(completed.stdout) if completed.stdout else {"checks": []}
+    if completed.stdout:
         schema = json.loads((ROOT / "docs/schema/doctor.schema.json").read_text())
-        jsonschema.validate(said, schema)
-    return done, {(check["subject"], check["name"]): check for check in said["checks"]}
+        jsonschema.validate(report, schema)
+    return completed, {(check["subject"], check["name"]): check for check in report["checks"]}
 
 
 def describe_on_host(lab_file: Path, adb: AdbClient, device: SimulatedDevice, fields: str) -> None:
@@ -64,9 +64,9 @@ def storage() -> Path:
 
 
 def test_a_healthy_simulated_device(simulated_lab: Path) -> None:
-    done, checks = run("--lab", simulated_lab)
-    assert done.returncode == 0, done.stdout
-    assert done.stderr == ""
+    completed, checks = run("--lab", simulated_lab)
+    assert completed.returncode == 0, completed.stdout
+    assert completed.stderr == ""
     assert checks[NAME, "reachable"]["status"] == "ok"
     assert checks[NAME, "smoke htp"]["status"] == "ok"
     assert "outputs as expected" in checks[NAME, "smoke htp"]["found"]
@@ -86,35 +86,35 @@ def test_a_healthy_simulated_device(simulated_lab: Path) -> None:
 
 def test_as_a_table(simulated_lab: Path) -> None:
     command = [*QNN_HARNESS, "doctor", NAME, "--no-smoke", "--lab", str(simulated_lab)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    lines = done.stdout.splitlines()
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (completed.returncode, completed.stderr) == (0, "")
+    lines = completed.stdout.splitlines()
     assert [line for line in lines if line[:1] not in (" ", "")][:3] == [
         "host",
         "lab",
         f"device {NAME}",
     ]
-    assert "left out (--no-smoke)" in done.stdout
+    assert "left out (--no-smoke)" in completed.stdout
     assert not any(line.endswith(" ") or "\x1b" in line for line in lines)
 
 
 def test_wrong_input_is_2(simulated_lab: Path, tmp_path: Path) -> None:
-    done, checks = run("nobody", "--lab", simulated_lab)
-    assert (done.returncode, checks) == (2, {})
-    assert "nobody" in done.stderr
-    done, checks = run("--lab", tmp_path / "missing.yaml")
-    assert done.returncode == 2
+    completed, checks = run("nobody", "--lab", simulated_lab)
+    assert (completed.returncode, checks) == (2, {})
+    assert "nobody" in completed.stderr
+    completed, checks = run("--lab", tmp_path / "missing.yaml")
+    assert completed.returncode == 2
     assert checks["lab", "devices.yaml"]["status"] == "fail"
     assert checks["host", "Python"]["status"] == "ok"
-    done, checks = run("--lab", simulated_lab, "--qnn", "9.9.9")
-    assert done.returncode == 1
+    completed, checks = run("--lab", simulated_lab, "--qnn", "9.9.9")
+    assert completed.returncode == 1
     assert "9.9.9" in checks[NAME, "runtime"]["found"]
 
 
 def test_a_lab_where_nothing_can_be_asked_is_3(simulated_lab: Path) -> None:
     simulated_lab.write_text("schema: 1\ndevices:\n  - {name: gone, serial: '127.0.0.1:9'}\n")
-    done, checks = run("--lab", simulated_lab)
-    assert done.returncode == 3
+    completed, checks = run("--lab", simulated_lab)
+    assert completed.returncode == 3
     assert checks["gone", "reachable"]["status"] == "fail"
     advice = checks["gone", "reachable"]["advice"]
     assert advice == "see why its adb server does not answer; it is used as soon as it answers"
@@ -133,8 +133,8 @@ def test_what_an_unplugged_phone_will_need_is_told(adb: AdbClient, simulated_lab
     file = simulated_lab
     file.write_text(PHONE_AWAY.replace("PORT", str(adb.port)))
     Quarantine(quarantine_root(Path("/none"))).put(key_of(file, "desk"), "gone", until="answers")
-    done, checks = run("--lab", file, **BARE)
-    assert done.returncode == 3, done.stdout
+    completed, checks = run("--lab", file, **BARE)
+    assert completed.returncode == 3, completed.stdout
     ndk = checks["host", "Android NDK"]
     assert (ndk["status"], "ANDROID_NDK_HOME" in ndk["advice"]) == ("fail", True)
     assert "unplugged" in checks["desk", "reachable"]["found"]
@@ -145,8 +145,8 @@ def test_what_an_unplugged_phone_will_need_is_told(adb: AdbClient, simulated_lab
     assert "no source of QNN libraries for target 'android-arm64'" in runtime["found"]
     assert "set QAIRT_SDK_ROOT to a QAIRT SDK" in runtime["advice"]
     assert checks["other", "target"]["status"] == "unknown"
-    asked = qnn_harness("devices", "--lab", file, "--json")
-    rows = {row["name"]: row for row in json.loads(asked.stdout)["devices"] if row["configured"]}
+    process = qnn_harness("devices", "--lab", file, "--json")
+    rows = {row["name"]: row for row in json.loads(process.stdout)["devices"] if row["configured"]}
     assert [rows[name]["state"] for name in ("desk", "other")] == ["unplugged"] * 2
 
 
@@ -156,10 +156,10 @@ def test_the_sources_of_a_lab_are_looked_at(simulated_lab: Path, runtime_for: Ru
         f"{{name: mine, kind: folder, path: {libraries}, version: 2.47.0}}",
         "{name: lost, kind: qairt, path: /nowhere}",
     )
-    listed = "".join(f"  - {one}\n" for one in sources)
+    listed = "".join(f"  - {source}\n" for source in sources)
     simulated_lab.write_text(f"{simulated_lab.read_text()}runtimes:\n{listed}")
-    done, checks = run("--lab", simulated_lab, "--no-smoke", "--qnn", "2.51.0")
-    assert done.returncode == 1, done.stdout
+    completed, checks = run("--lab", simulated_lab, "--no-smoke", "--qnn", "2.51.0")
+    assert completed.returncode == 1, completed.stdout
     assert checks["lab", "source mine"]["found"] == "2.47.0 for linux-arm64"
     lost = checks["lab", "source lost"]
     assert (lost["status"], "/nowhere" in lost["found"]) == ("fail", True)
@@ -174,10 +174,10 @@ def test_a_device_that_another_process_holds_is_left_alone(
     leases = Leases(lease_root(), purpose="a test")
     leases.acquire(key_of(file, "held"), "held")
     try:
-        done, checks = run("--lab", file)
+        completed, checks = run("--lab", file)
     finally:
         leases.close()
-    assert done.returncode == 0, done.stdout
+    assert completed.returncode == 0, completed.stdout
     assert "(a test)" in checks["held", "checked"]["found"]
     assert checks["held", "checked"]["status"] == "unknown"
 
@@ -185,8 +185,8 @@ def test_a_device_that_another_process_holds_is_left_alone(
 def test_a_device_in_quarantine_stays_there(simulated_lab: Path) -> None:
     quarantine, key = Quarantine(quarantine_root(Path("/none"))), key_of(simulated_lab)
     quarantine.put(key, "it rebooted all day")
-    done, checks = run("--lab", simulated_lab)
-    assert done.returncode == 1
+    completed, checks = run("--lab", simulated_lab)
+    assert completed.returncode == 1
     assert "it rebooted all day" in checks[NAME, "quarantine"]["found"]
     assert f"heal {NAME}" in checks[NAME, "quarantine"]["advice"]
     assert checks[NAME, "probe"]["status"] == "ok"
@@ -210,10 +210,10 @@ def test_a_device_that_hangs_does_not_stop_the_others(
     host, port = mute_device.split(":")
     more = f"  - {{name: mute, serial: far, host: slow}}\nhosts:\n  - {{name: slow, host: {host}"
     simulated_lab.write_text(simulated_lab.read_text() + more + f", port: {port}}}\n")
-    began = time.monotonic()
-    done, checks = run("--lab", simulated_lab, "--no-smoke", "--timeout", "30")
-    assert time.monotonic() - began < 60
-    assert done.returncode == 1, done.stdout
+    start = time.monotonic()
+    completed, checks = run("--lab", simulated_lab, "--no-smoke", "--timeout", "30")
+    assert time.monotonic() - start < 60
+    assert completed.returncode == 1, completed.stdout
     assert checks[NAME, "probe"]["status"] == "ok"
     assert checks["mute", "reachable"]["status"] == "fail"
     assert checks["lab", "adb host slow"]["status"] == "fail"
@@ -224,11 +224,11 @@ def test_a_target_that_contradicts_the_device(
 ) -> None:
     file = simulated_lab
     describe_on_host(file, adb, start_device(), "name: wrong, target: android-arm64")
-    done, checks = run("--lab", file, "--no-smoke")
-    assert done.returncode == 1, done.stdout
-    found = checks["wrong", "target"]["found"]
-    assert "says that wrong is android-arm64" in found
-    assert "it is linux-x64 (machine x86_64" in found
+    completed, checks = run("--lab", file, "--no-smoke")
+    assert completed.returncode == 1, completed.stdout
+    text = checks["wrong", "target"]["found"]
+    assert "says that wrong is android-arm64" in text
+    assert "it is linux-x64 (machine x86_64" in text
 
 
 @pytest.mark.needs("ps")
@@ -252,8 +252,8 @@ def test_ctrl_c_leaves_nothing_behind(simulated_lab: Path) -> None:
     while list(runs.iterdir()) and time.monotonic() < until:
         time.sleep(0.05)
     assert not list(runs.iterdir())
-    left = subprocess.run(
+    leftover = subprocess.run(
         ["ps", "-A", "-o", "pid=,sess="], capture_output=True, text=True, check=True
     ).stdout
-    sessions = [line.split()[1] for line in left.splitlines()]
+    sessions = [line.split()[1] for line in leftover.splitlines()]
     assert str(process.pid) not in sessions

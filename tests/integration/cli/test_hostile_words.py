@@ -16,21 +16,21 @@ from tests.integration.runtimes.maven_server import MavenServer
 
 
 def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[bytes]:
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "harness.cli.main", *map(str, arguments)],
         capture_output=True,
         timeout=120,
         env=os.environ | environment,
         check=False,
     )
-    require_harmless(done.stdout + done.stderr)
-    return done
+    require_harmless(completed.stdout + completed.stderr)
+    return completed
 
 
-def require_harmless(said: bytes) -> None:
-    assert steering(said) == []
-    assert SECRET.encode() not in said
-    assert b"Traceback" not in said
+def require_harmless(output: bytes) -> None:
+    assert steering(output) == []
+    assert SECRET.encode() not in output
+    assert b"Traceback" not in output
 
 
 @pytest.fixture
@@ -54,8 +54,8 @@ def test_words_of_a_server_and_a_password(
     )
     cache = tmp_path / "cache"
     for command in (["list"], ["list", "--json"], ["show", "far:latest", "--target=android-arm64"]):
-        done = run("runtimes", *command, "--lab", lab, QNN_HARNESS_CACHE=str(cache))
-        assert b"pwned" in done.stdout + done.stderr, done
+        completed = run("runtimes", *command, "--lab", lab, QNN_HARNESS_CACHE=str(cache))
+        assert b"pwned" in completed.stdout + completed.stderr, completed
     assert files_with(SECRET, cache) == []
 
 
@@ -79,6 +79,6 @@ def test_words_of_a_server_and_a_password(
 )
 def test_odd_words_of_the_user(words: list[str], simulated_lab: Path) -> None:
     lab = ["--lab", simulated_lab] if words[0] in ("doctor", "runtimes") else []
-    done = qnn_harness(*words, *lab)
-    assert done.returncode == 2
-    require_harmless((done.stdout + done.stderr).encode("utf-8", "surrogateescape"))
+    completed = qnn_harness(*words, *lab)
+    assert completed.returncode == 2
+    require_harmless((completed.stdout + completed.stderr).encode("utf-8", "surrogateescape"))

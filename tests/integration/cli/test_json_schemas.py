@@ -51,8 +51,8 @@ CALLS = {
 SCHEMA = json.loads((ROOT / "docs/schema/printed.schema.json").read_text())
 PRINTED = {
     call: name
-    for name, one in SCHEMA["$defs"].items()
-    for call in re.findall(r"^`(.*?) --json`", one.get("description", ""))
+    for name, definition in SCHEMA["$defs"].items()
+    for call in re.findall(r"^`(.*?) --json`", definition.get("description", ""))
 }
 """The names of the small documents, by the command that prints them."""
 
@@ -67,8 +67,8 @@ def prepared(module_lab: DeviceRuns) -> DeviceRuns:
     (folder / "model.onnx").write_bytes(Model("tiny").serialized())
     (folder / "some.log").write_text("Failed to create transport for device, error: 4000\n")
     for version in ("2.49.40", "2.51.0"):
-        done = module_lab.run("-k", "tiny and 66 and window", "--qnn", version)
-        assert done.code == 0, done.output
+        completed = module_lab.run("-k", "tiny and 66 and window", "--qnn", version)
+        assert completed.code == 0, completed.output
         (folder / "parts").mkdir(exist_ok=True)
         (module_lab.reports / "latest").resolve().rename(folder / "parts" / version)
     assert module_lab.qnn_harness("run", FILE, "--quick").returncode == 0
@@ -76,7 +76,7 @@ def prepared(module_lab: DeviceRuns) -> DeviceRuns:
 
 
 def objects_of(text: str) -> list[dict[str, Any]]:
-    """What was printed: one document, which may be a list, or an object a line."""
+    """Return the printed objects: one document, which may be a list, or an object a line."""
     try:
         whole = json.loads(text)
     except json.JSONDecodeError:
@@ -86,7 +86,9 @@ def objects_of(text: str) -> list[dict[str, Any]]:
 
 def test_each_command_has_its_document_in_the_reference() -> None:
     titles = [json.loads(text)["title"] for text in schemas().values()]
-    described = {one for title in titles for one in re.findall(r"What (.*?) --json prints", title)}
+    described = {
+        command for title in titles for command in re.findall(r"What (.*?) --json prints", title)
+    }
     # records as of results.jsonl; as of `bisect`; the lines of a log.jsonl
     as_others = {"run", "bisect replay", "bisect log", "run --plan"}
     assert described | set(PRINTED) | as_others == ELSEWHERE | set(CALLS)
@@ -98,7 +100,7 @@ def test_no_command_is_forgotten() -> None:
         for name, command in every_command()
         if any("--json" in option.opts for option in options_of(command))
     }
-    assert printing == ELSEWHERE | {one.partition(" --")[0] for one in CALLS}
+    assert printing == ELSEWHERE | {call.partition(" --")[0] for call in CALLS}
 
 
 @pytest.mark.nightly
@@ -109,16 +111,16 @@ def test_it_says_its_schema(call: str, prepared: DeviceRuns) -> None:
     case = json.loads((reports / first / "results.jsonl").read_text().splitlines()[-1])["case"]
     log = next(reports.glob("*/log.jsonl"), "")
     names = {"CASE": case, "LOG": log}
-    given = [str(names.get(one, one.replace("FIRST", first))) for one in CALLS[call]]
-    done = prepared.qnn_harness(*call.split(), "--json", *given)
-    assert done.returncode in (0, 1, 3), done.stderr
-    found = objects_of(done.stdout)
-    assert found, done.stderr
-    heads = found[:1] if call == "bisect log" else found  # a log says it once
-    assert all(type(one.get("schema")) is int for one in heads), done.stdout[:2000]
-    assert not any("version" in one for one in found)
+    words = [str(names.get(word, word.replace("FIRST", first))) for word in CALLS[call]]
+    completed = prepared.qnn_harness(*call.split(), "--json", *words)
+    assert completed.returncode in (0, 1, 3), completed.stderr
+    documents = objects_of(completed.stdout)
+    assert documents, completed.stderr
+    heads = documents[:1] if call == "bisect log" else documents  # a log says it once
+    assert all(type(head.get("schema")) is int for head in heads), completed.stdout[:2000]
+    assert not any("version" in problem for problem in documents)
     if call in PRINTED:
-        (document,) = found
+        (document,) = documents
         jsonschema.validate(document, SCHEMA | {"anyOf": [{"$ref": f"#/$defs/{PRINTED[call]}"}]})
 
 

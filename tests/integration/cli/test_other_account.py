@@ -42,7 +42,7 @@ def base() -> Iterator[Path]:
 
 
 def reached_below(folder: Path) -> list[str]:
-    """What this account can read, list or write to; all it can see is tried."""
+    """Return the paths that this account can read, list or write to, of all that it can see."""
     reached = []
     for path in sorted(folder.rglob("*")):
         if path.is_symlink():
@@ -75,8 +75,8 @@ def test_files_and_folders_while_a_device_runs(base: Path) -> None:
     try:
         assert process.stdout is not None
         process.stdout.readline()
-        found = re.search(r"localfilesystem:(\S+)", process.stdout.readline())
-        assert found is not None
+        match = re.search(r"localfilesystem:(\S+)", process.stdout.readline())
+        assert match is not None
         run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
         subprocess.run(
             [*run, "--lab=devices.yaml", "--device=sim-run", "--reports=reports", "test_it.py"],
@@ -90,9 +90,9 @@ def test_files_and_folders_while_a_device_runs(base: Path) -> None:
             assert any((base / name).iterdir())
             assert name in reached_below(base)  # we can, so the attempt is a true one
         reached = as_nobody(lambda: "\n".join(reached_below(base))).splitlines()
-        left = [path for path in reached if not path.startswith(("leases", "__pycache__"))]
-        assert left == ["devices.yaml", "test_it.py"]
-        for folder in (*(base / name for name in FOLDERS), Path(found[1]).parent):
+        remaining = [path for path in reached if not path.startswith(("leases", "__pycache__"))]
+        assert remaining == ["devices.yaml", "test_it.py"]
+        for folder in (*(base / name for name in FOLDERS), Path(match[1]).parent):
             for attempt in (
                 lambda folder=folder: os.listdir(folder),
                 lambda folder=folder: (folder / "new").write_text("x"),
@@ -102,4 +102,4 @@ def test_files_and_folders_while_a_device_runs(base: Path) -> None:
     finally:
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=60) == 0
-    assert not Path(found[1]).parent.exists()
+    assert not Path(match[1]).parent.exists()

@@ -34,30 +34,30 @@ TIMEOUT_S = 400
 @pytest.fixture
 def tiny(context_for: ContextFor, tmp_path: Path) -> Path:
     """A context binary elsewhere than where it is run, with its inputs and outputs."""
-    made = context_for("tiny", "2.51.0")
+    context = context_for("tiny", "2.51.0")
     folder = tmp_path / "elsewhere"
-    for name, files in (("in", made.inputs), ("out", made.expected)):
+    for name, files in (("in", context.inputs), ("out", context.expected)):
         (folder / name).mkdir(parents=True)
         for file in files:
             shutil.copyfile(file, folder / name / file.name)
-    shutil.copyfile(made.path, folder / "tiny.ctx")
+    shutil.copyfile(context.path, folder / "tiny.ctx")
     return folder / "tiny.ctx"
 
 
 def test_files_are_run_compared_and_gone_on_with(lab: DeviceRuns, tiny: Path) -> None:
     shutil.copyfile(FOREIGN, lab.folder / "foreign.bin")
     file = Path("elsewhere") / tiny.name
-    given = ("--inputs=elsewhere/in", "--expected=elsewhere/out", "--tolerance=0.01")
+    arguments = ("--inputs=elsewhere/in", "--expected=elsewhere/out", "--tolerance=0.01")
     versions = "--qnn=2.47.0,2.51.0"
-    code, said, records = lab.run_files(
-        file, *given, versions, "--contexts=2,5,2", "--residency=window"
+    code, stderr, records = lab.run_files(
+        file, *arguments, versions, "--contexts=2,5,2", "--residency=window"
     )
-    assert code == 1, said
-    found = {(one["axes"]["qnn"], one["axes"]["contexts"]): one for one in records}
-    assert list(found) == [("2.47.0", 2), ("2.47.0", 5), ("2.51.0", 2), ("2.51.0", 5)]
-    newer, fine = found["2.47.0", 5], found["2.51.0", 5]
+    assert code == 1, stderr
+    by_axes = {(record["axes"]["qnn"], record["axes"]["contexts"]): record for record in records}
+    assert list(by_axes) == [("2.47.0", 2), ("2.47.0", 5), ("2.51.0", 2), ("2.51.0", 5)]
+    newer, fine = by_axes["2.47.0", 5], by_axes["2.51.0", 5]
     assert (newer["outcome"], newer["error"]["code"]) == ("failed", 5000)
-    assert [one["code"] for one in newer["preflight"]] == ["context-newer"]
+    assert [record["code"] for record in newer["preflight"]] == ["context-newer"]
     assert (fine["outcome"], fine["measurements"]["loaded"]) == ("passed", 5)
     assert fine["case"] == "elsewhere/tiny.ctx::test_contexts[sim-v73-htp-2.51.0-tiny.ctx-window-5]"
     assert (fine["suite"], fine["axes"]["workload"]) == ("run_contexts", "tiny.ctx")
@@ -66,29 +66,29 @@ def test_files_are_run_compared_and_gone_on_with(lab: DeviceRuns, tiny: Path) ->
     assert newer["outputs"] is None
     # what it should give is what it was given: no output is equal to that
     wrong = ("--inputs=elsewhere/in", "--expected=elsewhere/in")
-    code, said, (differs,) = lab.run_files(file, *wrong)
-    assert (code, differs["outcome"]) == (1, "failed"), said
+    code, stderr, (differs,) = lab.run_files(file, *wrong)
+    assert (code, differs["outcome"]) == (1, "failed"), stderr
     assert differs["error"]["api"] == "QnnGraph_execute"
     # a run that broke off goes on
-    code, said, (before,) = lab.run_files(file, "--qnn=2.51.0")
-    assert (code, before["outcome"]) == (0, "passed"), said
-    code, said, again = lab.run_files(file, "foreign.bin", "--qnn=2.51.0", "--resume=latest")
-    assert (code, len(again)) == (0, 2), said
-    assert "2 of 2 cases have a verdict: 2 passed\n" in said
-    assert {one["run"] for one in again} == {before["run"]}
+    code, stderr, (before,) = lab.run_files(file, "--qnn=2.51.0")
+    assert (code, before["outcome"]) == (0, "passed"), stderr
+    code, stderr, again = lab.run_files(file, "foreign.bin", "--qnn=2.51.0", "--resume=latest")
+    assert (code, len(again)) == (0, 2), stderr
+    assert "2 of 2 cases have a verdict: 2 passed\n" in stderr
+    assert {record["run"] for record in again} == {before["run"]}
     assert again[0]["attempt"] == 1
     assert before["files_sha256"] != differs["files_sha256"]
     alone = again[1]
     assert (alone["outputs"], alone["measurements"]["executed"]) == ("agreement", 2)
-    assert "outputs of what passed: 2 the same each time" in said
-    (kept,) = alone["measurements"]["kept_outputs"]["foreign.bin"]["outputs"]
-    file = lab.reports / "latest/outputs" / f"{kept['digest']}.raw"
+    assert "outputs of what passed: 2 the same each time" in stderr
+    (output,) = alone["measurements"]["kept_outputs"]["foreign.bin"]["outputs"]
+    file = lab.reports / "latest/outputs" / f"{output['digest']}.raw"
     assert file.stat().st_size == 48
     junit = (lab.reports / "latest/junit.xml").read_text()
     assert '<property name="outputs" value="agreement"' in junit
     # what another file came to is no answer for this one
     shutil.copyfile(max(FOREIGN.parent.glob("*.bin")), lab.folder / "foreign.bin")
-    code, said, again = lab.run_files("foreign.bin", "--qnn=2.51.0", "--resume=latest")
+    code, stderr, again = lab.run_files("foreign.bin", "--qnn=2.51.0", "--resume=latest")
     (other,) = again[-1]["measurements"]["context_files"].values()
     assert other["sha256"] != alone["measurements"]["context_files"]["foreign.bin"]["sha256"]
 
@@ -96,18 +96,18 @@ def test_files_are_run_compared_and_gone_on_with(lab: DeviceRuns, tiny: Path) ->
 def test_a_pass_of_a_model_with_empty_caches_says_so(lab: DeviceRuns) -> None:
     nodes = [{"embed_mode": 1, "ep_cache_context": FOREIGN.read_bytes()}, {"embed_mode": 1}]
     (lab.folder / "ctx.onnx").write_bytes(epcontext(nodes))
-    code, said, (one,) = lab.run_files("ctx.onnx")
-    assert (code, one["outcome"], one["measurements"]["loaded"]) == (0, "passed", 1), said
+    code, stderr, (one,) = lab.run_files("ctx.onnx")
+    assert (code, one["outcome"], one["measurements"]["loaded"]) == (0, "passed", 1), stderr
     assert one["measurements"]["empty_caches"] == ["node n1"]
-    told = "left out, as their caches are empty: node n1; ONNX Runtime does not load such a model"
-    assert one["measurements"]["conclusion"] == told
-    assert f"test_contexts[sim-v73-htp-2.51.0-ctx.onnx-resident-1]: {told}" in " ".join(
-        said.split()
+    text = "left out, as their caches are empty: node n1; ONNX Runtime does not load such a model"
+    assert one["measurements"]["conclusion"] == text
+    assert f"test_contexts[sim-v73-htp-2.51.0-ctx.onnx-resident-1]: {text}" in " ".join(
+        stderr.split()
     )
     (lab.folder / "out").mkdir()
     (lab.folder / "out/0.raw").write_bytes(b"\xff" * 48)
-    code, said, (one,) = lab.run_files("ctx.onnx", "--expected=out")
-    assert (code, one["outcome"]) == (1, "failed"), said
+    code, stderr, (one,) = lab.run_files("ctx.onnx", "--expected=out")
+    assert (code, one["outcome"]) == (1, "failed"), stderr
     assert one["measurements"]["conclusion"] == "broken: nan[add_1]"
 
 
@@ -124,20 +124,20 @@ def test_a_reader_that_goes_away_is_no_verdict(lab: DeviceRuns) -> None:
         "--json",
         str(FOREIGN),
     ]
-    with os.fdopen(write, "wb") as gone:
-        done = subprocess.run(
+    with os.fdopen(write, "wb") as pipe:
+        completed = subprocess.run(
             command,
             cwd=lab.folder,
             env=lab.environment,
-            stdout=gone,
+            stdout=pipe,
             stderr=subprocess.PIPE,
             text=True,
             timeout=TIMEOUT_S,
             check=False,
         )
-    passed = "1 of 1 case has a verdict: 1 passed" in done.stderr
-    assert (done.returncode, passed) == (0, True), done.stderr
-    assert "Broken pipe" not in done.stderr
+    passed = "1 of 1 case has a verdict: 1 passed" in completed.stderr
+    assert (completed.returncode, passed) == (0, True), completed.stderr
+    assert "Broken pipe" not in completed.stderr
 
 
 @pytest.mark.slow
@@ -145,14 +145,16 @@ def test_an_onnx_model_is_compiled_by_each_version(lab: DeviceRuns) -> None:
     (lab.folder / "my model.onnx").write_bytes(Model("tiny").serialized())
     # half a step of half precision is what HTP and CPU may differ by, a millionth is not
     versions = ("--qnn=2.47.0,2.51.0", "--tolerance=0.05")
-    code, said, records = lab.run_files("my model.onnx", *versions)
-    assert code == 0, said
-    assert [(one["axes"]["compiler"], one["outcome"], one["outputs"]) for one in records] == [
+    code, stderr, records = lab.run_files("my model.onnx", *versions)
+    assert code == 0, stderr
+    assert [
+        (record["axes"]["compiler"], record["outcome"], record["outputs"]) for record in records
+    ] == [
         ("2.47.0", "passed", "reference"),
         ("2.51.0", "passed", "reference"),
     ]
-    code, said, (one,) = lab.run_files("my model.onnx", "--tolerance=1e-6")
-    assert (code, one["outcome"], one["outputs"]) == (1, "failed", "reference"), said
+    code, stderr, (one,) = lab.run_files("my model.onnx", "--tolerance=1e-6")
+    assert (code, one["outcome"], one["outputs"]) == (1, "failed", "reference"), stderr
 
 
 @pytest.mark.slow
@@ -162,64 +164,66 @@ def test_an_onnx_model_takes_inputs_and_expected_outputs(lab: DeviceRuns) -> Non
     (lab.folder / "out").mkdir()
     np.save(lab.folder / "in/x.npy", np.zeros((1, 16), np.float32))
     np.save(lab.folder / "out/y.npy", np.zeros((1, 16), np.float32))
-    code, said, (one,) = lab.run_files("model.onnx", "--inputs=in", "--expected=out")
-    assert (code, one["outcome"], one["outputs"]) == (0, "passed", "reference"), said
-    assert "made up" not in said
-    code, said, (one,) = lab.run_files("model.onnx", "--expected=out")
-    assert (code, one["outcome"], one["outputs"]) == (1, "failed", "reference"), said
-    assert "those of generated inputs; pass your inputs by --inputs DIR" in said
+    code, stderr, (one,) = lab.run_files("model.onnx", "--inputs=in", "--expected=out")
+    assert (code, one["outcome"], one["outputs"]) == (0, "passed", "reference"), stderr
+    assert "made up" not in stderr
+    code, stderr, (one,) = lab.run_files("model.onnx", "--expected=out")
+    assert (code, one["outcome"], one["outputs"]) == (1, "failed", "reference"), stderr
+    assert "those of generated inputs; pass your inputs by --inputs DIR" in stderr
     # a condition takes the place of equality
-    code, said, (one,) = lab.run_files("model.onnx", "--expected=out", "--max-error=100")
-    assert (code, one["outcome"], one["outputs"]) == (0, "passed", "reference"), said
+    code, stderr, (one,) = lab.run_files("model.onnx", "--expected=out", "--max-error=100")
+    assert (code, one["outcome"], one["outputs"]) == (0, "passed", "reference"), stderr
 
 
 @pytest.mark.slow
 def test_several_sets_of_inputs_and_another_reference(lab: DeviceRuns) -> None:
     (lab.folder / "model.onnx").write_bytes(Model("tiny").serialized())
     (lab.folder / "other.onnx").write_bytes(Model("tiny", variant=1).serialized())
-    for at in (2, 10):
-        (lab.folder / f"in/{at}").mkdir(parents=True)
-        np.save(lab.folder / f"in/{at}/x.npy", np.full((1, 16), at, np.float32))
-    given = ("model.onnx", "--inputs=in")
+    for version in (2, 10):
+        (lab.folder / f"in/{version}").mkdir(parents=True)
+        np.save(lab.folder / f"in/{version}/x.npy", np.full((1, 16), version, np.float32))
+    arguments = ("model.onnx", "--inputs=in")
     figures = []
-    for engine, ask in (("qnn", ()), ("ort", ()), ("qnn", ("--reference=other.onnx",))):
-        code, said, (one,) = lab.run_files(*given, f"--engine={engine}", *ask)
-        assert (code, one["outcome"], one["outputs"]) == (0, "passed", "reference"), said
+    for engine, options in (("qnn", ()), ("ort", ()), ("qnn", ("--reference=other.onnx",))):
+        code, stderr, (one,) = lab.run_files(*arguments, f"--engine={engine}", *options)
+        assert (code, one["outcome"], one["outputs"]) == (0, "passed", "reference"), stderr
         figures.append(one["measurements"])
-        (told,) = figures[-1]["accuracy"]
-        assert (told["samples"], told["elements"], told["worst"]["sample"]) == (2, 32, "10")
-        assert f"{told['against']}  2 sets, given" in said
+        (figure,) = figures[-1]["accuracy"]
+        assert (figure["samples"], figure["elements"], figure["worst"]["sample"]) == (2, 32, "10")
+        assert f"{figure['against']}  2 sets, given" in stderr
         assert len(figures[-1]["graphs"]) == 1
     assert figures[0]["accuracy"][0]["cosine"] > 0.9999
     assert figures[2]["accuracy"][0]["against"] == "other.onnx on the CPU"
     assert figures[2]["accuracy"][0]["cosine"] < 0.9999
     # an expected output for each, and one that is wrong
-    for at in (2, 10):
-        (lab.folder / f"out/{at}").mkdir(parents=True)
-        np.save(lab.folder / f"out/{at}/y.npy", np.zeros((1, 16), np.float32))
+    for version in (2, 10):
+        (lab.folder / f"out/{version}").mkdir(parents=True)
+        np.save(lab.folder / f"out/{version}/y.npy", np.zeros((1, 16), np.float32))
     for engine in ("qnn", "ort"):
         wrong = (f"--engine={engine}", "--expected=out", "--max-error=0.001")
-        code, said, (one,) = lab.run_files(*given, *wrong)
-        assert (code, one["outcome"]) == (1, "failed"), said
+        code, stderr, (one,) = lab.run_files(*arguments, *wrong)
+        assert (code, one["outcome"]) == (1, "failed"), stderr
         assert re.search(r"furthest at \[0, \d+\] of 10: ", one["error"]["message"])
     (lab.folder / "in/3 a").mkdir()
-    code, said, _ = lab.run_files(*given)
-    assert (code, "no set of tensors can be called '3 a'" in said) == (2, True), said
+    code, stderr, _ = lab.run_files(*arguments)
+    assert (code, "no set of tensors can be called '3 a'" in stderr) == (2, True), stderr
 
 
 @pytest.mark.nightly
 def test_the_suites_that_take_contexts_run_on_these(lab: DeviceRuns, tiny: Path) -> None:
     chosen = "window-8 or (test_limit and tiny) or spill or versions or raw-raw or backends"
-    done = lab.run(f"--contexts={tiny}", f"--contexts={FOREIGN}", "-k", chosen)
-    assert done.code == 0, done.output
-    taken = {case["axes"].get("workload") or case["suite"] for case in done.cases}
-    assert taken >= {"tiny.ctx", FOREIGN.name, "spill_fill", "runtime_versions"}
-    assert {case["axes"]["compiler"] for case in done.cases} == {None}
-    (one,) = (
-        case for case in done.cases if "runtime_versions" in case["case"] and "tiny" in case["case"]
+    completed = lab.run(f"--contexts={tiny}", f"--contexts={FOREIGN}", "-k", chosen)
+    assert completed.code == 0, completed.output
+    names = {case["axes"].get("workload") or case["suite"] for case in completed.cases}
+    assert names >= {"tiny.ctx", FOREIGN.name, "spill_fill", "runtime_versions"}
+    assert {case["axes"]["compiler"] for case in completed.cases} == {None}
+    (record,) = (
+        case
+        for case in completed.cases
+        if "runtime_versions" in case["case"] and "tiny" in case["case"]
     )
-    assert (one["axes"]["model"], one["outcome"]) == ("tiny.ctx", "passed")
-    by_test = {case["case"].rpartition("::")[2].partition("[")[0]: case for case in done.cases}
+    assert (record["axes"]["model"], record["outcome"]) == ("tiny.ctx", "passed")
+    by_test = {case["case"].rpartition("::")[2].partition("[")[0]: case for case in completed.cases}
     limit = by_test["test_limit"]["measurements"]
     assert (limit["limit_kind"], limit["sizes"][0]["fits"]) == ("none", 200)
     pairing = by_test["test_mem_type_pairing"]
@@ -230,7 +234,7 @@ def test_the_suites_that_take_contexts_run_on_these(lab: DeviceRuns, tiny: Path)
     phases = [(check["name"], check["verdict"]) for check in by_test["test_context"]["checks"]]
     assert phases == [("init", "held"), ("load", "held"), ("execute", "held")]
     assert by_test["test_context"]["outputs"] == "agreement"
-    assert "can never match" not in done.output
+    assert "can never match" not in completed.output
 
 
 def test_wrong_input(lab: DeviceRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,8 +252,8 @@ def test_wrong_input(lab: DeviceRuns, tmp_path: Path, monkeypatch: pytest.Monkey
         ((FOREIGN, "--quick", "--rounds=3"), "--rounds: --quick executes once"),
         ((FOREIGN, "--engine=tvm"), "--engine: no engine 'tvm' runs artefacts (valid: qnn"),
     ):
-        done = qnn_harness("run", *arguments)
-        assert (done.returncode, words in done.stderr) == (2, True), done.stderr
+        completed = qnn_harness("run", *arguments)
+        assert (completed.returncode, words in completed.stderr) == (2, True), completed.stderr
     monkeypatch.chdir(lab.folder)
     for option, words in (
         ("--tolerance=0.1", f"{FOREIGN}: tolerance: nothing says what its outputs should be"),
@@ -258,9 +262,9 @@ def test_wrong_input(lab: DeviceRuns, tmp_path: Path, monkeypatch: pytest.Monkey
         ("--inputs=nowhere", f"{FOREIGN}: inputs: there is no {lab.folder}/nowhere, "),
         ("--expected=nowhere", f"{FOREIGN}: expected: there is no {lab.folder}/nowhere, "),
     ):
-        done = qnn_harness("run", "--json", FOREIGN, option, environment=lab.environment)
-        assert (done.returncode, done.stderr.count(words)) == (2, 1), done.stderr
-        assert done.stdout == ""
+        completed = qnn_harness("run", "--json", FOREIGN, option, environment=lab.environment)
+        assert (completed.returncode, completed.stderr.count(words)) == (2, 1), completed.stderr
+        assert completed.stdout == ""
     assert not lab.reports.exists()
     # without a lab nothing else is run than what was asked for
     lab.file.rename(lab.folder / "lab.yaml")
@@ -270,10 +274,14 @@ def test_wrong_input(lab: DeviceRuns, tmp_path: Path, monkeypatch: pytest.Monkey
         ("--qnn=latest", "--lab=nowhere.yaml", "/nowhere.yaml: no such file; --lab FILE"),
     ):
         environment = lab.environment | {"PYTEST_ADDOPTS": addopts}
-        done = qnn_harness("run", "--json", FOREIGN, option, environment=environment)
-        said = done.stderr
-        assert (done.returncode, words in said, "simulated device" in said) == (2, True, False)
-        assert "rootdir" not in said
+        completed = qnn_harness("run", "--json", FOREIGN, option, environment=environment)
+        stderr = completed.stderr
+        assert (completed.returncode, words in stderr, "simulated device" in stderr) == (
+            2,
+            True,
+            False,
+        )
+        assert "rootdir" not in stderr
 
 
 @pytest.mark.slow
@@ -312,46 +320,50 @@ def test_wrong_input_that_is_known_once_a_file_is_read(lab: DeviceRuns, tmp_path
         (program, "--expected=empty", "--engine executorch takes the files of the whole"),
         (FOREIGN, "--inputs=empty", "0 files, and the graph takes 1"),
     ):
-        code, said, records = lab.run_files(file, option)
-        assert (code, records, said.count(words)) == (2, [], 1), said
-        assert "qnn-harness ==" not in said
-        assert not re.search("!!!|no tests ran", said)
+        code, stderr, records = lab.run_files(file, option)
+        assert (code, records, stderr.count(words)) == (2, [], 1), stderr
+        assert "qnn-harness ==" not in stderr
+        assert not re.search("!!!|no tests ran", stderr)
         assert not lab.reports.exists()
     # where one of several can be run, the other has a record
-    code, said, records = lab.run_files(FOREIGN, program, "--graph=forward")
-    assert code == 2, said
-    assert [one["cause"] for one in records] == ["config", None]
+    code, stderr, records = lab.run_files(FOREIGN, program, "--graph=forward")
+    assert code == 2, stderr
+    assert [record["cause"] for record in records] == ["config", None]
     assert lab.reports.exists()
     # so is one that is cut off: the others of its folder are run
     (lab.folder / "some").mkdir()
     (lab.folder / "some" / "whole.bin").write_bytes(FOREIGN.read_bytes())
     (lab.folder / "some" / "cut.pte").write_bytes(program.read_bytes()[:3000])
-    code, said, records = lab.run_files("some", "--quick")
-    assert (code, [one["outcome"] for one in records]) == (2, ["passed"]), said
-    assert "error: not run: some/cut.pte: at byte " in said
+    code, stderr, records = lab.run_files("some", "--quick")
+    assert (code, [record["outcome"] for record in records]) == (2, ["passed"]), stderr
+    assert "error: not run: some/cut.pte: at byte " in stderr
     # pytest itself takes what is called like an artefact, and nothing else by its name alone
     (tmp_path / "half.pte").write_bytes(b"no")
-    taken = lab.run(suites=tmp_path / "half.pte")
-    assert (taken.code, "half.pte: is no file of a known kind" in taken.output) == (2, True)
+    completed = lab.run(suites=tmp_path / "half.pte")
+    assert (completed.code, "half.pte: is no file of a known kind" in completed.output) == (2, True)
 
 
 def test_the_plan_is_there_for_programs_too(lab: DeviceRuns) -> None:
-    done = lab.qnn_harness("run", FOREIGN, "--qnn=2.51.0", "--contexts=1,2", "--plan", "--json")
-    assert done.returncode == 0, done.stderr
-    plan = json.loads(done.stdout)
+    completed = lab.qnn_harness(
+        "run", FOREIGN, "--qnn=2.51.0", "--contexts=1,2", "--plan", "--json"
+    )
+    assert completed.returncode == 0, completed.stderr
+    plan = json.loads(completed.stdout)
     jsonschema.validate(plan, PLAN_SCHEMA)
-    assert [case["case"] in done.stderr for case in plan["cases"]] == [True, True]
+    assert [case["case"] in completed.stderr for case in plan["cases"]] == [True, True]
     first, second = plan["cases"]
     assert first["files"] == second["files"], "a context twice is one file"
     assert {"libQnnHtp.so", FOREIGN.name} <= {
-        one["name"].rpartition("/")[2] for one in first["files"]
-    } | {one["origin"].rpartition("/")[2] for one in first["files"]}
+        file["name"].rpartition("/")[2] for file in first["files"]
+    } | {file["origin"].rpartition("/")[2] for file in first["files"]}
     assert plan["files"] == len(first["files"])
-    assert plan["bytes"] == sum(one["size"] for one in first["files"])
+    assert plan["bytes"] == sum(file["size"] for file in first["files"])
     assert not list(lab.reports.glob("*")), "nothing was run"
-    done = lab.qnn_harness("run", FOREIGN, "--qnn=2.51.0", "--graph=decode", "--plan", "--json")
-    assert done.returncode == 2
-    (wrong,) = json.loads(done.stdout)["cases"]
+    completed = lab.qnn_harness(
+        "run", FOREIGN, "--qnn=2.51.0", "--graph=decode", "--plan", "--json"
+    )
+    assert completed.returncode == 2
+    (wrong,) = json.loads(completed.stdout)["cases"]
     assert "graph: has no graph 'decode'" in wrong["error"]
     assert wrong["files"] == []
 
@@ -372,9 +384,12 @@ def test_a_model_that_asks_for_too_much_costs_no_other(lab: DeviceRuns, engine: 
     }
     for name, model in models.items():
         onnx.save(model, lab.folder / name)
-    code, said, found = lab.run_files(*models, f"--engine={engine}")
-    assert code == 2, said
-    ends = {one["case"].partition("::")[0]: (one["outcome"], one["cause"]) for one in found}
+    code, stderr, records = lab.run_files(*models, f"--engine={engine}")
+    assert code == 2, stderr
+    ends = {
+        record["case"].partition("::")[0]: (record["outcome"], record["cause"])
+        for record in records
+    }
     assert ends == dict.fromkeys(models, ("error", "config")) | {"good.onnx": ("passed", None)}
 
 
@@ -385,34 +400,36 @@ def test_outputs_that_drift_are_told_and_can_fail_the_run(
     """MobileNet-v2 in half precision gives other outputs from QNN 2.48 on."""
     file = lab.folder / "net.bin"
     shutil.copyfile(context_for("mobilenet-v2", "2.47.0").path, file)
-    code, said, found = lab.run_files(file, "--qnn=2.47.0,2.51.0", "--fail-on=drift:0")
-    assert code == 1, said
-    *cases, drift = found
+    code, stderr, records = lab.run_files(file, "--qnn=2.47.0,2.51.0", "--fail-on=drift:0")
+    assert code == 1, stderr
+    *cases, drift = records
     assert {(case["outcome"], case["outputs"]) for case in cases} == {("passed", "agreement")}
     printed = json.loads((ROOT / "docs/schema/printed.schema.json").read_text())
     jsonschema.validate(drift, printed | {"anyOf": [{"$ref": "#/$defs/OutputDrifted"}]})
     assert (drift["kind"], drift["context"], drift["output"]) == ("drift", "net.bin", "y")
     assert [point["variant"] for point in drift["points"]] == [0, 1]
     assert drift["differences"][1]["elements"] == 535
-    assert "net.bin, output y is not the same everywhere:" in said
+    assert "net.bin, output y is not the same everywhere:" in stderr
     for steps, expected in ((1, 0), (0, 1)):
         again = ("--resume=latest", "--qnn=2.47.0,2.51.0", f"--fail-on=drift:{steps}")
-        code, said, found = lab.run_files(file, *again)
-        assert (code, len(found)) == (expected, 3), said
+        code, stderr, records = lab.run_files(file, *again)
+        assert (code, len(records)) == (expected, 3), stderr
 
 
 @pytest.mark.parametrize(
-    ("machine", "says"),
+    ("machine", "message"),
     [("mips64", "is no known target"), ("aarch64", "and the device itself that it is linux-arm64")],
 )
 def test_a_device_that_says_it_is_another_machine_is_no_mistake_of_the_users(
-    lab: DeviceRuns, tmp_path: Path, machine: str, says: str
+    lab: DeviceRuns, tmp_path: Path, machine: str, message: str
 ) -> None:
     programs = tmp_path / "programs"
     programs.mkdir()
     (programs / "uname").write_text(f"#!/bin/sh\necho {machine}\n")
     (programs / "uname").chmod(0o755)
-    done = lab.run(suites=shutil.copy(FOREIGN, tmp_path), PATH=f"{programs}:{os.environ['PATH']}")
-    assert done.code == 3, done.output
-    assert says in done.output
-    assert {case["cause"] for case in done.cases} <= {"infra"}
+    completed = lab.run(
+        suites=shutil.copy(FOREIGN, tmp_path), PATH=f"{programs}:{os.environ['PATH']}"
+    )
+    assert completed.code == 3, completed.output
+    assert message in completed.output
+    assert {case["cause"] for case in completed.cases} <= {"infra"}

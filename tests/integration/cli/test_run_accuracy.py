@@ -1,4 +1,4 @@
-"""How right a model was: figures beside those of plain numpy, of the outputs that were kept."""
+"""Accuracy of a model: figures beside those of plain numpy, of the stored outputs."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def _model(path: Path, *, scale: float | None = None) -> onnx.ModelProto:
         name: helper.make_tensor_value_info(name, TensorProto.FLOAT, SHAPE) for name in "xyz"
     }
     graph = helper.make_graph(nodes, "g", [tensors["x"]], [tensors["y"], tensors["z"]], weights)
-    made = helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 19)])
-    onnx.save(made, path)
-    return made
+    model = helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 19)])
+    onnx.save(model, path)
+    return model
 
 
 def _figures(got: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> dict[str, float]:
@@ -57,15 +57,15 @@ def _figures(got: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> dict[str
     }
 
 
-def _kept(lab: DeviceRuns, one: dict[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+def _kept(lab: DeviceRuns, record: dict[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
     """The outputs of a case, from the folder of its run."""
-    measured = one["measurements"]
+    measured = record["measurements"]
     if "kept_outputs" in measured:
         (context,) = measured["kept_outputs"].values()
         names = {each["name"]: f"{each['digest']}.raw" for each in context["outputs"]}
     else:
         names = measured["session_outputs"]
-    folder = lab.reports / one["run"] / "outputs"
+    folder = lab.reports / record["run"] / "outputs"
     return {name: np.fromfile(folder / file, "<f4") for name, file in names.items()}
 
 
@@ -79,22 +79,22 @@ def test_figures_are_those_of_plain_arithmetic(lab: DeviceRuns, engine: str) -> 
         (lab.folder / folder).mkdir()
         for name, value in values.items():
             np.save(lab.folder / folder / f"{name}.npy", value)
-    given = ("--inputs=in", "--expected=out", "--tolerance=0.1", f"--engine={engine}")
-    code, said, (one,) = lab.run_files("two.onnx", *given)
-    assert code == 0, said
+    arguments = ("--inputs=in", "--expected=out", "--tolerance=0.1", f"--engine={engine}")
+    code, stderr, (one,) = lab.run_files("two.onnx", *arguments)
+    assert code == 0, stderr
     outputs = _kept(lab, one)
-    for told in one["measurements"]["accuracy"]:
+    for figure in one["measurements"]["accuracy"]:
         figures = _figures(
-            outputs[told["output"]], dict(zip("yz", right, strict=True))[told["output"]]
+            outputs[figure["output"]], dict(zip("yz", right, strict=True))[figure["output"]]
         )
-        assert {name: told[name] for name in figures} == pytest.approx(figures, rel=1e-9)
-        assert (told["inputs"], told["not_finite"], told["samples"]) == ("given", 0, 1)
-        assert told["sqnr_db"] > 40
+        assert {name: figure[name] for name in figures} == pytest.approx(figures, rel=1e-9)
+        assert (figure["inputs"], figure["not_finite"], figure["samples"]) == ("given", 0, 1)
+        assert figure["sqnr_db"] > 40
     digests = [one["asked"].pop(name) for name in ("inputs", "expected")]
     assert [len(digest) for digest in digests] == [64, 64]
     assert {name: value for name, value in one["asked"].items() if value} == {"tolerance": 0.1}
     np.save(lab.folder / "in/x.npy", x / 2)
-    _, _, (other,) = lab.run_files("two.onnx", *given)
+    _, _, (other,) = lab.run_files("two.onnx", *arguments)
     assert other["asked"]["inputs"] != digests[0], "another question"
     assert other["asked"]["expected"] == digests[1]
 
@@ -104,15 +104,15 @@ def test_what_is_quantised_is_not_judged_by_what_it_cuts_off(lab: DeviceRuns) ->
     """Inputs from -1 to 1 would be cut off at 0.1, and their SQNR would be below 2 dB."""
     quantised = _model(lab.folder / "quantised.onnx", scale=0.1 / 127)
     plain = _model(lab.folder / "plain.onnx")
-    code, said, (one,) = lab.run_files("quantised.onnx", "--reference=plain.onnx")
-    assert code == 0, said
-    for told in one["measurements"]["accuracy"]:
-        assert told["inputs"] == "made up in range"
-        assert told["sqnr_db"] > 35
-    assert "made up in range" in said
-    assert "With real inputs (--inputs DIR) these figures may be others." in said
+    code, stderr, (one,) = lab.run_files("quantised.onnx", "--reference=plain.onnx")
+    assert code == 0, stderr
+    for figure in one["measurements"]["accuracy"]:
+        assert figure["inputs"] == "made up in range"
+        assert figure["sqnr_db"] > 35
+    assert "made up in range" in stderr
+    assert "With real inputs (--inputs DIR) these figures may be others." in stderr
     x = np.random.default_rng(0).uniform(-1, 1, SHAPE).astype("f4")
-    sides: Any = [ReferenceEvaluator(one).run(["y"], {"x": x})[0] for one in (quantised, plain)]
+    sides: Any = [ReferenceEvaluator(model).run(["y"], {"x": x})[0] for model in (quantised, plain)]
     assert _figures(*sides)["sqnr_db"] < 2
 
 
@@ -124,16 +124,16 @@ def test_nan_on_one_side_fails_a_case_that_asks_nothing(lab: DeviceRuns, bad: st
     x = np.zeros(SHAPE, "f4")
     x[0, 0, 0, 0] = np.nan if bad == "reference" else 0
     np.save(lab.folder / "in/x.npy", x)
-    given = ["two.onnx", "--inputs=in"]
+    arguments = ["two.onnx", "--inputs=in"]
     if bad == "outputs":  # what is given as right has it, and any distance is allowed
         (lab.folder / "out").mkdir()
         for name in "yz":
             np.save(lab.folder / f"out/{name}.npy", np.full(SHAPE, np.nan, "f4"))
-        given += ["--expected=out", "--max-error=1e9"]
-    code, said, (one,) = lab.run_files(*given)
-    assert (code, one["outcome"]) == (1, "failed"), said
-    for told in one["measurements"]["accuracy"]:
-        assert told["not_a_number"] == told["not_finite"] > 0
-        assert (told["cosine"], told["sqnr_db"], told["max_abs"]) == (None, None, None)
-    assert "NaN or infinite on one side" in said
+        arguments += ["--expected=out", "--max-error=1e9"]
+    code, stderr, (one,) = lab.run_files(*arguments)
+    assert (code, one["outcome"]) == (1, "failed"), stderr
+    for figure in one["measurements"]["accuracy"]:
+        assert figure["not_a_number"] == figure["not_finite"] > 0
+        assert (figure["cosine"], figure["sqnr_db"], figure["max_abs"]) == (None, None, None)
+    assert "NaN or infinite on one side" in stderr
     assert "-400" not in json.dumps(one)

@@ -30,24 +30,26 @@ def test_a_hybrid_llama_runs_as_it_is_and_gives_what_a_runner_gets(
     for method, tokens in TOKENS.items():
         (tmp_path / "io" / method).mkdir(parents=True)
         runner(LLAMA, method, llama_inputs(tokens), tmp_path / "io" / method)
-        for what in ("input", "output"):
-            (tmp_path / f"{what}s/{LLAMA.name}/{method}").mkdir(parents=True)
-            for file in (tmp_path / "io" / method).glob(f"{what}.*"):
-                shutil.copy(file, tmp_path / f"{what}s/{LLAMA.name}/{method}")
-    given = (f"--inputs={tmp_path}/inputs", f"--expected={tmp_path}/outputs")
-    code, said, records = lab.run_files(LLAMA, "--engine=executorch", *given)
-    assert code == 0, said
-    assert "running with QNN 2.49.40: ExecuTorch 1.5.1 takes no other" in said
-    assert [one["axes"]["workload"] for one in records] == [f"{LLAMA.name}-{one}" for one in TOKENS]
-    for one in records:
-        assert (one["outcome"], one["axes"]["qnn"]) == ("passed", "2.49.40")
-        assert (one["outputs"], one["measurements"]["loaded"]) == ("reference", 1)
+        for kind in ("input", "output"):
+            (tmp_path / f"{kind}s/{LLAMA.name}/{method}").mkdir(parents=True)
+            for file in (tmp_path / "io" / method).glob(f"{kind}.*"):
+                shutil.copy(file, tmp_path / f"{kind}s/{LLAMA.name}/{method}")
+    arguments = (f"--inputs={tmp_path}/inputs", f"--expected={tmp_path}/outputs")
+    code, stderr, records = lab.run_files(LLAMA, "--engine=executorch", *arguments)
+    assert code == 0, stderr
+    assert "running with QNN 2.49.40: ExecuTorch 1.5.1 takes no other" in stderr
+    assert [record["axes"]["workload"] for record in records] == [
+        f"{LLAMA.name}-{record}" for record in TOKENS
+    ]
+    for record in records:
+        assert (record["outcome"], record["axes"]["qnn"]) == ("passed", "2.49.40")
+        assert (record["outputs"], record["measurements"]["loaded"]) == ("reference", 1)
     # each method has its own folder: those of the other one are no files for it
     (method, other) = TOKENS
     wrong = f"--expected={tmp_path}/outputs/{LLAMA.name}/{other}"
-    code, said, records = lab.run_files(LLAMA, "--engine=executorch", f"--graph={method}", wrong)
-    assert (code, records) == (2, []), said
-    assert "expected: " in said
+    code, stderr, records = lab.run_files(LLAMA, "--engine=executorch", f"--graph={method}", wrong)
+    assert (code, records) == (2, []), stderr
+    assert "expected: " in stderr
 
 
 def test_how_right_a_program_is_as_the_first_page_asks(lab: DeviceRuns) -> None:
@@ -58,8 +60,8 @@ def test_how_right_a_program_is_as_the_first_page_asks(lab: DeviceRuns) -> None:
         (lab.folder / name).mkdir()
         np.save(lab.folder / name / "0.npy", values.astype(np.float32))
     wrong = command.partition(" --max-error")[0].split()
-    code, said, (one,) = lab.run_files(*wrong)
-    assert (code, one["outcome"], one["outputs"]) == (1, "failed", "reference"), said
+    code, stderr, (one,) = lab.run_files(*wrong)
+    assert (code, one["outcome"], one["outputs"]) == (1, "failed", "reference"), stderr
     assert one["error"]["diagnosis"]["id"] == "wrong-outputs"
     assert "256 elements that are not what is expected" in one["error"]["message"]
     # that its contexts run alone would blame ExecuTorch, and nobody said that files are right
@@ -67,8 +69,8 @@ def test_how_right_a_program_is_as_the_first_page_asks(lab: DeviceRuns) -> None:
     assert "conclusion" not in one["measurements"]
     (right,) = (lab.reports / "latest/outputs").glob("*-1024.raw")
     np.save(lab.folder / "out/0.npy", np.fromfile(right, np.float32).reshape(16, 16))
-    code, said, (two,) = lab.run_files(*command.split())
-    assert (code, two["outcome"], two["outputs"]) == (0, "passed", "reference"), said
+    code, stderr, (two,) = lab.run_files(*command.split())
+    assert (code, two["outcome"], two["outputs"]) == (0, "passed", "reference"), stderr
 
 
 @pytest.mark.slow
@@ -85,26 +87,32 @@ def test_a_program_without_contexts_and_with_numbers_for_outputs(
     }.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         np.save(tmp_path / f"{name}.npy", values)
-    given = (f"--inputs={tmp_path}/in", f"--expected={tmp_path}/out", "--graph=numbers")
-    code, said, (one,) = lab.run_files(FORMS, "--engine=executorch", *given)
-    assert (code, one["outcome"], one["outputs"]) == (0, "passed", "reference"), said
-    code, said, records = lab.run_files(FORMS, "--engine=executorch")
+    arguments = (f"--inputs={tmp_path}/in", f"--expected={tmp_path}/out", "--graph=numbers")
+    code, stderr, (record,) = lab.run_files(FORMS, "--engine=executorch", *arguments)
+    assert (code, record["outcome"], record["outputs"]) == (0, "passed", "reference"), stderr
+    code, stderr, records = lab.run_files(FORMS, "--engine=executorch")
     assert (code, records) == (2, [])
-    assert "it has no method 'forward'; --graph, or method=, names one" in said
+    assert "it has no method 'forward'; --graph, or method=, names one" in stderr
     np.save(tmp_path / "out/output_2.npy", np.array([2.0]))
-    code, said, (one,) = lab.run_files(FORMS, "--engine=executorch", *given)
-    assert (code, one["outcome"], one["outputs"]) == (1, "failed", "reference"), said
-    assert one["measurements"].get("replay") is None
-    assert one["measurements"].get("conclusion") is None
-    told = {one["output"]: one["max_abs"] for one in one["measurements"]["accuracy"]}
-    assert told == {f"output_{at}": 0.5 if at == 2 else 0.0 for at in range(5)}
+    code, stderr, (record,) = lab.run_files(FORMS, "--engine=executorch", *arguments)
+    assert (code, record["outcome"], record["outputs"]) == (1, "failed", "reference"), stderr
+    assert record["measurements"].get("replay") is None
+    assert record["measurements"].get("conclusion") is None
+    differences = {
+        record["output"]: record["max_abs"] for record in record["measurements"]["accuracy"]
+    }
+    assert differences == {f"output_{number}": 0.5 if number == 2 else 0.0 for number in range(5)}
     # a condition takes the place of equality; without a reference there is none
-    code, said, (one,) = lab.run_files(FORMS, "--engine=executorch", *given, "--max-error=0.6")
-    assert (code, one["outcome"]) == (0, "passed"), said
-    code, said, (one,) = lab.run_files(FORMS, "--engine=executorch", *given, "--max-error=0.4")
-    assert (code, one["outcome"]) == (1, "failed"), said
-    assert "max_error[output_2]: 0.5, at most 0.4 of the expected files is asked" in said
-    ask = (FORMS, "--engine=executorch", "--graph=numbers", "--min-cosine=0.9")
-    code, said, _ = lab.run_files(*ask)
+    code, stderr, (record,) = lab.run_files(
+        FORMS, "--engine=executorch", *arguments, "--max-error=0.6"
+    )
+    assert (code, record["outcome"]) == (0, "passed"), stderr
+    code, stderr, (record,) = lab.run_files(
+        FORMS, "--engine=executorch", *arguments, "--max-error=0.4"
+    )
+    assert (code, record["outcome"]) == (1, "failed"), stderr
+    assert "max_error[output_2]: 0.5, at most 0.4 of the expected files is asked" in stderr
+    words = (FORMS, "--engine=executorch", "--graph=numbers", "--min-cosine=0.9")
+    code, stderr, _ = lab.run_files(*words)
     why = "--max-error, --min-cosine, --min-sqnr: nothing says what its outputs should be"
-    assert (code, why in said) == (2, True), said
+    assert (code, why in stderr) == (2, True), stderr

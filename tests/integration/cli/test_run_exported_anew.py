@@ -45,9 +45,9 @@ def test_a_refused_model_that_passes_once_it_is_exported_anew_is_no_flake(lab: D
     assert [outcome for outcome, _ in ends] == ["failed", "passed"] * 2
     assert ends[:2] == ends[2:]
     assert ends[0][1] != ends[1][1]
-    told = lab.qnn_harness("history", "--reports", lab.reports).stdout
-    assert "F.F." in told
-    assert "flaky" not in told
+    stdout = lab.qnn_harness("history", "--reports", lab.reports).stdout
+    assert "F.F." in stdout
+    assert "flaky" not in stdout
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,8 @@ def test_a_case_that_never_came_to_its_file_says_which_it_was(
     export(lab.folder / "net.onnx")
     allowed(lab.folder / "tiny.onnx")
     prepare(lab)
-    _, said, records = lab.run_files("net.onnx", "--qnn=2.51.0", *words)
-    (record,) = (one for one in records if one["case"].startswith("net.onnx::"))
-    assert (record["outcome"], record["cause"]) == end, said
+    _, stderr, records = lab.run_files("net.onnx", "--qnn=2.51.0", *words)
+    (record,) = (record for record in records if record["case"].startswith("net.onnx::"))
+    assert (record["outcome"], record["cause"]) == end, stderr
     content = (lab.folder / "net.onnx").read_bytes()
     assert record["files_sha256"] == sha256(content).hexdigest()

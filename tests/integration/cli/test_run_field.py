@@ -1,4 +1,4 @@
-"""What people really have is run on every runtime, whole and with a bit changed."""
+"""Files of users run on every runtime, whole and with a bit changed."""
 
 from __future__ import annotations
 
@@ -24,37 +24,37 @@ FILES = {
 
 
 def test_what_people_have_runs_on_all_that_are_new_enough(lab: DeviceRuns) -> None:
-    code, said, records = lab.run_files(
+    code, stderr, records = lab.run_files(
         *(FIELD / name for name in FILES), "--qnn=2.48.40,2.51.0", timeout_s=TIMEOUT_S
     )
-    assert code == 1, said
-    found = {(one["axes"]["workload"], one["axes"]["qnn"]): one for one in records}
-    assert set(found) == {(name, version) for name in FILES for version in ("2.48.40", "2.51.0")}
-    for (name, version), one in found.items():
+    assert code == 1, stderr
+    by_axes = {(record["axes"]["workload"], record["axes"]["qnn"]): record for record in records}
+    assert set(by_axes) == {(name, version) for name in FILES for version in ("2.48.40", "2.51.0")}
+    for (name, version), record in by_axes.items():
         # the .pte was made by 2.49.40, and older runtimes refuse what is newer
         if name.endswith(".pte") and version in VERSIONS[:2]:
-            assert (one["outcome"], one["error"]["code"]) == ("failed", 5000), said
-            assert {entry["code"] for entry in one["preflight"]} == {"context-newer"}
+            assert (record["outcome"], record["error"]["code"]) == ("failed", 5000), stderr
+            assert {entry["code"] for entry in record["preflight"]} == {"context-newer"}
         else:
-            assert (one["outcome"], one["outputs"]) == ("passed", "agreement"), said
-            assert one["measurements"]["loaded"] == FILES[name]
+            assert (record["outcome"], record["outputs"]) == ("passed", "agreement"), stderr
+            assert record["measurements"]["loaded"] == FILES[name]
 
 
 @pytest.mark.slow
 def test_a_changed_bit_is_told_or_changes_no_more_than_numbers(lab: DeviceRuns) -> None:
-    """What the reader takes of it is run: no fault of ours, and as many contexts as it says."""
+    """Contexts that the reader accepts are run: no fault of ours, and as many as it says."""
     chance = random.Random(4)
     for side in FIELD.glob("*.bin"):
         shutil.copy(side, lab.folder)
     readable, refused, empty = {}, 0, set()
     for name in (*FILES, min(FIELD.glob("*.bin")).name):
         content = (FIELD / name).read_bytes()
-        for at in range(4):
+        for number in range(4):
             changed = bytearray(content)
             # every other one in the first bytes, where the containers say what is where
-            place = chance.randrange(len(content) if at % 2 else 400)
+            place = chance.randrange(len(content) if number % 2 else 400)
             changed[place] ^= 1 << chance.randrange(8)
-            path = lab.folder / f"{at}-{name}"
+            path = lab.folder / f"{number}-{name}"
             path.write_bytes(changed)
             try:
                 pieces = open_artefact(path).pieces
@@ -62,15 +62,15 @@ def test_a_changed_bit_is_told_or_changes_no_more_than_numbers(lab: DeviceRuns) 
                 empty |= {path.name} if readable[path.name] < len(pieces) else set()
             except ArtefactError:
                 refused += 1
-    code, said, records = lab.run_files(*readable, "--qnn=2.51.0", timeout_s=TIMEOUT_S)
-    assert code in (0, 1, 2), said
-    assert "Traceback" not in said
-    assert {one["axes"]["workload"] for one in records} == set(readable)
-    for one in records:
-        assert one["cause"] in (None, "target", "config"), one["error"]
-        if one["outcome"] == "passed":
-            assert one["measurements"]["loaded"] == readable[one["axes"]["workload"]]
-            assert one["outputs"] == "agreement"  # never more than that
-    assert all(f"{name}: left out, as their caches are empty" in said for name in empty)
+    code, stderr, records = lab.run_files(*readable, "--qnn=2.51.0", timeout_s=TIMEOUT_S)
+    assert code in (0, 1, 2), stderr
+    assert "Traceback" not in stderr
+    assert {record["axes"]["workload"] for record in records} == set(readable)
+    for record in records:
+        assert record["cause"] in (None, "target", "config"), record["error"]
+        if record["outcome"] == "passed":
+            assert record["measurements"]["loaded"] == readable[record["axes"]["workload"]]
+            assert record["outputs"] == "agreement"  # never more than that
+    assert all(f"{name}: left out, as their caches are empty" in stderr for name in empty)
     assert refused
-    assert "passed" in {one["outcome"] for one in records}
+    assert "passed" in {record["outcome"] for record in records}

@@ -44,11 +44,11 @@ def take(model: str, folder: Path, name: str | None = None) -> str:
 def test_a_model_is_compiled_run_and_compared_with_the_cpu(lab: DeviceRuns) -> None:
     face = take(FACE, lab.folder)
     (lab.folder / "known.yaml").write_text(KNOWN)
-    code, said, records = lab.run_files(
+    code, stderr, records = lab.run_files(
         face, "--compiler=2.49.40,2.51.0", "--known-issues=known.yaml"
     )
-    assert code == 0, said
-    old, new = sorted(records, key=lambda one: str(one["axes"]["compiler"]))
+    assert code == 0, stderr
+    old, new = sorted(records, key=lambda record: str(record["axes"]["compiler"]))
     assert (new["engine"], new["outcome"], new["outputs"]) == ("litert", "passed", "reference")
     assert (new["suite"], new["axes"]["compiler"]) == ("run_litert", "2.51.0")
     figures = new["measurements"]
@@ -56,12 +56,12 @@ def test_a_model_is_compiled_run_and_compared_with_the_cpu(lab: DeviceRuns) -> N
     assert (compared["compared"], compared["beyond_tolerance"]) == (2, 0)
     # 16 bits are not 32
     assert 0 < compared["max_abs"] < 1
-    told = figures["litert"]
-    assert (told["soc"], told["reference"]) == ("SM8550", "LiteRT's CPU")
+    litert = figures["litert"]
+    assert (litert["soc"], litert["reference"]) == ("SM8550", "LiteRT's CPU")
     assert (len(figures["nodes"]), figures["partitions"]) == (164, 1)
     last = figures["nodes"][-1]
     assert (last["node"], last["op_type"], last["on"]) == ("regressors", "CONCATENATION", "NPU")
-    assert "of 164 nodes 164 on the NPU, in 1 partition, and 0 on the CPU" in said
+    assert "of 164 nodes 164 on the NPU, in 1 partition, and 0 on the CPU" in stderr
     # a plug-in that refuses is a failure with a known cause
     assert (old["outcome"], old["cause"], old["expected"]) == (
         "failed",
@@ -73,8 +73,8 @@ def test_a_model_is_compiled_run_and_compared_with_the_cpu(lab: DeviceRuns) -> N
         f"LiteRT 2.3.0 with QNN 2.49.40 did not compile {face}: Qnn System library version 1.13.0"
     )
     # and nothing of it is taken for a model the next time
-    code, said, (again,) = lab.run_files(face, "--engine=litert", "--compiler=2.49.40")
-    assert (code, again["error"]["diagnosis"]["id"]) == (1, "litert-version"), said
+    code, stderr, (again,) = lab.run_files(face, "--engine=litert", "--compiler=2.49.40")
+    assert (code, again["error"]["diagnosis"]["id"]) == (1, "litert-version"), stderr
 
 
 @pytest.mark.slow
@@ -91,8 +91,8 @@ def test_a_missing_wheel_is_known_before_any_case_begins(
         "PIP_NO_INDEX": "1",
         "PIP_FIND_LINKS": str(tmp_path / "index"),
     }
-    code, said, (record,) = lab.run_files(face, "--engine=litert", "--qnn=2.51.0")
-    assert (code, said.count("could not fetch ai-edge-litert 2.3.0")) == (3, 1), said
+    code, stderr, (record,) = lab.run_files(face, "--engine=litert", "--qnn=2.51.0")
+    assert (code, stderr.count("could not fetch ai-edge-litert 2.3.0")) == (3, 1), stderr
     assert (record["outcome"], record["cause"], record["attempt"]) == ("error", "infra", 1)
     (journal,) = lab.reports.glob("2*/results.jsonl")
     rows = [json.loads(line) for line in journal.read_text().splitlines()]
@@ -103,8 +103,8 @@ def test_a_missing_wheel_is_known_before_any_case_begins(
 @pytest.mark.nightly
 def test_a_model_of_which_only_some_is_taken(lab: DeviceRuns) -> None:
     pose, selfie = take(POSE, lab.folder), take(SELFIE, lab.folder)
-    code, said, records = lab.run_files(pose, selfie, "--engine=litert", "--qnn=2.51.0")
-    assert code == 0, said
+    code, stderr, records = lab.run_files(pose, selfie, "--engine=litert", "--qnn=2.51.0")
+    assert code == 0, stderr
     by_cpu, alone = records
     figures = by_cpu["measurements"]
     on_cpu = [row["op_type"] for row in figures["nodes"] if row["on"] == "CPU"]
@@ -112,50 +112,54 @@ def test_a_model_of_which_only_some_is_taken(lab: DeviceRuns) -> None:
     assert figures["partitions"] == 39
     assert (by_cpu["outputs"], figures["loaded"]) == ("reference", 39)
     assert figures["outputs"]["beyond_tolerance"] == 0
-    assert "each partition ran by itself, on what LiteRT's CPU computed before it" in said
+    assert "each partition ran by itself, on what LiteRT's CPU computed before it" in stderr
     # LiteRT's CPU lacks an operator of MediaPipe's: that is told, and nothing is compared
-    told = alone["measurements"]["litert"]
+    text = alone["measurements"]["litert"]
     assert (alone["outcome"], alone["outputs"]) == ("passed", "agreement")
     figures = alone["measurements"]
     (on_cpu,) = [row for row in figures["nodes"] if row["on"] == "CPU"]
     assert (on_cpu["op_type"], on_cpu["node"]) == ("Convolution2DTransposeBias", "segment")
     assert (len(figures["nodes"]), figures["partitions"]) == (246, 2)
-    assert "unresolved custom op: Convolution2DTransposeBias" in told["reference"]
-    assert "LiteRT's CPU does not run this model: partitions ran on inputs that are made up" in said
+    assert "unresolved custom op: Convolution2DTransposeBias" in text["reference"]
+    assert (
+        "LiteRT's CPU does not run this model: partitions ran on inputs that are made up" in stderr
+    )
     # who gives a tolerance, or inputs, would believe that something was done with them
     np.zeros((1, 256, 256, 3), np.float32).tofile(lab.folder / "in.raw")
-    code, said, (one,) = lab.run_files(selfie, "--engine=litert", "--min-sqnr=20")
-    assert (code, one["cause"]) == (2, "config"), said
+    code, stderr, (one,) = lab.run_files(selfie, "--engine=litert", "--min-sqnr=20")
+    assert (code, one["cause"]) == (2, "config"), stderr
     assert "--min-sqnr: nothing tells what the outputs should be" in one["error"]["message"]
-    for given in ("tolerance=0.5", "inputs=in.raw"):
-        code, said, (one,) = lab.run_files(selfie, "--engine=litert", f"--{given}")
-        assert (code, one["outcome"], one["cause"]) == (2, "error", "config"), said
-        field = given.partition("=")[0]
-        told = f"{field}: of no use: LiteRT's CPU does not run this model, Encountered unresolved"
-        assert told in one["error"]["message"]
+    for option in ("tolerance=0.5", "inputs=in.raw"):
+        code, stderr, (one,) = lab.run_files(selfie, "--engine=litert", f"--{option}")
+        assert (code, one["outcome"], one["cause"]) == (2, "error", "config"), stderr
+        field = option.partition("=")[0]
+        text = f"{field}: of no use: LiteRT's CPU does not run this model, Encountered unresolved"
+        assert text in one["error"]["message"]
 
 
 @pytest.mark.slow
 def test_outputs_that_are_further_off_fail(lab: DeviceRuns) -> None:
     face = take(FACE, lab.folder)
-    code, said, (one,) = lab.run_files(face, "--engine=litert", "--tolerance=0.0001")
-    assert (code, one["outcome"], one["error"]["api"]) == (1, "failed", "QnnGraph_execute"), said
-    assert one["error"]["diagnosis"]["id"] == "wrong-outputs"
-    (told,) = {each["against"] for each in one["measurements"]["accuracy"]}
-    assert told == "LiteRT's CPU"
+    code, stderr, (record,) = lab.run_files(face, "--engine=litert", "--tolerance=0.0001")
+    assert (code, record["outcome"], record["error"]["api"]) == (1, "failed", "QnnGraph_execute"), (
+        stderr
+    )
+    assert record["error"]["diagnosis"]["id"] == "wrong-outputs"
+    (reference,) = {each["against"] for each in record["measurements"]["accuracy"]}
+    assert reference == "LiteRT's CPU"
     # a condition takes the place of the usual tolerance
-    code, said, (close,) = lab.run_files(face, "--engine=litert", "--min-cosine=0.999")
-    assert (code, len(close["measurements"]["accuracy"])) == (0, 2), said
-    code, said, (off,) = lab.run_files(face, "--engine=litert", "--max-error=0.00001")
-    assert (code, off["outcome"]) == (1, "failed"), said
+    code, stderr, (close,) = lab.run_files(face, "--engine=litert", "--min-cosine=0.999")
+    assert (code, len(close["measurements"]["accuracy"])) == (0, 2), stderr
+    code, stderr, (off,) = lab.run_files(face, "--engine=litert", "--max-error=0.00001")
+    assert (code, off["outcome"]) == (1, "failed"), stderr
     assert "max_error[regressors]: " in off["error"]["message"]
     assert "1e-05 of LiteRT's CPU is asked" in off["error"]["message"]
     # other inputs, other outputs; the CPU gets them, too
     np.zeros((1, 128, 128, 3), np.float32).tofile(lab.folder / "in.raw")
-    code, said, (zeros,) = lab.run_files(face, "--engine=litert", "--inputs=in.raw")
-    assert (code, zeros["outputs"]) == (0, "reference"), said
-    kept = [one["measurements"]["kept_outputs"] for one in (one, zeros)]
-    assert kept[0] != kept[1]
+    code, stderr, (zeros,) = lab.run_files(face, "--engine=litert", "--inputs=in.raw")
+    assert (code, zeros["outputs"]) == (0, "reference"), stderr
+    outputs = [record["measurements"]["kept_outputs"] for record in (record, zeros)]
+    assert outputs[0] != outputs[1]
 
 
 @pytest.mark.nightly
@@ -165,5 +169,5 @@ def test_the_commands_of_the_page_run(lab: DeviceRuns) -> None:
     shown = re.findall(r"^\$ qnn-harness (run model\.tflite .*)$", page, re.MULTILINE)
     assert len(shown) == 2
     for command in shown:
-        done = lab.qnn_harness(*shlex.split(command))
-        assert done.returncode == 0, done.stdout + done.stderr
+        completed = lab.qnn_harness(*shlex.split(command))
+        assert completed.returncode == 0, completed.stdout + completed.stderr

@@ -24,27 +24,33 @@ def test_models_that_others_compiled_run_with_each_version(lab: DeviceRuns) -> N
     versions = ("--qnn=2.47.0,2.51.0", "--ort=1.24.1,1.31.1")
     # beside the tests there is a conftest.py, which a search would not run
     embedded = shutil.copy(EMBEDDED, lab.folder)
-    code, said, records = lab.run_files(embedded, EXTERNAL, ORT, *versions)
-    assert (code, len(records)) == (1, 8), said
-    seen = set()
-    for one in records:
-        seen.add((one["axes"]["qnn"], one["axes"]["ort"]))
-        assert (one["axes"]["compiler"], one["suite"]) == (None, "run_ort")
-        assert one["runtime"]["contexts_by"].startswith("2.22.0.")
-        figures = one["measurements"]
-        assert figures["ort_version"] == one["axes"]["ort"]
-        if (one["axes"]["qnn"], one["axes"]["ort"]) == ("2.47.0", "1.31.1"):
-            assert [found["code"] for found in one["preflight"]] == ["ort-too-new"]
-            assert (one["outcome"], one["error"]["api"]) == ("failed", "CreateSession")
+    code, stderr, records = lab.run_files(embedded, EXTERNAL, ORT, *versions)
+    assert (code, len(records)) == (1, 8), stderr
+    placements = set()
+    for record in records:
+        placements.add((record["axes"]["qnn"], record["axes"]["ort"]))
+        assert (record["axes"]["compiler"], record["suite"]) == (None, "run_ort")
+        assert record["runtime"]["contexts_by"].startswith("2.22.0.")
+        figures = record["measurements"]
+        assert figures["ort_version"] == record["axes"]["ort"]
+        if (record["axes"]["qnn"], record["axes"]["ort"]) == ("2.47.0", "1.31.1"):
+            assert [finding["code"] for finding in record["preflight"]] == ["ort-too-new"]
+            assert (record["outcome"], record["error"]["api"]) == ("failed", "CreateSession")
             continue
-        assert (one["outcome"], one["outputs"], one["preflight"]) == ("passed", "agreement", [])
+        assert (record["outcome"], record["outputs"], record["preflight"]) == (
+            "passed",
+            "agreement",
+            [],
+        )
         assert (figures["placement"], figures["runs"]) == ({"QNNExecutionProvider": 2}, 2)
-    assert seen == {(qnn, ort) for qnn in ("2.47.0", "2.51.0") for ort in ("1.24.1", "1.31.1")}
+    assert placements == {
+        (qnn, ort) for qnn in ("2.47.0", "2.51.0") for ort in ("1.24.1", "1.31.1")
+    }
     case = f"{records[0]['case'].partition('::')[0]}::test_session"
     options = ("--axis=ort", "--versions=1.24.1,1.31.1", "--qnn=2.47.0", f"--lab={lab.file}")
-    done = lab.qnn_harness("bisect", f"--case={case}", *options)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "1.31.1" in done.stdout
+    completed = lab.qnn_harness("bisect", f"--case={case}", *options)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    assert "1.31.1" in completed.stdout
 
 
 @pytest.mark.nightly
@@ -52,16 +58,16 @@ def test_a_plain_model_is_compiled_by_onnx_runtime(lab: DeviceRuns) -> None:
     (lab.folder / "my model.onnx").write_bytes(Model("tiny").serialized())
     (lab.folder / "in").mkdir()
     np.save(lab.folder / "in/x.npy", np.ones((1, 16), np.float32))
-    code, said, (one,) = lab.run_files("my model.onnx", ORT, "--tolerance=0.01")
-    assert (code, one["outcome"], one["outputs"]) == (0, "passed", "reference"), said
-    code, said, (one,) = lab.run_files("my model.onnx", ORT, "--inputs=in", "--expected=in")
-    assert (code, one["outcome"], one["cause"]) == (1, "failed", "target"), said
+    code, stderr, (one,) = lab.run_files("my model.onnx", ORT, "--tolerance=0.01")
+    assert (code, one["outcome"], one["outputs"]) == (0, "passed", "reference"), stderr
+    code, stderr, (one,) = lab.run_files("my model.onnx", ORT, "--inputs=in", "--expected=in")
+    assert (code, one["outcome"], one["cause"]) == (1, "failed", "target"), stderr
     assert one["measurements"]["accuracy"][0]["against"] == "the expected files"
-    code, said, (one,) = lab.run_files("my model.onnx", ORT, "--min-sqnr=300")
-    assert (code, one["outcome"]) == (1, "failed"), said
+    code, stderr, (one,) = lab.run_files("my model.onnx", ORT, "--min-sqnr=300")
+    assert (code, one["outcome"]) == (1, "failed"), stderr
     assert "sqnr_db[y]: " in one["error"]["message"]
-    done = lab.qnn_harness("run", "my model.onnx", ORT, "--plan")
-    assert (done.returncode, "onnxruntime_qnn/libQnnHtp.so" in done.stdout) == (0, True)
+    completed = lab.qnn_harness("run", "my model.onnx", ORT, "--plan")
+    assert (completed.returncode, "onnxruntime_qnn/libQnnHtp.so" in completed.stdout) == (0, True)
 
 
 @pytest.mark.slow
@@ -70,7 +76,7 @@ def test_what_onnx_runtime_does_not_load_is_refused_before_anything_runs(
 ) -> None:
     monkeypatch.chdir(lab.folder)
     no_onnx = "ONNX Runtime loads an .onnx, and this is"
-    for file, option, says in (
+    for file, option, message in (
         (FIELD / "executorch-3-contexts.pte", "--qnn=2.51.0", no_onnx),
         (next(FIELD.glob("*.bin")), "--qnn=2.51.0", no_onnx),
         (EMBEDDED, "--graph=g", "no graph to choose"),
@@ -84,8 +90,12 @@ def test_what_onnx_runtime_does_not_load_is_refused_before_anything_runs(
     ):
         engine = () if option.startswith("--ort") else (ORT,)
         words = ("run", "--json", file, *engine, option)
-        done = qnn_harness(*words, environment=lab.environment)
-        assert (done.returncode, done.stdout, says in done.stderr) == (2, "", True), done.stderr
+        completed = qnn_harness(*words, environment=lab.environment)
+        assert (completed.returncode, completed.stdout, message in completed.stderr) == (
+            2,
+            "",
+            True,
+        ), completed.stderr
 
 
 def test_a_clean_network_runs_on_qnns_cpu_backend_where_there_is_one(
@@ -104,19 +114,19 @@ def test_a_clean_network_runs_on_qnns_cpu_backend_where_there_is_one(
     )
     opsets = [helper.make_opsetid("", 17)]
     onnx.save(helper.make_model(graph, ir_version=9, opset_imports=opsets), tmp_path / "cnn.onnx")
-    given = ("--backend=cpu", "--qnn=2.47.0,2.51.0", "--tolerance=0.001")
-    code, said, records = lab.run_files(tmp_path / "cnn.onnx", ORT, *given)
+    arguments = ("--backend=cpu", "--qnn=2.47.0,2.51.0", "--tolerance=0.001")
+    code, stderr, records = lab.run_files(tmp_path / "cnn.onnx", ORT, *arguments)
     runs, lacks = records
-    assert (runs["outcome"], runs["outputs"]) == ("passed", "reference"), said
+    assert (runs["outcome"], runs["outputs"]) == ("passed", "reference"), stderr
     assert list(runs["measurements"]["placement"]) == ["QNNExecutionProvider"]
-    (told,) = runs["measurements"]["accuracy"]
-    assert (told["output"], told["elements"], len(told["channels"])) == ("y", 256, 4)
-    assert told["cosine"] > 0.999999
-    assert told["against"] == "ONNX Runtime on the CPU"
-    given = ("--backend=htp,cpu", "--qnn=2.47.0")
-    _, said, both = lab.run_files(tmp_path / "cnn.onnx", ORT, *given)
-    assert [one["axes"]["backend"] for one in both] == ["htp", "cpu"]
-    _, _, rows = said.partition("By version and backend")
+    (figure,) = runs["measurements"]["accuracy"]
+    assert (figure["output"], figure["elements"], len(figure["channels"])) == ("y", 256, 4)
+    assert figure["cosine"] > 0.999999
+    assert figure["against"] == "ONNX Runtime on the CPU"
+    arguments = ("--backend=htp,cpu", "--qnn=2.47.0")
+    _, stderr, both = lab.run_files(tmp_path / "cnn.onnx", ORT, *arguments)
+    assert [record["axes"]["backend"] for record in both] == ["htp", "cpu"]
+    _, _, rows = stderr.partition("By version and backend")
     assert [row.split()[:3] for row in rows.splitlines()[2:4]] == [
         ["cnn.onnx", "2.47.0", "htp"],
         ["cnn.onnx", "2.47.0", "cpu"],
@@ -129,7 +139,7 @@ def test_a_clean_network_runs_on_qnns_cpu_backend_where_there_is_one(
 
 def test_a_model_on_another_backend_is_run_by_onnx_runtime(lab: DeviceRuns) -> None:
     (lab.folder / "m.onnx").write_bytes(Model("tiny").serialized())
-    code, said, (one,) = lab.run_files("m.onnx", "--backend=cpu", "--qnn=2.47.0")
-    assert (code, one["outcome"], one["engine"]) == (0, "passed", "ort"), said
-    (told,) = one["measurements"]["accuracy"]
-    assert told["cosine"] > 0.999999
+    code, stderr, (one,) = lab.run_files("m.onnx", "--backend=cpu", "--qnn=2.47.0")
+    assert (code, one["outcome"], one["engine"]) == (0, "passed", "ort"), stderr
+    (figure,) = one["measurements"]["accuracy"]
+    assert figure["cosine"] > 0.999999

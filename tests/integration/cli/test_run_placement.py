@@ -32,8 +32,8 @@ def two_refused(path: Path) -> None:
     onnx.save(helper.make_model(graph, ir_version=8, opset_imports=opset), path)
 
 
-def places(one: dict[str, Any]) -> dict[str, str]:
-    return {row["node"]: row["on"] for row in one["measurements"]["nodes"]}
+def places(record: dict[str, Any]) -> dict[str, str]:
+    return {row["node"]: row["on"] for row in record["measurements"]["nodes"]}
 
 
 WHERE = {
@@ -49,13 +49,13 @@ REASON = "Operators of type `Shrink` are not supported by QNN EP."
 
 def test_with_fallback_a_model_passes_and_its_record_tells_what_ran_where(lab: DeviceRuns) -> None:
     two_refused(lab.folder / "two.onnx")
-    given = ("--fallback=allow", "--qnn=2.47.0,2.51.0", "--ort=1.24.1,1.27.0")
-    code, said, records = lab.run_files("two.onnx", "--tolerance=0.02", *given)
-    assert (code, len(records)) == (0, 4), said
-    for one in records:
-        assert (one["outcome"], one["outputs"]) == ("passed", "reference")
-        figures = one["measurements"]
-        assert places(one) == WHERE
+    arguments = ("--fallback=allow", "--qnn=2.47.0,2.51.0", "--ort=1.24.1,1.27.0")
+    code, stderr, records = lab.run_files("two.onnx", "--tolerance=0.02", *arguments)
+    assert (code, len(records)) == (0, 4), stderr
+    for record in records:
+        assert (record["outcome"], record["outputs"]) == ("passed", "reference")
+        figures = record["measurements"]
+        assert places(record) == WHERE
         assert {row["node"]: row["reason"] for row in figures["nodes"]}["shrink_1"] == REASON
         # a goes to both, b, c and d each to the other side
         assert figures["partitions"] == 3
@@ -69,9 +69,9 @@ def test_without_fallback_it_fails_and_names_what_is_refused(lab: DeviceRuns, en
     for name in ("a", "b"):  # both sets of inputs are of one context, which is refused
         (lab.folder / f"in/{name}").mkdir(parents=True)
         np.zeros(SHAPE, np.float32).tofile(lab.folder / f"in/{name}/x.raw")
-    given = ("two.onnx", "--inputs=in", f"--engine={engine}")
-    code, said, (one,) = lab.run_files(*given, "--fallback=refuse")
-    assert (code, one["outcome"], one["cause"]) == (1, "failed", "target"), said
+    arguments = ("two.onnx", "--inputs=in", f"--engine={engine}")
+    code, stderr, (one,) = lab.run_files(*arguments, "--fallback=refuse")
+    assert (code, one["outcome"], one["cause"]) == (1, "failed", "target"), stderr
     error = one["error"]
     assert error["diagnosis"]["id"] == "op-unsupported"
     first, second, help_, *_ = error["message"].splitlines()
@@ -87,18 +87,18 @@ def test_what_is_carried_over_is_that_of_the_graph_that_runs(lab: DeviceRuns) ->
     """ORT renames what it gives another layout, takes functions apart, and leaves nodes out."""
     for name, (model, *_) in CUT.items():
         onnx.save(model, lab.folder / f"{name}.onnx")
-    _, said, records = lab.run_files(*(f"{name}.onnx" for name in CUT), "--fallback=allow")
-    assert len(records) == len(CUT), said
-    found = {}
-    for one in records:
-        figures = one["measurements"]
+    _, stderr, records = lab.run_files(*(f"{name}.onnx" for name in CUT), "--fallback=allow")
+    assert len(records) == len(CUT), stderr
+    placements = {}
+    for record in records:
+        figures = record["measurements"]
         carried = figures["transfers"]
-        name = one["case"].partition(".onnx")[0]
-        found[name] = figures["partitions"], carried["tensors"], carried["bytes"]
+        name = record["case"].partition(".onnx")[0]
+        placements[name] = figures["partitions"], carried["tensors"], carried["bytes"]
         added = [row for row in figures["nodes"] if row["added_by"]]
         assert {row["op_type"] for row in added} <= {"Transpose"}
         assert all(row["node"] for row in figures["nodes"])
-    assert found == {name: tuple(told) for name, (_, *told) in CUT.items()}
+    assert placements == {name: tuple(told) for name, (_, *told) in CUT.items()}
 
 
 @pytest.mark.slow
@@ -114,15 +114,15 @@ def test_what_nobody_can_cut_again_is_not_known(lab: DeviceRuns) -> None:
     graph = helper.make_graph(nodes, "g", [x], [y])
     opset = [helper.make_opsetid("", 18)]
     onnx.save(helper.make_model(graph, ir_version=9, opset_imports=opset), lab.folder / "mish.onnx")
-    _, said, (one,) = lab.run_files("mish.onnx", "--fallback=allow")
+    _, stderr, (one,) = lab.run_files("mish.onnx", "--fallback=allow")
     figures = one["measurements"]
     assert figures["transfers"] is None
-    assert "it is not known what is carried over" in said
+    assert "it is not known what is carried over" in stderr
     assert places(one)["Shrink_2"] == "CPU"
 
 
 def test_an_engine_that_leaves_nothing_to_the_cpu_says_so(lab: DeviceRuns) -> None:
     two_refused(lab.folder / "two.onnx")
-    code, said, _ = lab.run_files("two.onnx", "--engine=qnn", "--fallback=allow")
+    code, stderr, _ = lab.run_files("two.onnx", "--engine=qnn", "--fallback=allow")
     assert code == 2
-    assert "--engine ort" in said
+    assert "--engine ort" in stderr

@@ -27,14 +27,16 @@ def cnn(lab: DeviceRuns) -> Path:
     kinds = ("Conv", "Relu", "Conv", "Relu", "GlobalAveragePool")
     inputs = (["x", "w1"], ["conv1"], ["relu1", "w2"], ["conv2"], ["relu2"])
     nodes = [
-        helper.make_node(kind, given, [name], name, **({"pads": [1] * 4} if kind == "Conv" else {}))
-        for kind, given, name in zip(kinds, inputs, NODES, strict=True)
+        helper.make_node(
+            kind, tensor, [name], name, **({"pads": [1] * 4} if kind == "Conv" else {})
+        )
+        for kind, tensor, name in zip(kinds, inputs, NODES, strict=True)
     ]
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 32, 32])
     y = helper.make_tensor_value_info("pool", TensorProto.FLOAT, [1, 32, 1, 1])
     graph = helper.make_graph(nodes, "cnn", [x], [y], weights)
-    made = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
-    onnx.save(made, lab.folder / "cnn.onnx")
+    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+    onnx.save(model, lab.folder / "cnn.onnx")
     return lab.folder / "cnn.onnx"
 
 
@@ -48,8 +50,8 @@ def require_whole(profile: dict[str, Any]) -> None:
     """The ops of each run are within 5 % of what the accelerator says itself."""
     totals = profile["total"]["runs"]
     assert len(totals) == 5
-    for at, total in enumerate(totals):
-        assert sum(op["runs"][at] for op in profile["ops"]) == pytest.approx(total, rel=0.05)
+    for number, total in enumerate(totals):
+        assert sum(op["runs"][number] for op in profile["ops"]) == pytest.approx(total, rel=0.05)
     assert profile["total"]["event"] == "Accelerator (execute) time (cycles)"
     assert {op["source"] for op in profile["ops"]} > {*NODES}
     assert profile["notes"] == []
@@ -60,12 +62,12 @@ def require_whole(profile: dict[str, Any]) -> None:
 def test_the_ops_of_a_model_add_up_to_the_accelerators_total(
     lab: DeviceRuns, cnn: Path, qnn: str
 ) -> None:
-    code, said, (record,) = lab.run_files(cnn.name, "--profile=ops", f"--qnn={qnn}")
-    assert code == 0, said
+    code, stderr, (record,) = lab.run_files(cnn.name, "--profile=ops", f"--qnn={qnn}")
+    assert code == 0, stderr
     profile = profile_in(record)
     require_whole(profile)
-    assert [one["phase"] for one in profile["phases"]] == ["QNN (load binary) time"]
-    assert "most expensive of" in said
+    assert [phase["phase"] for phase in profile["phases"]] == ["QNN (load binary) time"]
+    assert "most expensive of" in stderr
     page = (lab.reports / "latest/report.html").read_text()
     assert "<h2>Which op is slow</h2>" in page
     assert 'class="measured sortable"' in page
@@ -75,11 +77,11 @@ def test_the_ops_of_a_model_add_up_to_the_accelerators_total(
 
 
 def test_onnx_runtime_tells_what_preparing_took_too(lab: DeviceRuns, cnn: Path) -> None:
-    code, said, (record,) = lab.run_files(cnn.name, "--profile=ops", "--engine=ort")
-    assert code == 0, said
+    code, stderr, (record,) = lab.run_files(cnn.name, "--profile=ops", "--engine=ort")
+    assert code == 0, stderr
     profile = profile_in(record)
     require_whole(profile)
-    phases = [one["phase"] for one in profile["phases"]]
+    phases = [phase["phase"] for phase in profile["phases"]]
     assert phases[:3] == [
         "QNN (finalize) time",
         "Graph Preparation Initializing",
@@ -89,14 +91,14 @@ def test_onnx_runtime_tells_what_preparing_took_too(lab: DeviceRuns, cnn: Path) 
 
 @pytest.mark.slow
 def test_the_basic_profile_has_a_total_and_no_ops(lab: DeviceRuns, cnn: Path) -> None:
-    code, said, (record,) = lab.run_files(cnn.name, "--profile=basic")
-    assert code == 0, said
+    code, stderr, (record,) = lab.run_files(cnn.name, "--profile=basic")
+    assert code == 0, stderr
     profile = profile_in(record)
     assert (profile["ops"], profile["total"]["event"]) == ([], "Accelerator (execute) time")
 
 
 def test_another_level_is_refused_with_those_there_are(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(b"")
-    done = qnn_harness("run", tmp_path / "m.onnx", "--profile=deep")
-    assert done.returncode == 2
-    assert "'deep' is not one of 'basic', 'ops'" in done.stderr
+    completed = qnn_harness("run", tmp_path / "m.onnx", "--profile=deep")
+    assert completed.returncode == 2
+    assert "'deep' is not one of 'basic', 'ops'" in completed.stderr

@@ -50,20 +50,20 @@ def runtimes(tmp_path: Path, runtime_for: RuntimeFor) -> Commands:
 
 def test_list(runtimes: Commands) -> None:
     rows = runtimes.rows("list")
-    (own,) = [row for row in rows if row["source"] == "mine"]
-    assert own["name"] == "mine:2.51.0.260929"
-    assert (own["target"], own["cached"]) == ("linux-x64", True)
+    (mine,) = [row for row in rows if row["source"] == "mine"]
+    assert mine["name"] == "mine:2.51.0.260929"
+    assert (mine["target"], mine["cached"]) == ("linux-x64", True)
     assert {row["qnn"] for row in rows if row["source"] == "pypi"} >= {"2.47.0", "2.51.0"}
     assert {row["target"] for row in rows} == {"linux-x64", "linux-arm64"}
 
 
 def test_a_source_that_is_not_there_hides_no_other(runtimes: Commands) -> None:
     runtimes.lab.write_text(LAB.replace("libs", "nowhere"))
-    done = runtimes("list")
-    assert done.returncode == 2
-    assert "2.51.0" in done.stdout
-    assert "runtimes.mine.path" in done.stderr
-    assert "nowhere is not a folder" in done.stderr
+    completed = runtimes("list")
+    assert completed.returncode == 2
+    assert "2.51.0" in completed.stdout
+    assert "runtimes.mine.path" in completed.stderr
+    assert "nowhere is not a folder" in completed.stderr
 
 
 def test_show(runtimes: Commands) -> None:
@@ -96,16 +96,16 @@ def test_verify_finds_one_flipped_byte(runtimes: Commands, runtime_for: RuntimeF
     library.unlink()  # it may be the same file as the cache's
     library.write_bytes(content)
     os.utime(library, ns=(status.st_atime_ns, status.st_mtime_ns))
-    done = runtimes("verify", "mine:latest")
-    assert done.returncode == 1
-    assert "lib/libQnnSystem.so is not what it was when it was last used" in done.stdout
-    done = runtimes("verify")
-    assert done.returncode == 1
+    completed = runtimes("verify", "mine:latest")
+    assert completed.returncode == 1
+    assert "lib/libQnnSystem.so is not what it was when it was last used" in completed.stdout
+    completed = runtimes("verify")
+    assert completed.returncode == 1
     assert FolderSource("mine", runtimes.libs, runtimes.libs).versions("linux-x64")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "text"),
     [
         (["fetch", "1.2.3"], "2.51.0"),
         (["show", "/no/such/place"], "VERSION: /no/such/place does not exist"),
@@ -115,18 +115,18 @@ def test_verify_finds_one_flipped_byte(runtimes: Commands, runtime_for: RuntimeF
         (["show", "latest", "--target", "android-arm64"], "no source of QNN libraries for target"),
     ],
 )
-def test_wrong_words(arguments: list[str], told: str, runtimes: Commands) -> None:
-    done = qnn_harness(
+def test_wrong_words(arguments: list[str], text: str, runtimes: Commands) -> None:
+    completed = qnn_harness(
         "runtimes", *arguments, "--lab", runtimes.lab, environment=runtimes.environment
     )
-    assert done.returncode == 2
-    assert told in done.stderr
-    assert done.stderr.count("\n") == 1
+    assert completed.returncode == 2
+    assert text in completed.stderr
+    assert completed.stderr.count("\n") == 1
 
 
 def test_versions_of_onnx_runtime_are_listed(runtimes: Commands) -> None:
     orts = json.loads(runtimes("list", "--json").stdout)["orts"]
     assert {"1.24.1", "1.26.0"} <= {row["ort"] for row in orts}
     assert {row["target"] for row in orts} == {"linux-x64", "linux-arm64"}
-    done = runtimes("fetch", "mine:latest", "--ort", "1.2.3")
-    assert (done.returncode, "unknown ORT version" in done.stderr) == (2, True)
+    completed = runtimes("fetch", "mine:latest", "--ort", "1.2.3")
+    assert (completed.returncode, "unknown ORT version" in completed.stderr) == (2, True)

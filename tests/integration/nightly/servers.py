@@ -35,9 +35,9 @@ class Webhook(HttpServer):
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(handler) -> None:  # noqa: N805
-                said = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
-                self.got.append(said)
-                handler.send_response(answers(said))
+                content = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
+                self.got.append(content)
+                handler.send_response(answers(content))
                 handler.send_header("Content-Length", "0")
                 handler.end_headers()
 
@@ -53,8 +53,8 @@ class Mailbox:
     def __init__(self) -> None:
         self.mails: list[Any] = []
         self._loop = asyncio.new_event_loop()
-        made = self._loop.create_server(lambda: SMTP(self, loop=self._loop), "127.0.0.1", 0)
-        self._server = self._loop.run_until_complete(made)
+        server = self._loop.create_server(lambda: SMTP(self, loop=self._loop), "127.0.0.1", 0)
+        self._server = self._loop.run_until_complete(server)
         self.at = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
 

@@ -67,12 +67,12 @@ def called(farm: DeviceRuns, *module: str) -> subprocess.CompletedProcess[str]:
 
 
 def night(farm: DeviceRuns, qnn: str, *more: str) -> tuple[int, dict[str, Any], str]:
-    done = called(farm, *words(qnn), *more)
-    return done.returncode, json.loads(done.stdout or "{}"), done.stderr
+    completed = called(farm, *words(qnn), *more)
+    return completed.returncode, json.loads(completed.stdout or "{}"), completed.stderr
 
 
 def ended_when(
-    farm: DeviceRuns, qnn: str, there: Callable[[], object], number: int, *more: str
+    farm: DeviceRuns, qnn: str, condition: Callable[[], object], number: int, *more: str
 ) -> int:
     """A night that gets a signal once something is there; its exit code."""
     output = farm.folder / "output.txt"
@@ -85,7 +85,7 @@ def ended_when(
             stderr=stream,
         )
     until = time.monotonic() + 200
-    while not there():
+    while not condition():
         assert process.poll() is None, output.read_text()
         assert time.monotonic() < until
         time.sleep(0.05)
@@ -124,12 +124,12 @@ def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns)
     farm.file.write_text(LAB + UNREACHABLE + notify)
     assert ended_when(farm, NEW, lambda: answers(farm), signal.SIGKILL) == -signal.SIGKILL
     assert len(runs(farm)) == 2
-    code, second, said = night(farm, NEW)
-    assert code == 1, said
+    code, second, stderr = night(farm, NEW)
+    assert code == 1, stderr
     assert second["base"] == first["run"]
     assert len(runs(farm)) == 2, "what had ended is not run again"
-    assert "nightly: bisect (" in said
-    assert "nightly: run (" not in said
+    assert "nightly: bisect (" in stderr
+    assert "nightly: run (" not in stderr
     assert sorted(answers(farm)) == ["2.47.0", "2.48.40", "2.49.40", "2.51.0"], "each once"
     assert any(text.startswith("not fetched: away ") for text in second["told"]), second["told"]
     (issue,) = second["issues"]
@@ -150,8 +150,8 @@ def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns)
     summary = (farm.reports / "latest-nightly/summary.md").read_text()
     assert "first bad 2.49.40" in summary
     assert summary.startswith(f"### Devices: failed\n\n{second['verdict']}.\n")
-    there = "1 of 2 devices there, 0 of 1 other host. Simulated: 1."
-    assert f"\n\nLab: {there}\n- host `lab-pc`: out of reach since " in summary
+    lab_line = "1 of 2 devices there, 0 of 1 other host. Simulated: 1."
+    assert f"\n\nLab: {lab_line}\n- host `lab-pc`: out of reach since " in summary
     assert "\n- `phone`: away since " in summary
     assert "; needs hands: `see why its adb server does not answer" in summary
     (message,) = hook.got
@@ -165,10 +165,14 @@ def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns)
     assert len(json.loads(history.stdout)["cases"]) == 1
     Night.model_validate_json((farm.reports / "latest-nightly/nightly.json").read_bytes())
 
-    code, third, said = night(farm, OLD)
-    assert (code, third["base"]) == (0, second["run"]), said
-    (gone,) = third["issues"]
-    assert (gone["id"], gone["state"], gone["closed"]) == (issue["id"], "closed", third["started"])
+    code, third, stderr = night(farm, OLD)
+    assert (code, third["base"]) == (0, second["run"]), stderr
+    (closed,) = third["issues"]
+    assert (closed["id"], closed["state"], closed["closed"]) == (
+        issue["id"],
+        "closed",
+        third["started"],
+    )
     assert [message["title"] for message in hook.got[1:]] == [f"Devices: passed ({third['night']})"]
     hook.close()
     (file,) = farm.reports.glob("latest-nightly/issues/*.md")
@@ -192,24 +196,24 @@ def test_slow(bench):
 def test_the_site_tells_of_nights_that_were_killed(farm: DeviceRuns) -> None:
     (farm.folder / "test_mine.py").write_text(f"import time\nfrom pathlib import Path\n{GATED}")
     site, gate = farm.folder / "site", farm.folder / "gate"
-    front, keeps = site / "index.html", ("--site", str(site))
+    front, options = site / "index.html", ("--site", str(site))
 
     def at_work() -> bool:
-        journals = (one.read_text() for one in runs(farm))
+        journals = (run.read_text() for run in runs(farm))
         return any(NEW in text for text in journals)
 
     gate.touch()
-    code, first, said = night(farm, OLD, *keeps)
-    assert code == 0, said
+    code, first, stderr = night(farm, OLD, *options)
+    assert code == 0, stderr
     assert (
         "3 of 3 cases have a verdict: 3 passed; the first run of these cases." in front.read_text()
     )
 
     gate.unlink()
-    assert ended_when(farm, NEW, at_work, signal.SIGKILL, *keeps) == -signal.SIGKILL
+    assert ended_when(farm, NEW, at_work, signal.SIGKILL, *options) == -signal.SIGKILL
     gate.touch()
-    code, second, said = night(farm, NEW, *keeps)
-    assert (code, second["base"], len(runs(farm))) == (1, first["run"], 2), said
+    code, second, stderr = night(farm, NEW, *options)
+    assert (code, second["base"], len(runs(farm))) == (1, first["run"], 2), stderr
     text = front.read_text()
     assert "3 of 3 cases have a verdict: 2 passed, 1 failed (1 of them new)." in text
     assert f"qnn {OLD} to {NEW}" in text
@@ -218,7 +222,7 @@ def test_the_site_tells_of_nights_that_were_killed(farm: DeviceRuns) -> None:
     def bisected() -> bool:
         return steps_done(farm)[-1:] == ["bisect"]
 
-    assert ended_when(farm, OLD, bisected, signal.SIGKILL, *keeps) == -signal.SIGKILL
+    assert ended_when(farm, OLD, bisected, signal.SIGKILL, *options) == -signal.SIGKILL
     finished = called(farm, "harness.cli.main", "nightly", "--resume", "--json")
     third = json.loads(finished.stdout)
     assert (finished.returncode, third["base"]) == (0, second["run"]), finished.stderr
@@ -237,15 +241,15 @@ def test_a_night_says_which_files_of_tests_changed(farm: DeviceRuns) -> None:
     night(farm, OLD)
     suite = farm.folder / "test_mine.py"
     suite.write_text(SUITE.replace('"2.49", "too', '"2.40", "too'))
-    code, second, said = night(farm, OLD, "-n", "2")
-    assert code == 1, said
+    code, second, stderr = night(farm, OLD, "-n", "2")
+    assert code == 1, stderr
     (issue,) = second["issues"]
     assert issue["files_changed"] == ["test_mine.py"]
     for name in ("summary.md", f"issues/{issue['id']}.md"):
         text = (farm.reports / "latest-nightly" / name).read_text()
         assert "; changed then: `test_mine.py`\n" in text
     again = night(farm, OLD)[1]["issues"]
-    assert [one["files_changed"] for one in again] == [["test_mine.py"]]
+    assert [issue["files_changed"] for issue in again] == [["test_mine.py"]]
 
 
 FILES = """import pytest
@@ -275,20 +279,20 @@ def test_an_old_failure_hides_no_missing_verdict(farm: DeviceRuns, context_for: 
     )
     assert first["told"] == []
     model.write_bytes(whole[:900])
-    code, second, said = night(farm, NEW)
-    assert (code, second["failed_on"]) == (2, []), said
+    code, second, stderr = night(farm, NEW)
+    assert (code, second["failed_on"]) == (2, []), stderr
     assert second["verdict"].startswith(
         "1 of 3 cases has a verdict, 2 lost to a wrong test or input: 1 failed; "
     )
     summary = (farm.reports / "latest-nightly/summary.md").read_text()
     assert summary.startswith("### Devices: verdicts are missing\n")
-    assert "spoilt" not in said + summary
-    lost = next(one for one in second["issues"] if one["fault"])
+    assert "spoilt" not in stderr + summary
+    lost = next(issue for issue in second["issues"] if issue["fault"])
     assert (lost["fault"], lost["state"], lost["count"]) == ("input", "open", 2)
     model.write_bytes(whole)
-    code, third, said = night(farm, NEW)
-    assert (code, third["failed_on"]) == (0, []), said
-    states = {one["fault"]: one["state"] for one in third["issues"]}
+    code, third, stderr = night(farm, NEW)
+    assert (code, third["failed_on"]) == (0, []), stderr
+    states = {issue["fault"]: issue["state"] for issue in third["issues"]}
     assert states == {"input": "closed", None: "open"}
     summary = (farm.reports / "latest-nightly/summary.md").read_text()
     assert "`passed`; before: `lost to a wrong test or input`" in summary
@@ -316,10 +320,12 @@ def test_plain():
 @pytest.mark.slow
 def test_a_chosen_test_without_a_device_that_fails_is_no_green_night(farm: DeviceRuns) -> None:
     (farm.folder / "test_mine.py").write_text(SUITE + PLAIN)
-    code, told, output = night(farm, OLD, "-m", "device or smoke")
+    code, result, output = night(farm, OLD, "-m", "device or smoke")
     assert code == 1, output
-    assert told["failed_on"] == ["tests without a device, or outputs that drift"]
-    assert told["verdict"] == "2 of 2 cases have a verdict: 2 passed; the first run of these cases"
+    assert result["failed_on"] == ["tests without a device, or outputs that drift"]
+    assert (
+        result["verdict"] == "2 of 2 cases have a verdict: 2 passed; the first run of these cases"
+    )
     summary = (farm.reports / "latest-nightly/summary.md").read_text()
     assert summary.startswith("### Devices: failed\n")
 
@@ -336,9 +342,9 @@ known_issues:
 
 def test_a_run_that_is_strict_about_known_issues_makes_a_night_that_is(farm: DeviceRuns) -> None:
     (farm.folder / "known.yaml").write_text(KNOWN)
-    code, told, output = night(farm, OLD, "--known-issues", "known.yaml", "--strict-known")
+    code, result, output = night(farm, OLD, "--known-issues", "known.yaml", "--strict-known")
     assert code == 1, output
-    assert told["failed_on"] == ["known issues that passed (--strict-known)"]
+    assert result["failed_on"] == ["known issues that passed (--strict-known)"]
 
 
 FLAKY = SUITE.replace(
@@ -356,24 +362,26 @@ FLAKY = SUITE.replace(
 def test_a_flaky_case_is_told_as_one_and_is_news_once(farm: DeviceRuns) -> None:
     (farm.folder / "test_mine.py").write_text(FLAKY)
     course = farm.folder / "course"
-    told = []
+    states = []
     # a pass; a failure among passes; a failure alone; a pass
     for ends in ("P", "F P P F P P F", "F", "P"):
         course.write_text(ends)
-        code, over, said = night(farm, NEW)
+        code, finished, stderr = night(farm, NEW)
         assert course.read_text() == "", "as often as it is run again"
-        issues = [(one["state"], bool(one["flaky"]), one["search"]) for one in over["issues"]]
-        told.append((code, over["failed_on"], issues))
-        assert ("nightly: run again 1 case" in said) == ("P P" in ends), said
-        info = json.loads((farm.reports / over["run"] / "run.json").read_text())
+        issues = [
+            (issue["state"], bool(issue["flaky"]), issue["search"]) for issue in finished["issues"]
+        ]
+        states.append((code, finished["failed_on"], issues))
+        assert ("nightly: run again 1 case" in stderr) == ("P P" in ends), stderr
+        info = json.loads((farm.reports / finished["run"] / "run.json").read_text())
         assert (info["finished"] is not None, info["problem"]) == (True, None)
-    assert told == [
+    assert states == [
         (0, [], []),
         (1, ["flaky"], [("open", True, None)]),
         (0, [], [("open", True, None)]),
         (0, [], [("open", True, None)]),
     ]
-    (issue,) = over["issues"]
+    (issue,) = finished["issues"]
     assert issue["flaky"].startswith("4 of 10 attempts failed on the same versions, first on ")
     assert issue["flaky"].endswith("qnn 2.51.0, compiler 2.51.0: it is not the version")
     assert "not bisected: flaky: " in (farm.reports / "latest-nightly/summary.md").read_text()
@@ -390,13 +398,13 @@ def test_a_case_that_was_lost_one_night_is_bisected_from_its_last_verdict(
     assert night(farm, OLD)[0] == 0
     (farm.folder / "lost").touch()
     for _ in range(2):
-        code, lost, said = night(farm, NEW, "--retries", "0")
-        assert (code, lost["failed_on"]) == (3, []), said
+        code, lost, stderr = night(farm, NEW, "--retries", "0")
+        assert (code, lost["failed_on"]) == (3, []), stderr
         assert lost["verdict"].startswith("1 of 2 cases has a verdict, 1 lost to the lab")
     (farm.folder / "lost").unlink()
-    code, over, said = night(farm, NEW, "--retries", "0")
-    assert (code, over["base"], over["failed_on"]) == (1, lost["run"], ["new"]), said
-    states = {one["fault"]: (one["state"], one["search"]) for one in over["issues"]}
+    code, finished, stderr = night(farm, NEW, "--retries", "0")
+    assert (code, finished["base"], finished["failed_on"]) == (1, lost["run"], ["new"]), stderr
+    states = {issue["fault"]: (issue["state"], issue["search"]) for issue in finished["issues"]}
     assert states["lab"] == ("closed", None)
     state, search = states[None]
     assert (state, search["answer"]) == ("open", "last good 2.48.40, first bad 2.49.40")
@@ -409,15 +417,15 @@ def test_one_that_is_ended_is_gone_on_with(
     farm: DeviceRuns, step: str, number: signal.Signals
 ) -> None:
     night(farm, OLD)
-    wanted = {
-        "run": lambda: [one for one in runs(farm) if "failed" in one.read_text()],
+    conditions = {
+        "run": lambda: [run for run in runs(farm) if "failed" in run.read_text()],
         "bisect": lambda: answers(farm),
     }
-    code = ended_when(farm, NEW, wanted[step], number)
+    code = ended_when(farm, NEW, conditions[step], number)
     assert code == (-number if number == signal.SIGKILL else 130)
-    code, over, said = night(farm, NEW)
-    assert (code, len(runs(farm))) == (1, 2), said
-    (issue,) = over["issues"]
+    code, finished, stderr = night(farm, NEW)
+    assert (code, len(runs(farm))) == (1, 2), stderr
+    (issue,) = finished["issues"]
     assert issue["search"]["answer"] == "last good 2.48.40, first bad 2.49.40"
     assert len(answers(farm)) == 4
 
@@ -429,31 +437,31 @@ def test_what_a_night_saw_that_died_is_still_new(farm: DeviceRuns) -> None:
     ended_when(farm, NEW, lambda: steps_done(farm)[-1:] in (["run"], ["compare"]), signal.SIGKILL)
     by_hand = ["-p", "no:cacheprovider", "--device", "sim-v73", "--qnn", NEW, "test_mine.py"]
     called(farm, "pytest", "-m", "device", *by_hand)
-    code, over, said = night(farm, NEW, "--budget", "21m")
-    assert (code, over["base"], over["failed_on"]) == (1, first["run"], ["new"]), said
-    assert over["issues"][0]["search"]["answer"] == "last good 2.48.40, first bad 2.49.40"
-    page = (farm.reports / over["run"] / "report.html").read_text()
+    code, finished, stderr = night(farm, NEW, "--budget", "21m")
+    assert (code, finished["base"], finished["failed_on"]) == (1, first["run"], ["new"]), stderr
+    assert finished["issues"][0]["search"]["answer"] == "last good 2.48.40, first bad 2.49.40"
+    page = (farm.reports / finished["run"] / "report.html").read_text()
     assert f"../{first['run']}/report.html" in page, "the page says the same"
 
 
 @pytest.mark.nightly
 def test_a_step_whose_end_was_not_written_down_is_not_done_twice(farm: DeviceRuns) -> None:
     night(farm, OLD)
-    _, over, _ = night(farm, NEW, "--database", "mine.sqlite")
+    _, finished, _ = night(farm, NEW, "--database", "mine.sqlite")
     held_by_other = (farm.reports / "history.sqlite").read_bytes()
-    state = farm.reports / over["night"] / "nightly.json"
+    state = farm.reports / finished["night"] / "nightly.json"
     for number in range(len(STEPS)):
-        kept = json.loads(state.read_text())
-        begun: dict[str, object] = {}
-        begun |= {"issues": []} if number <= STEPS.index("compare") else {}
-        begun |= {"run": None} if number <= STEPS.index("run") else {}
-        state.write_text(json.dumps(kept | begun | {"done": STEPS[:number]}))
-        done = farm.qnn_harness("nightly", "--resume", "--json")
-        assert done.returncode == 1, done.stderr
-        assert re.search(r"\((20:00|19:5\d) left\)", done.stderr), "as it was asked for"
-        again = json.loads(done.stdout)
+        content = json.loads(state.read_text())
+        changes: dict[str, object] = {}
+        changes |= {"issues": []} if number <= STEPS.index("compare") else {}
+        changes |= {"run": None} if number <= STEPS.index("run") else {}
+        state.write_text(json.dumps(content | changes | {"done": STEPS[:number]}))
+        completed = farm.qnn_harness("nightly", "--resume", "--json")
+        assert completed.returncode == 1, completed.stderr
+        assert re.search(r"\((20:00|19:5\d) left\)", completed.stderr), "as it was asked for"
+        again = json.loads(completed.stdout)
         assert {name: again[name] for name in ("run", "base", "failed_on", "issues", "done")} == {
-            name: over[name] for name in ("run", "base", "failed_on", "issues", "done")
+            name: finished[name] for name in ("run", "base", "failed_on", "issues", "done")
         }
         assert (farm.reports / "history.sqlite").read_bytes() == held_by_other
     assert len(runs(farm)) == 2
@@ -465,16 +473,16 @@ def test_what_the_time_did_not_reach_is_bisected_the_next_night(farm: DeviceRuns
     night(farm, OLD)
     ended_when(farm, NEW, lambda: answers(farm), signal.SIGKILL)
     # with less than ten seconds no bisection is gone on with
-    told = farm.qnn_harness("nightly", "--resume", "--budget", "9s", "--json")
-    assert told.returncode == 1, told.stderr
-    second = json.loads(told.stdout)
+    completed = farm.qnn_harness("nightly", "--resume", "--budget", "9s", "--json")
+    assert completed.returncode == 1, completed.stderr
+    second = json.loads(completed.stdout)
     assert "no time was left to bisect all new failures" in second["told"]
     assert second["issues"][0]["search"]["exit_code"] is None
     assert (
         "the next night goes on with it" in (farm.reports / "latest-nightly/summary.md").read_text()
     )
-    code, third, said = night(farm, NEW)
-    assert (code, third["failed_on"]) == (0, []), said
+    code, third, stderr = night(farm, NEW)
+    assert (code, third["failed_on"]) == (0, []), stderr
     assert third["issues"][0]["search"]["answer"] == "last good 2.48.40, first bad 2.49.40"
     assert third["issues"][0]["first_run"] == second["run"]
     assert len(answers(farm)) == 4
@@ -492,16 +500,18 @@ def test_what_is_wrong_with_the_words_is_said(farm: DeviceRuns) -> None:
     assert (elsewhere.returncode, "no such folder" in elsewhere.stderr) == (2, True)
     assert not list(farm.reports.glob("*-nightly")), "found out before all else"
     for arguments in (("-k", "nothing_of_that_name"), ("--qnn", "1.0"), ("no_such_file.py",)):
-        done = farm.qnn_harness("nightly", "-p", "no:cacheprovider", *arguments)
-        assert done.returncode == 2, done.stderr
-        assert done.stderr.splitlines()[-1].startswith("error: "), done.stderr
-        assert ("nothing was selected" in done.stderr) == (arguments[0] == "-k"), done.stderr
+        completed = farm.qnn_harness("nightly", "-p", "no:cacheprovider", *arguments)
+        assert completed.returncode == 2, completed.stderr
+        assert completed.stderr.splitlines()[-1].startswith("error: "), completed.stderr
+        assert ("nothing was selected" in completed.stderr) == (arguments[0] == "-k"), (
+            completed.stderr
+        )
     broken = farm.folder / "test_broken.py"
     broken.write_text("import no_such_module\n")
-    done = farm.qnn_harness("nightly", "-p", "no:cacheprovider")
-    told = "error: test_broken.py cannot be collected: ModuleNotFoundError: No module named"
-    assert (done.returncode, told in done.stderr) == (2, True), done.stderr
-    assert "nightly: run" not in done.stderr, "found out before the fetch"
+    completed = farm.qnn_harness("nightly", "-p", "no:cacheprovider")
+    text = "error: test_broken.py cannot be collected: ModuleNotFoundError: No module named"
+    assert (completed.returncode, text in completed.stderr) == (2, True), completed.stderr
+    assert "nightly: run" not in completed.stderr, "found out before the fetch"
     broken.unlink()
     secret = "--qnn=https://me:hidden@127.0.0.1:9/maven"
     refused = farm.qnn_harness("nightly", "-p", "no:cacheprovider", secret)
@@ -516,14 +526,14 @@ def test_an_issue_of_a_file_has_the_command_that_packs_it(
 ) -> None:
     model = farm.folder / "model.bin"
     model.write_bytes(context_for("tiny", NEW).path.read_bytes())
-    done = called(farm, *words(OLD)[:-1], "model.bin", "-k", "resident-1")
-    assert done.returncode == 1, done.stderr
-    (issue,) = json.loads(done.stdout)["issues"]
+    completed = called(farm, *words(OLD)[:-1], "model.bin", "-k", "resident-1")
+    assert completed.returncode == 1, completed.stderr
+    (issue,) = json.loads(completed.stdout)["issues"]
     _, *command = issue["example"]["bundle"]
     assert farm.qnn_harness(*command, "--output", "case.zip").returncode == 0
     model.unlink()
-    code, said, _ = farm.run_files("case.zip", "--device", "sim-v73", "--qnn", OLD)
-    assert (code, "what was packed did not come" in said) == (1, False), said
+    code, stderr, _ = farm.run_files("case.zip", "--device", "sim-v73", "--qnn", OLD)
+    assert (code, "what was packed did not come" in stderr) == (1, False), stderr
 
 
 @pytest.mark.slow
@@ -534,14 +544,16 @@ def test_an_adb_server_that_is_gone_is_one_line_and_one_issue_of_all_its_devices
     host = "hosts: [{name: rack, host: 127.0.0.1, port: 1}]\n"
     farm.file.write_text(f"schema: 1\n{host}devices:\n" + "".join(map(device.format, "123")))
     _, *more = (word for word in words(NEW) if word not in ("--json", "--device", "sim-v73"))
-    done = called(farm, "harness.cli.main", *more)
-    assert done.returncode == 3, done.stderr
-    told = [line for line in done.stdout.splitlines() if "no adb server at 127.0.0.1:1" in line]
-    issue, lab = sorted(told)
+    completed = called(farm, "harness.cli.main", *more)
+    assert completed.returncode == 3, completed.stderr
+    matching = [
+        line for line in completed.stdout.splitlines() if "no adb server at 127.0.0.1:1" in line
+    ]
+    issue, lab = sorted(matching)
     assert issue.startswith(
         "- **new** open: `lost to the lab: no adb server at 127.0.0.1:1` (6 cases"
     )
     assert lab.startswith("- `p1`, `p2`, `p3`: away since ")
     assert lab.endswith("; 6 cases not tested there")
-    assert "devices p1, p2, p3: " in done.stderr
-    assert "error: p1" not in done.stderr
+    assert "devices p1, p2, p3: " in completed.stderr
+    assert "error: p1" not in completed.stderr

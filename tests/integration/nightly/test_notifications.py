@@ -133,13 +133,13 @@ def test_a_channel_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.Mo
     """The deadline is over once the server that never answers has been asked."""
     with socket.create_server(("127.0.0.1", 0)) as mute:
         mute.settimeout(300)
-        held: list[Any] = []
+        processes: list[Any] = []
 
         class DeadlineOnceAsked(Deadline):
             def remaining(self) -> float:
-                if not held:
-                    held.append(mute.accept())
-                    assert held[-1][0].recv(1)
+                if not processes:
+                    processes.append(mute.accept())
+                    assert processes[-1][0].recv(1)
                 return 0.0
 
         monkeypatch.setattr("harness.nightly.notifications.Deadline", DeadlineOnceAsked)
@@ -173,38 +173,38 @@ def test_the_head_of_a_summary_is_short_and_safe(tmp_path: Path) -> None:
 def test_a_night_sends_unless_it_ends_with_0_and_fixed_nothing(
     changed: dict[str, Any], code: int, is_sent: bool, tmp_path: Path, hook: Webhook
 ) -> None:
-    over = at_its_last_step(tmp_path, lab(tmp_path, chat(hook)), **changed).go_on()
-    assert over.exit_code == code
+    finished = at_its_last_step(tmp_path, lab(tmp_path, chat(hook)), **changed).go_on()
+    assert finished.exit_code == code
     assert titles(hook) == [f"Devices: failed ({NAME})"] * is_sent
     if is_sent:
         body = hook.got[0]["message"]
         assert body.startswith("1 of 1 case; 1 new.\n")
         assert "details" in body
-        assert ("failed: it broke" in body) == bool(over.issues)
-    assert over.told == ()
+        assert ("failed: it broke" in body) == bool(finished.issues)
+    assert finished.told == ()
 
 
 def test_a_night_goes_on_whoever_is_silent_and_sends_once(tmp_path: Path, hook: Webhook) -> None:
     file = lab(tmp_path, chat(hook), "{name: away, url: 'json://127.0.0.1:9/'}")
     chain = at_its_last_step(tmp_path, file, failed_on=("new",))
-    over = chain.go_on()
-    (warning,) = over.told
+    finished = chain.go_on()
+    (warning,) = finished.told
     assert warning.startswith("channel away was not notified: ")
     assert warning in (chain.path / "summary.md").read_text()
-    assert (over.next_step, over.exit_code, len(hook.got)) == (None, 1, 1)
+    assert (finished.next_step, finished.exit_code, len(hook.got)) == (None, 1, 1)
     # it died before it wrote down that this was over
-    kept = json.loads((chain.path / STATE).read_text()) | {"done": STEPS[:-1]}
-    again = Chain(Night.model_validate(kept), (), tmp_path, None).go_on()
-    assert (len(hook.got), again.told) == (1, over.told)
+    state = json.loads((chain.path / STATE).read_text()) | {"done": STEPS[:-1]}
+    again = Chain(Night.model_validate(state), (), tmp_path, None).go_on()
+    assert (len(hook.got), again.told) == (1, finished.told)
 
 
 def test_a_night_killed_while_it_sends_sends_only_what_was_not_sent(
     tmp_path: Path, hook: Webhook
 ) -> None:
-    asked, let_go = threading.Event(), threading.Event()
+    requested, let_go = threading.Event(), threading.Event()
 
     def answer(_: dict[str, Any]) -> int:
-        asked.set()
+        requested.set()
         let_go.wait(300)
         return 200
 
@@ -214,26 +214,28 @@ def test_a_night_killed_while_it_sends_sends_only_what_was_not_sent(
     command = [sys.executable, "-m", "harness.cli.main", "nightly", "--resume"]
     command += ["--reports", str(tmp_path), "--lab", str(file)]
     process = subprocess.Popen(command, cwd=tmp_path)
-    assert asked.wait(300)
+    assert requested.wait(300)
     while not (chain.path / SENT).exists():
         assert process.poll() is None
     process.send_signal(signal.SIGKILL)
     process.wait(60)
     let_go.set()
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 1, done.stderr
+    completed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert completed.returncode == 1, completed.stderr
     assert (len(hook.got), len(slow.got)) == (1, 2)
     slow.close()
 
 
-@pytest.mark.parametrize("begun", [True, False])
-def test_a_night_that_is_not_over_sends_so_once(begun: bool, tmp_path: Path, hook: Webhook) -> None:
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_a_night_that_is_not_over_sends_so_once(
+    is_begun: bool, tmp_path: Path, hook: Webhook
+) -> None:
     """Else the last word of the night before, that nothing fails, would seem to be of tonight."""
     site = tmp_path / "site"
     more = {"lab": str(lab(tmp_path, chat(hook))), "folder": str(tmp_path), "site": str(site)}
     night = a_night(night=NAME, done=STEPS[:1], until=0.0, **more)
     command = ("pytest", "-m", "device", str(tmp_path / NAME / "problem.json"))
-    if begun:
+    if is_begun:
         run = RunFolder(run_folder(tmp_path, attempt("a passed"), command=command, problem="ended"))
         write_json(run.path / "run.json", {**run.info(), "selected": 23})
     chain = Chain(night, (), tmp_path, None)
@@ -241,16 +243,16 @@ def test_a_night_that_is_not_over_sends_so_once(begun: bool, tmp_path: Path, hoo
         with pytest.raises(InfraError, match=r"the night's time of .* was over before its run"):
             chain.go_on()
     (got,) = hook.got
-    verdict = "1 of 23 cases has a verdict, 22 not run" if begun else "no case was run"
+    verdict = "1 of 23 cases has a verdict, 22 not run" if is_begun else "no case was run"
     assert got["title"] == f"Devices: not over: {verdict} ({NAME})"
     assert got["message"].startswith("`the night's time of ")
     summary = (tmp_path / "latest-nightly/summary.md").read_text()
     assert summary.startswith(f"### Devices: not over: {verdict}\n\n`the night's time of ")
     assert summary.count("`the night's time of ") == 1
     assert (site / "index.html").is_file()
-    assert len([*site.glob("night/*.html")]) == begun
-    kept = Night.model_validate_json((chain.path / STATE).read_text())
-    assert (kept.done, kept.verdict) == (STEPS[:1], None), "--resume goes on with it"
+    assert len([*site.glob("night/*.html")]) == is_begun
+    state = Night.model_validate_json((chain.path / STATE).read_text())
+    assert (state.done, state.verdict) == (STEPS[:1], None), "--resume goes on with it"
 
 
 def test_a_full_disk_is_reported(
@@ -311,10 +313,10 @@ def test_a_comparison_is_sent_where_that_is_asked_for(tmp_path: Path, hook: Webh
 
     def compare(base: Path, new: Path) -> tuple[int, list[str]]:
         hook.got.clear()
-        done = qnn_harness("compare", base, new, "--lab", file, "--notify", "--json")
-        assert json.loads(done.stdout)["kind"] == "comparison"
-        assert done.stderr.count("warning: channel away was not notified: ") == len(hook.got)
-        return done.returncode, titles(hook)
+        completed = qnn_harness("compare", base, new, "--lab", file, "--notify", "--json")
+        assert json.loads(completed.stdout)["kind"] == "comparison"
+        assert completed.stderr.count("warning: channel away was not notified: ") == len(hook.got)
+        return completed.returncode, titles(hook)
 
     assert compare(good, good) == (0, [])
     assert compare(good, bad) == (1, [f"Devices: failed: {bad.name} beside {good.name}"])
@@ -341,8 +343,8 @@ def test_a_summary_is_sent_by_hand(tmp_path: Path, hook: Webhook) -> None:
     title = f"Devices: failed ({NAME})"
     assert dry.stdout == f"{title}\n- **new** open: `it broke`\nchat: would be sent\n"
     assert hook.got == []
-    done = qnn_harness("notify", link, "--lab", file)
-    assert (done.returncode, done.stdout, titles(hook)) == (0, "chat: sent\n", [title])
+    completed = qnn_harness("notify", link, "--lab", file)
+    assert (completed.returncode, completed.stdout, titles(hook)) == (0, "chat: sent\n", [title])
     assert qnn_harness("notify", run, "--lab", file).returncode == 0
     assert titles(hook)[1:] == [f"1 of 1 case has a verdict: 1 failed ({run.name})"]
     assert "   1 x FAILED: " in hook.got[-1]["message"]
@@ -370,12 +372,12 @@ def test_doctor_says_which_channels_are_set_up(tmp_path: Path, hook: Webhook) ->
         '{name: odd, url: "nosuch://s3cret"}',
         chat(hook),
     )
-    done = qnn_harness("doctor", "--lab", file, "--no-smoke", "--json")
-    checks = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    completed = qnn_harness("doctor", "--lab", file, "--no-smoke", "--json")
+    checks = {check["name"]: check for check in json.loads(completed.stdout)["checks"]}
     states = {name: checks[f"notify {name}"]["status"] for name in ("unset", "odd", "chat")}
     assert states == {"unset": "fail", "odd": "fail", "chat": "ok"}
     assert "NOT_SET_ANYWHERE is not set" in checks["notify unset"]["found"]
-    assert "s3cret" not in done.stdout + done.stderr
+    assert "s3cret" not in completed.stdout + completed.stderr
     assert hook.got == []
 
 

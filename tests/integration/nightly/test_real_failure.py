@@ -27,9 +27,9 @@ def words(lab: DeviceRuns, qnn: str) -> list[str]:
 
 
 def test_the_protection_domain_that_is_full(lab: DeviceRuns) -> None:
-    told = []
+    messages = []
     for qnn in ("2.48.40", "2.51.0"):
-        if told:  # the second night is killed once its bisection has an answer
+        if messages:  # the second night is killed once its bisection has an answer
             with subprocess.Popen(words(lab, qnn), cwd=ROOT, env=lab.environment) as killed:
                 until = time.monotonic() + 300
                 while not any(
@@ -40,7 +40,7 @@ def test_the_protection_domain_that_is_full(lab: DeviceRuns) -> None:
                     assert time.monotonic() < until
                     time.sleep(0.1)
                 os.kill(killed.pid, signal.SIGKILL)
-        done = subprocess.run(
+        completed = subprocess.run(
             words(lab, qnn),
             cwd=ROOT,
             env=lab.environment,
@@ -49,16 +49,16 @@ def test_the_protection_domain_that_is_full(lab: DeviceRuns) -> None:
             timeout=600,
             check=False,
         )
-        told.append((done.returncode, json.loads(done.stdout)))
-    (first_code, first), (code, second) = told
+        messages.append((completed.returncode, json.loads(completed.stdout)))
+    (first_code, first), (code, second) = messages
     assert (first_code, first["issues"]) == (0, [])
     assert (code, second["base"], second["failed_on"]) == (1, first["run"], ["new"])
     (issue,) = second["issues"]
     assert issue["diagnosis"].startswith("pd-exhausted (known): ")
     assert issue["search"]["answer"] == "last good 2.48.40, first bad 2.49.40"
     (log,) = lab.reports.glob("*-bisect/log.jsonl")
-    asked = [line for line in log.read_text().splitlines() if '"answered"' in line]
-    assert len(asked) <= 3, "of the versions 2.48.40 to 2.51.0 each once at most"
+    answered_lines = [line for line in log.read_text().splitlines() if '"answered"' in line]
+    assert len(answered_lines) <= 3, "of the versions 2.48.40 to 2.51.0 each once at most"
     (file,) = lab.reports.glob("latest-nightly/issues/*.md")
     title = f"# `failed: pd-exhausted in test_context_count` [{file.stem}]"
     assert file.read_text().startswith(f"{title}\n\nState: open\n")

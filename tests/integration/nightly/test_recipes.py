@@ -38,19 +38,19 @@ def systemd_scripts(name: str) -> list[str]:
 @pytest.fixture
 def project(lab: DeviceRuns, tmp_path: Path) -> Project:
     """The tree at the home of an account that has nothing else."""
-    found = Project(lab, tmp_path / "home/qnn-harness", {"HOME": str(tmp_path / "home")})
-    (found.folder / ".venv").mkdir()
-    (found.folder / ".venv/bin").symlink_to(Path(sys.executable).parent)
-    return found
+    project_files = Project(lab, tmp_path / "home/qnn-harness", {"HOME": str(tmp_path / "home")})
+    (project_files.folder / ".venv").mkdir()
+    (project_files.folder / ".venv/bin").symlink_to(Path(sys.executable).parent)
+    return project_files
 
 
 def issues(reports: Path) -> list[Path]:
     return list(reports.glob("latest-nightly/issues/*.md"))
 
 
-def assert_only_why_it_died(kept: Path) -> None:
+def assert_only_why_it_died(folder: Path) -> None:
     """Of a night that died before its run there is a summary, and nothing of the night before."""
-    (night,) = kept.iterdir()
+    (night,) = folder.iterdir()
     assert (night / "summary.md").read_text().startswith("### Devices: not over: no case was run")
 
 
@@ -87,12 +87,12 @@ def test_a_night_pings_with_its_exit_code(
             folder.mkdir()
         (folder / "qnn-harness").write_text(f"#!/bin/sh\nexit {code}\n")
         (folder / "qnn-harness").chmod(0o755)
-    told = {"CODE": str(code), "GITHUB_PATH": str(tmp_path / "path")}
+    variables = {"CODE": str(code), "GITHUB_PATH": str(tmp_path / "path")}
     if scripts()[0] in cron_scripts():
-        told["PATH"] = f"{project.folder / 'programs'}:{project.environment['PATH']}"
-    done = project.run(scripts(), PING_URL="https://ping.invalid/x", **told)
-    assert not any("ping.invalid" in said for _, said in done), "it is a secret"
-    ended = [one for one, _ in done]
+        variables["PATH"] = f"{project.folder / 'programs'}:{project.environment['PATH']}"
+    completed = project.run(scripts(), PING_URL="https://ping.invalid/x", **variables)
+    assert not any("ping.invalid" in text for _, text in completed), "it is a secret"
+    ended = [code for code, _ in completed]
     resumes = scripts() in (
         cron_scripts()[1:],
         [f"EXIT_STATUS=$CODE {systemd_scripts(RESUMED)[-1]}"],
@@ -104,7 +104,7 @@ def test_a_night_pings_with_its_exit_code(
     (line,) = (project.folder / "told").read_text().splitlines()
     assert line.endswith(f"https://ping.invalid/x/{code}")
     (project.folder / "told").unlink()
-    project.run(scripts(), **told)
+    project.run(scripts(), **variables)
     assert not (project.folder / "told").exists(), "nobody waits for it"
 
 
@@ -195,9 +195,9 @@ def test_cron(project: Project) -> None:
 @pytest.mark.nightly
 def test_a_night_by_cron_waits_for_the_one_that_is_gone_on_with(project: Project) -> None:
     night, reboot = cron_scripts()
-    holds = "flock .venv sh -c 'touch held; sleep 5; ls -A reports >seen' & "
-    holds += "until test -e held; do sleep 0.1; done"
-    ((code, said),) = project.run([f"{holds}\n({reboot})\n({night})\nwait"])
+    script = "flock .venv sh -c 'touch held; sleep 5; ls -A reports >seen' & "
+    script += "until test -e held; do sleep 0.1; done"
+    ((code, said),) = project.run([f"{script}\n({reboot})\n({night})\nwait"])
     assert code == 0, said
     assert "nightly: publish" in said
     assert (project.folder / "seen").read_text() == "", "it had not begun by then"
@@ -205,8 +205,8 @@ def test_a_night_by_cron_waits_for_the_one_that_is_gone_on_with(project: Project
 
 @pytest.mark.nightly
 def test_systemd(project: Project, tmp_path: Path) -> None:
-    done = project.run(systemd_scripts("qnn-nightly.service"))
-    assert {code for code, _ in done} == {0}, done
+    completed = project.run(systemd_scripts("qnn-nightly.service"))
+    assert {code for code, _ in completed} == {0}, completed
     assert "qnn_harness_cases" in (tmp_path / "home/metrics/qnn.prom").read_text()
     # at boot, with nothing to go on with
     late = project.run(systemd_scripts("qnn-nightly-resume.service"))

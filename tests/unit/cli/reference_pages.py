@@ -60,23 +60,23 @@ _OF_YAML: Final = ("devices.schema.json", "known_issues.schema.json")
 
 def pages() -> dict[str, str]:
     """Name of each page, and its text."""
-    made = {name: json.loads(text) for name, text in schemas().items()}
+    documents = {name: json.loads(text) for name, text in schemas().items()}
     return {
         "commands.md": "\n".join(_commands()),
         "pytest.md": "\n".join(_pytest()),
         "devices-yaml.md": "\n".join(
-            _yaml("devices.yaml", "describes a lab", "lab.md", made["devices.schema.json"])
+            _yaml("devices.yaml", "describes a lab", "lab.md", documents["devices.schema.json"])
         ),
         "known-issues-yaml.md": "\n".join(
             _yaml(
                 "known_issues.yaml",
                 "writes down failures that are expected",
                 "results.md#known-issues",
-                made["known_issues.schema.json"],
+                documents["known_issues.schema.json"],
             )
         ),
         "json.md": "\n".join(
-            _json({name: one for name, one in made.items() if name not in _OF_YAML})
+            _json({name: document for name, document in documents.items() if name not in _OF_YAML})
         ),
         "exit-codes.md": "\n".join(_exit_codes()),
     }
@@ -84,28 +84,36 @@ def pages() -> dict[str, str]:
 
 def outdated(folder: Path) -> list[str]:
     """The pages in `folder` that are not what `pages` makes, and files that are none of them."""
-    there = {path.name: path.read_text("utf-8") for path in folder.glob("*.md")}
-    made = pages()
-    return sorted(name for name in {*there, *made} if there.get(name) != made.get(name))
+    current = {path.name: path.read_text("utf-8") for path in folder.glob("*.md")}
+    new_pages = pages()
+    return sorted(
+        name for name in {*current, *new_pages} if current.get(name) != new_pages.get(name)
+    )
 
 
 def every_command() -> Iterator[tuple[str, click.Command]]:
     """Each command with its whole name, groups before what is in them."""
     waiting = [click.Context(commands, info_name="qnn-harness")]
     while waiting:
-        at = waiting.pop(0)
-        yield at.command_path, at.command
-        if isinstance(at.command, click.Group):
-            names = at.command.list_commands(at)
-            named = [(name, at.command.get_command(at, name)) for name in names]
+        parent = waiting.pop(0)
+        yield parent.command_path, parent.command
+        if isinstance(parent.command, click.Group):
+            names = parent.command.list_commands(parent)
+            named = [(name, parent.command.get_command(parent, name)) for name in names]
             waiting[:0] = [
-                click.Context(one, info_name=name, parent=at) for name, one in named if one
+                click.Context(command, info_name=name, parent=parent)
+                for name, command in named
+                if command
             ]
 
 
 def options_of(command: click.Command) -> list[click.Option]:
     """Those of a command that are shown; each has --help, which is none of them."""
-    return [one for one in command.params if isinstance(one, click.Option) and not one.hidden]
+    return [
+        parameter
+        for parameter in command.params
+        if isinstance(parameter, click.Option) and not parameter.hidden
+    ]
 
 
 def _commands() -> Iterator[str]:
@@ -131,11 +139,14 @@ def _commands() -> Iterator[str]:
 
 
 def _arguments(command: click.Command) -> str:
-    found = [one for one in command.params if isinstance(one, click.Argument)]
+    arguments = [parameter for parameter in command.params if isinstance(parameter, click.Argument)]
     words = []
-    for one in found:
-        name = one.metavar or f"{str(one.name).upper()}{'...' if one.nargs == -1 else ''}"
-        words.append(name if one.required or name.startswith("[") else f"[{name}]")
+    for argument in arguments:
+        name = (
+            argument.metavar
+            or f"{str(argument.name).upper()}{'...' if argument.nargs == -1 else ''}"
+        )
+        words.append(name if argument.required or name.startswith("[") else f"[{name}]")
     if isinstance(command, click.Group):
         words.append("[COMMAND ...]" if command.invoke_without_command else "COMMAND ...")
     return " ".join(words)
@@ -158,15 +169,15 @@ def _value(option: click.Option) -> str:
 
 
 def _told(option: click.Option) -> str:
-    said = _cell(option.help or "")
+    text = _cell(option.help or "")
     default = option.default if option.show_default and option.default is not None else None
     if isinstance(option.type, click.IntRange | click.FloatRange):
         low, high = option.type.min, option.type.max
-        said += f" At least {low:g}" if low is not None else ""
-        said += f"{', at' if low is not None else ' At'} most {high:g}." if high else "."
-    said += f" Default: `{default}`." if default is not None else ""
-    said += " May be given several times." if option.multiple else ""
-    return f"{said} Must be given." if option.required else said
+        text += f" At least {low:g}" if low is not None else ""
+        text += f"{', at' if low is not None else ' At'} most {high:g}." if high else "."
+    text += f" Default: `{default}`." if default is not None else ""
+    text += " May be given several times." if option.multiple else ""
+    return f"{text} Must be given." if option.required else text
 
 
 def _pytest() -> Iterator[str]:
@@ -196,8 +207,8 @@ def _pytest() -> Iterator[str]:
         name, _, text = line.partition(": ")
         yield f"| `{name}` | {_cell(_sentence(text))} |"
     yield "\n## Fixtures\n"
-    for one in (plugin.bench,):
-        function = inspect.unwrap(one)
+    for fixture in (plugin.bench,):
+        function = inspect.unwrap(fixture)
         yield f"`{function.__name__}`: {' '.join((inspect.getdoc(function) or '').split())}\n"
 
 
@@ -207,7 +218,7 @@ def _given(option: Option) -> str:
 
 
 def _in_run(option: Option) -> str:
-    named = {one.name: one.opts[0] for one in options_of(run)}
+    named = {option.name: option.opts[0] for option in options_of(run)}
     return f"`{named[option.parameter]}`" if option.parameter in named else ""
 
 
@@ -223,7 +234,7 @@ def _yaml(file: str, does: str, page: str, schema: dict[str, Any]) -> Iterator[s
     yield from _document(name, file, schema, yaml=True)
 
 
-def _json(made: Mapping[str, dict[str, Any]]) -> Iterator[str]:
+def _json(documents: Mapping[str, dict[str, Any]]) -> Iterator[str]:
     yield "# JSON that the harness writes\n"
     yield f"{_MADE}\n"
     yield (
@@ -234,11 +245,11 @@ def _json(made: Mapping[str, dict[str, Any]]) -> Iterator[str]:
     )
     yield "| document | schema |"
     yield "|---|---|"
-    for file, schema in made.items():
+    for file, schema in documents.items():
         name = file.partition(".")[0]
         yield f"| [{schema['title']}](#{_anchor(name)}) | [{file}](../schema/{file}) |"
     yield ""
-    for file, schema in made.items():
+    for file, schema in documents.items():
         yield from _document(file.partition(".")[0], schema["title"], schema)
 
 
@@ -252,56 +263,58 @@ def _document(
         yield from _paragraphs(schema.get("description", ""))
         yield from _fields(name, schema, parts, yaml)
     else:
-        either = [_type(one, name, parts) for one in schema.get("oneOf") or schema["anyOf"]]
+        either = [_type(choice, name, parts) for choice in schema.get("oneOf") or schema["anyOf"]]
         yield f"One of {', '.join(either)}.\n"
-    for part, one in parts.items():
-        if _is_object(one):
+    for part, definition in parts.items():
+        if _is_object(definition):
             yield f"### {name}: {part}\n"
-            yield from _paragraphs(one.get("description", ""))
-            yield from _fields(name, one, parts, yaml)
+            yield from _paragraphs(definition.get("description", ""))
+            yield from _fields(name, definition, parts, yaml)
 
 
-def _fields(name: str, one: dict[str, Any], parts: Mapping[str, Any], yaml: bool) -> Iterator[str]:
-    properties = one["properties"]
-    told = yaml or any("description" in field for field in properties.values())
-    yield f"| {'key' if yaml else 'field'} | what it holds |{' meaning |' if told else ''}"
-    yield "|---|---|---|" if told else "|---|---|"
+def _fields(
+    name: str, definition: dict[str, Any], parts: Mapping[str, Any], yaml: bool
+) -> Iterator[str]:
+    properties = definition["properties"]
+    is_described = yaml or any("description" in field for field in properties.values())
+    yield f"| {'key' if yaml else 'field'} | what it holds |{' meaning |' if is_described else ''}"
+    yield "|---|---|---|" if is_described else "|---|---|"
     for key, field in properties.items():
-        holds = _type(field, name, parts)
-        if yaml and key not in one.get("required", ()):
+        kind_text = _type(field, name, parts)
+        if yaml and key not in definition.get("required", ()):
             default = field.get("default")
             plain = default is not None and not isinstance(default, dict)
-            holds += f"; default `{json.dumps(default)}`" if plain else "; may be left out"
-        meaning = f" {_cell(field.get('description', ''))} |" if told else ""
-        yield f"| `{key}` | {holds} |{meaning}"
+            kind_text += f"; default `{json.dumps(default)}`" if plain else "; may be left out"
+        meaning = f" {_cell(field.get('description', ''))} |" if is_described else ""
+        yield f"| `{key}` | {kind_text} |{meaning}"
     yield ""
 
 
 def _type(field: Mapping[str, Any], name: str, parts: Mapping[str, Any]) -> str:
-    """What a field holds, in words; parts that are objects by a link."""
+    """Return the type of a field in words; parts that are objects as links."""
     if "$ref" in field:
         part = field["$ref"].rpartition("/")[2]
         if part == "JsonValue":
             return "any JSON"
-        one = parts.get(part, {})
+        definition = parts.get(part, {})
         return (
             f"[{part}](#{_anchor(f'{name}: {part}')})"
-            if _is_object(one)
-            else _type(one, name, parts)
+            if _is_object(definition)
+            else _type(definition, name, parts)
         )
     if "const" in field:
         return f"`{json.dumps(field['const'])}`"
     if "enum" in field:
-        return ", ".join(f"`{json.dumps(one)}`" for one in field["enum"])
+        return ", ".join(f"`{json.dumps(choice)}`" for choice in field["enum"])
     for many in ("anyOf", "oneOf"):
         if many in field:
-            either = [_type(one, name, parts) for one in field[many]]
-            last = [one for one in either if one == "null"]
-            return " or ".join(dict.fromkeys([*(one for one in either if one != "null"), *last]))
+            either = [_type(choice, name, parts) for choice in field[many]]
+            last = [text for text in either if text == "null"]
+            return " or ".join(dict.fromkeys([*(text for text in either if text != "null"), *last]))
     if field.get("type") == "array":
         rows = field.get("prefixItems")
         if rows:
-            return f"a list of {', '.join(_type(one, name, parts) for one in rows)}"
+            return f"a list of {', '.join(_type(row, name, parts) for row in rows)}"
         return f"a list of: {_type(field.get('items', {}), name, parts)}"
     if field.get("type") == "object":
         values = field.get("additionalProperties")
@@ -311,10 +324,10 @@ def _type(field: Mapping[str, Any], name: str, parts: Mapping[str, Any]) -> str:
     several = kinds if isinstance(kinds, list) else [kinds]
     if len(several) > 3:
         return "a plain value"
-    said = " or ".join(_KINDS.get(kind, kind) for kind in several)
+    text = " or ".join(_KINDS.get(kind, kind) for kind in several)
     if field.get("format") == "date-time":
         return "a time (RFC 3339)"
-    return said + _range(field)
+    return text + _range(field)
 
 
 def _range(field: Mapping[str, Any]) -> str:
@@ -328,8 +341,8 @@ def _range(field: Mapping[str, Any]) -> str:
     return f", {low:g} to {high:g}" if low is not None else f", at most {high:g}"
 
 
-def _is_object(one: Mapping[str, Any]) -> bool:
-    return "properties" in one
+def _is_object(definition: Mapping[str, Any]) -> bool:
+    return "properties" in definition
 
 
 def _exit_codes() -> Iterator[str]:
@@ -354,8 +367,8 @@ def _exit_codes() -> Iterator[str]:
     yield "|---|---|"
     for name, command in every_command():
         text = " ".join((command.help or "").replace("\b", " ").split())
-        if said := _SAYS_HOW_IT_ENDS.findall(text):
-            yield f"| `{name}` | {_cell(' '.join(said))} |"
+        if message := _SAYS_HOW_IT_ENDS.findall(text):
+            yield f"| `{name}` | {_cell(' '.join(message))} |"
     yield ""
 
 
@@ -389,11 +402,11 @@ def _anchor(heading: str) -> str:
 def main() -> None:
     """Writes the pages, and takes away what is none of them."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    made = pages()
+    new_pages = pages()
     for path in FOLDER.glob("*.md"):
-        if path.name not in made:
+        if path.name not in new_pages:
             path.unlink()
-    for name, text in made.items():
+    for name, text in new_pages.items():
         (FOLDER / name).write_text(text.rstrip("\n") + "\n", "utf-8")
 
 

@@ -22,18 +22,18 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_one_that_is_there_is_not_built_again(built: Path) -> None:
-    done = CliRunner().invoke(commands, ["simulator", "build-dsp"])
-    assert done.exit_code == 0
-    assert done.stdout == f"{built}: QEMU 10.0.13 with hmx, vector float\n"
-    assert "note: no compiler for Hexagon" in done.stderr
+    completed = CliRunner().invoke(commands, ["simulator", "build-dsp"])
+    assert completed.exit_code == 0
+    assert completed.stdout == f"{built}: QEMU 10.0.13 with hmx, vector float\n"
+    assert "note: no compiler for Hexagon" in completed.stderr
 
 
 def test_that_the_users_own_is_used_instead_is_said(
     built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = mock_qemu(tmp_path / "own", "integer", version="qemu-hexagon version 11.1.3")
-    monkeypatch.setenv(VARIABLE, str(own))
-    done = CliRunner().invoke(commands, ["simulator", "build-dsp"])
-    assert done.exit_code == 0
-    assert f"{VARIABLE} names another, {own}" in done.stderr
-    assert done.stdout == f"{own}: QEMU 11.1.3\n"
+    program = mock_qemu(tmp_path / "own", "integer", version="qemu-hexagon version 11.1.3")
+    monkeypatch.setenv(VARIABLE, str(program))
+    completed = CliRunner().invoke(commands, ["simulator", "build-dsp"])
+    assert completed.exit_code == 0
+    assert f"{VARIABLE} names another, {program}" in completed.stderr
+    assert completed.stdout == f"{program}: QEMU 11.1.3\n"

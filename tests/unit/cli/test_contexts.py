@@ -24,9 +24,11 @@ PTE = FIELD / "executorch-3-contexts.pte"
 
 
 def test_extract_says_what_was_copied(tmp_path: Path) -> None:
-    done = CliRunner().invoke(contexts, ["extract", str(PTE), "--output", str(tmp_path / "out")])
-    assert done.exit_code == 0
-    *lines, last = done.output.splitlines()
+    completed = CliRunner().invoke(
+        contexts, ["extract", str(PTE), "--output", str(tmp_path / "out")]
+    )
+    assert completed.exit_code == 0
+    *lines, last = completed.output.splitlines()
     assert [line.split() for line in lines] == [
         [f"{PTE.name}.{n}.bin", str(size), "bytes", "context", PTE.name, f"forward/{n}"]
         for n, size in enumerate((54016, 49960, 49960))
@@ -37,15 +39,15 @@ def test_extract_says_what_was_copied(tmp_path: Path) -> None:
 
 def test_extract_prints_the_manifest(tmp_path: Path) -> None:
     out = str(tmp_path / "out")
-    done = CliRunner().invoke(
+    completed = CliRunner().invoke(
         contexts, ["extract", str(FIELD / "*.onnx"), "--output", out, "--json"]
     )
-    printed = json.loads(done.output)
+    printed = json.loads(completed.output)
     assert printed["folder"] == out
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
     assert len(printed["pieces"]) == len(manifest["pieces"]) == 4
-    for piece, kept in zip(printed["pieces"], manifest["pieces"], strict=True):
-        assert piece == {"inputs": [], "expected": []} | kept
+    for piece, stored in zip(printed["pieces"], manifest["pieces"], strict=True):
+        assert piece == {"inputs": [], "expected": []} | stored
 
 
 def test_many_contexts_are_a_line_for_those_that_are_alike() -> None:
@@ -64,9 +66,9 @@ def test_many_contexts_are_a_line_for_those_that_are_alike() -> None:
             "1 context, read by QNN 2.51.0",
         ]
     )
-    files = tuple(replace(one, file=f"{at}.bin") for at in range(10))
-    told = [*lines(replace(report, contexts=(*files, one, other)))]
-    assert [line for line in told if "context" in line] == [
+    files = tuple(replace(one, file=f"{number}.bin") for number in range(10))
+    texts = [*lines(replace(report, contexts=(*files, one, other)))]
+    assert [line for line in texts if "context" in line] == [
         "0.bin and 9 more files: 10 contexts, 1.000 kB each, 10.000 kB",
         "m.pte: 2 contexts, 1.000 kB to 3.000 kB each, 4.000 kB",
         "12 contexts, read by QNN 2.51.0; --long shows each",
@@ -78,16 +80,16 @@ def test_a_model_for_the_device_is_no_context() -> None:
     report = Inspection(1, "2.51.0", (dlc,), ())
     a_model = "a DLC: a model that is compiled on the device"
     assert [*lines(report)] == ["a.dlc: 1.000 kB, sha256 ab", f"    {a_model}"]
-    many = tuple(replace(dlc, file=f"{at}.dlc") for at in range(10))
-    told = "0.dlc and 9 more files: 10 models, 1.000 kB each, 10.000 kB"
-    assert [*lines(replace(report, contexts=many))] == [told, "    a DLC"]
+    many = tuple(replace(dlc, file=f"{number}.dlc") for number in range(10))
+    summary = "0.dlc and 9 more files: 10 models, 1.000 kB each, 10.000 kB"
+    assert [*lines(replace(report, contexts=many))] == [summary, "    a DLC"]
 
 
 def test_a_model_is_told_as_one(tmp_path: Path) -> None:
     file = tmp_path / "m.onnx"
     file.write_bytes(Model("tiny").serialized())
-    told = [*lines(Inspection(1, "2.51.0", (), (), (model_report(file),)))]
-    assert told == [
+    texts = [*lines(Inspection(1, "2.51.0", (), (), (model_report(file),)))]
+    assert texts == [
         f"{file}: an ONNX model, which `run` and `contexts compile` compile",
         "    1 node: 1 MatMul",
         "    in  x: float32 [1, 16]",
@@ -120,5 +122,5 @@ def test_a_way_that_fails_otherwise_is_not_said_to_pass(capsys: pytest.CaptureFi
         question = Question(at=Way((0,), "resident").point, number=1)
         judged = Judged(answer, why)  # type: ignore[arg-type]
         _Progress().on_answer(question, judged, RunEnd(1, None, None, "", 1.0))
-    told = [line.split()[4] for line in capsys.readouterr().err.splitlines()]
-    assert told == ["passes", "other", "fails"]
+    names = [line.split()[4] for line in capsys.readouterr().err.splitlines()]
+    assert names == ["passes", "other", "fails"]

@@ -1,4 +1,4 @@
-"""What `contexts minimize` says at its end, with runs whose outcome a rule says."""
+"""The end of `contexts minimize`, with runs whose outcome follows a rule."""
 
 from __future__ import annotations
 
@@ -14,31 +14,33 @@ from tests.unit.reduce.test_driver import ScriptedRuns, minimized, two_others
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-@pytest.mark.parametrize("answered", [0, 1, 3])
+@pytest.mark.parametrize("answers", [0, 1, 3])
 def test_ctrl_c_says_how_to_go_on_and_concludes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answered: int, as_json: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: int, as_json: bool
 ) -> None:
     def stopped(contents: list[bytes], residency: str, number: int) -> str:
-        done = number > answered
-        return "interrupted" if done else two_others(contents, residency, number)
+        completed = number > answers
+        return "interrupted" if completed else two_others(contents, residency, number)
 
-    found = minimized(tmp_path, two_others, [0, 1, 1, 0, 1])
-    folder, resume, runs = found.folder.path, Minimization.resume, ScriptedRuns(stopped)
-    found.folder.close()
+    result = minimized(tmp_path, two_others, [0, 1, 1, 0, 1])
+    folder, resume, runs = result.folder.path, Minimization.resume, ScriptedRuns(stopped)
+    result.folder.close()
     monkeypatch.setattr(
         Minimization,
         "resume",
         lambda path, words, **more: resume(path, words, run=runs, **more),
     )
-    asked = ["minimize", "--resume", str(folder), *(["--json"] if as_json else [])]
-    done = CliRunner().invoke(contexts, asked, standalone_mode=False)
-    assert done.return_value == 130, done.exception
+    words = ["minimize", "--resume", str(folder), *(["--json"] if as_json else [])]
+    completed = CliRunner().invoke(contexts, words, standalone_mode=False)
+    assert completed.return_value == 130, completed.exception
     again = f"stopped; to go on: qnn-harness contexts minimize --resume {folder}\n"
-    assert done.stderr.endswith(again)
-    assert runs.number == answered + 1
-    assert "did not fail" not in done.output
+    assert completed.stderr.endswith(again)
+    assert runs.number == answers + 1
+    assert "did not fail" not in completed.output
     if as_json:
-        told = json.loads(done.stdout)
-        assert (told["runs"], told["minimal"], told["exit_code"]) == (answered, False, 130)
+        content = json.loads(completed.stdout)
+        assert (content["runs"], content["minimal"], content["exit_code"]) == (answers, False, 130)
     else:
-        assert bool(done.stdout) is bool(answered), "what fails is told, as far as that is known"
+        assert bool(completed.stdout) is bool(answers), (
+            "what fails is told, as far as that is known"
+        )

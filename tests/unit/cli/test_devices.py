@@ -1,4 +1,4 @@
-"""What `qnn-harness devices` says below its table."""
+"""The notes below the table of `qnn-harness devices`."""
 
 from __future__ import annotations
 
@@ -40,6 +40,6 @@ def test_an_adb_server_that_is_gone_is_one_error(tmp_path: Path) -> None:
     (error,) = (line for line in listed.stderr.splitlines() if line.startswith("error: "))
     assert error.startswith("error: farm-01, farm-02, farm-03: no adb server at 127.0.0.1:1: ")
     assert listed.exit_code == 3
-    told = CliRunner().invoke(commands, ["devices", f"--lab={file}", "--json"])
-    assert (told.exit_code, "no adb server at" in told.stderr) == (3, False)
-    assert told.stdout.count("no adb server at 127.0.0.1:1: ") >= 3
+    completed = CliRunner().invoke(commands, ["devices", f"--lab={file}", "--json"])
+    assert (completed.exit_code, "no adb server at" in completed.stderr) == (3, False)
+    assert completed.stdout.count("no adb server at 127.0.0.1:1: ") >= 3

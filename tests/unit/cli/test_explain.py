@@ -28,10 +28,10 @@ Ended = Callable[..., tuple[object, str, str]]
 def ended(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Ended:
     def run(*arguments: str) -> tuple[object, str, str]:
         monkeypatch.setattr("sys.argv", ["qnn-harness", "explain", *arguments])
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as raised:
             main()
         printed = capsys.readouterr()
-        return left.value.code, printed.out, printed.err
+        return raised.value.code, printed.out, printed.err
 
     return run
 
@@ -70,22 +70,22 @@ def test_a_log_of_a_simulator_leaves_something_open(
     log.write_text(f"{line}\nQnnContext_createFromBinary failed, error 1002: {NO_PD}\n")
     code, out, _ = ended(str(log))
     assert code == 0
-    told = [said for said in out.splitlines() if "simulat" in said and not said.startswith(" ")]
-    assert [said[: len(limits or "")] for said in told] == ([limits] if limits else [])
+    lines = [row for row in out.splitlines() if "simulat" in row and not row.startswith(" ")]
+    assert [row[: len(limits or "")] for row in lines] == ([limits] if limits else [])
 
 
 def test_numbers_of_the_dsp_are_named() -> None:
-    done = CliRunner().invoke(explain, input=SKEL_CHAIN)
-    assert done.output.splitlines()[-1].startswith("0x80000406 is AEE_EUNABLETOLOAD: ")
+    completed = CliRunner().invoke(explain, input=SKEL_CHAIN)
+    assert completed.output.splitlines()[-1].startswith("0x80000406 is AEE_EUNABLETOLOAD: ")
 
 
 def test_json_has_the_answer_first() -> None:
-    done = CliRunner().invoke(explain, ["--json"], input=SKEL_CHAIN)
-    told = json.loads(done.output)
-    assert list(told) == ["schema", "diagnoses", "limits"]
-    first = told["diagnoses"][0]
-    told = ["id", "confidence", "words", "fix", "threads", "lines", "process", "failure"]
-    assert list(first) == told
+    completed = CliRunner().invoke(explain, ["--json"], input=SKEL_CHAIN)
+    keys = json.loads(completed.output)
+    assert list(keys) == ["schema", "diagnoses", "limits"]
+    first = keys["diagnoses"][0]
+    keys = ["id", "confidence", "words", "fix", "threads", "lines", "process", "failure"]
+    assert list(first) == keys
     assert (first["id"], first["confidence"]) == ("skel-not-found", "likely")
     assert first["lines"][0]["number"] == 1
     assert "qnn_open failed, 0x80000406" in first["lines"][0]["text"]
@@ -111,9 +111,9 @@ def test_what_is_asked_for_is_taken_as_another_log(tmp_path: Path, ended: Ended)
     _, out, _ = ended(str(log))
     lines = out.splitlines()
     assert lines[0].startswith("no-dsp-session (possible): ")
-    at = lines.index("to be surer, run and explain again:")
-    assert lines[at + 1] == "  adb logcat -d > logcat.txt"
-    assert lines[at + 2] == f"  qnn-harness explain {log} --with logcat.txt"
+    index = lines.index("to be surer, run and explain again:")
+    assert lines[index + 1] == "  adb logcat -d > logcat.txt"
+    assert lines[index + 2] == f"  qnn-harness explain {log} --with logcat.txt"
     answer.write_text("adsp is running\ncdsp is offline\n")
     code, out, _ = ended(str(log), "--with", str(answer))
     assert code == 0
@@ -157,10 +157,10 @@ def test_a_second_stated_cause_is_not_called_less_sure(tmp_path: Path, ended: En
     log = tmp_path / "app.log"
     log.write_text(f"{MISSING}\nGPE deserialize: bad magic\nFailed to load skel, error: 4000\n")
     lines = ended(str(log))[1].splitlines()
-    told = [line for line in lines if "(known)" in line or line.endswith(":")]
-    assert told[1] == "also:"
-    assert told[2].startswith("  ")
-    assert told[3] == "less sure, or only following from it:"
+    messages = [line for line in lines if "(known)" in line or line.endswith(":")]
+    assert messages[1] == "also:"
+    assert messages[2].startswith("  ")
+    assert messages[3] == "less sure, or only following from it:"
 
 
 def test_for_a_dll_the_help_speaks_of_windows(tmp_path: Path, ended: Ended) -> None:
@@ -206,23 +206,23 @@ def test_a_log_that_is_not_there_is_wrong_input(tmp_path: Path, ended: Ended) ->
 
 
 def test_words_of_a_log_steer_no_terminal() -> None:
-    done = CliRunner().invoke(commands, ["explain"], input=f"\x1b]0;x\x07{MISSING}")
-    assert "\x1b" not in done.output
-    assert "\x07" not in done.output
+    completed = CliRunner().invoke(commands, ["explain"], input=f"\x1b]0;x\x07{MISSING}")
+    assert "\x1b" not in completed.output
+    assert "\x07" not in completed.output
 
 
 def test_a_reader_that_went_away_is_no_negative_answer() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "wb") as nobody:
-        done = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-m", "harness.cli.main", "explain"],
             input=MISSING.encode(),
             stdout=nobody,
             stderr=subprocess.PIPE,
             timeout=60,
         )
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert (completed.returncode, completed.stderr) == (0, b"")
 
 
 def test_closed_input_is_wrong_input(ended: Ended, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,17 +242,17 @@ def test_a_log_that_gzip_packed_is_read(tmp_path: Path, ended: Ended) -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "said"),
+    ("start", "text"),
     [
         (b"PK\3\4", "was packed by zip"),
         (b"\xfd7zXZ\0", "was packed by xz"),
         (b"\x7fELF\2\1\1" + bytes(range(32)) * 8, "is not text"),
     ],
 )
-def test_what_is_no_log_is_refused(tmp_path: Path, ended: Ended, start: bytes, said: str) -> None:
+def test_what_is_no_log_is_refused(tmp_path: Path, ended: Ended, start: bytes, text: str) -> None:
     (log := tmp_path / "app.log").write_bytes(start + bytes(600))
     code, out, err = ended(str(log))
-    assert (code, out, said in err) == (2, "", True)
+    assert (code, out, text in err) == (2, "", True)
 
 
 def test_a_log_of_windows_or_with_some_odd_bytes_is_one(tmp_path: Path, ended: Ended) -> None:

@@ -31,8 +31,8 @@ def test_a_day_that_there_is_not(tmp_path: Path, day: str) -> None:
 
 def test_nothing_is_said_of_cases_that_were_not_asked_for(tmp_path: Path) -> None:
     run_folder(tmp_path, attempt("a passed"))
-    told = said("history", "--diagnosis", "no-such", "--reports", tmp_path)
-    assert (told.output, told.return_value) == ("the history has no such case\n", 1)
+    text = said("history", "--diagnosis", "no-such", "--reports", tmp_path)
+    assert (text.output, text.return_value) == ("the history has no such case\n", 1)
 
 
 def test_a_run_that_was_cut_short_is_named_so(tmp_path: Path) -> None:

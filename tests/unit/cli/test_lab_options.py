@@ -1,4 +1,4 @@
-"""Which libraries commands of this computer use."""
+"""The libraries that commands of this computer use."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from harness.runtimes.pypi import all_versions
 class CatalogWithoutDownloads(Catalog):
     """Tells what would be had instead of having it."""
 
-    def runtime(self, *asked: Any, **more: Any) -> Any:
+    def runtime(self, *requests: Any, **more: Any) -> Any:
         assert not more
-        return asked
+        return requests
 
 
 @pytest.mark.parametrize("named", [(), ("--lab", "devices.yaml")])
@@ -35,19 +35,19 @@ def test_a_bisection_without_a_lab_is_on_a_simulated_device(
     """`history` prints its lines with the lab of the run, which may be the simulated one."""
     monkeypatch.chdir(tmp_path)
     words = ["--case", "x", "--axis", "qnn", "--good", "2.51.0", "--bad", "2.47.0", *named]
-    done = CliRunner().invoke(bisect, words)
-    assert "no devices.yaml here: running on the simulated device sim-v73" in done.output
-    assert "no such file" not in str(done.exception)
+    completed = CliRunner().invoke(bisect, words)
+    assert "no devices.yaml here: running on the simulated device sim-v73" in completed.output
+    assert "no such file" not in str(completed.exception)
 
 
 def test_a_case_that_no_option_names_is_told_how_it_is_named() -> None:
-    done = CliRunner().invoke(bisect, ["--axis", "qnn", "test_a.py::test_it[a b]"])
-    assert done.exit_code == 2
-    assert "Error: name the case by --case 'test_a.py::test_it[a b]'\n" in done.output
+    completed = CliRunner().invoke(bisect, ["--axis", "qnn", "test_a.py::test_it[a b]"])
+    assert completed.exit_code == 2
+    assert "Error: name the case by --case 'test_a.py::test_it[a b]'\n" in completed.output
 
 
 @pytest.mark.parametrize(
-    ("asked", "had"),
+    ("spec", "version"),
     [
         (None, all_versions()[-1]),
         ("latest", all_versions()[-1]),
@@ -56,16 +56,16 @@ def test_a_case_that_no_option_names_is_told_how_it_is_named() -> None:
     ],
 )
 def test_the_version_that_is_asked_for_is_taken_or_else_the_newest(
-    tmp_path: Path, asked: str | None, had: str
+    tmp_path: Path, spec: str | None, version: str
 ) -> None:
-    found: Any = host_runtime(CatalogWithoutDownloads(tmp_path), asked)
-    assert found == (had, HOST_TARGET)
+    runtime: Any = host_runtime(CatalogWithoutDownloads(tmp_path), spec)
+    assert runtime == (version, HOST_TARGET)
 
 
-@pytest.mark.parametrize("asked", ["2.47.0,2.48.40", "<=2.48.40", "all"])
-def test_none_of_several_versions_is_chosen(tmp_path: Path, asked: str) -> None:
-    with pytest.raises(ConfigError, match=f"^--qnn: '{asked}' is several versions"):
-        host_runtime(CatalogWithoutDownloads(tmp_path), asked)
+@pytest.mark.parametrize("spec", ["2.47.0,2.48.40", "<=2.48.40", "all"])
+def test_none_of_several_versions_is_chosen(tmp_path: Path, spec: str) -> None:
+    with pytest.raises(ConfigError, match=f"^--qnn: '{spec}' is several versions"):
+        host_runtime(CatalogWithoutDownloads(tmp_path), spec)
 
 
 def test_a_version_that_there_is_not_is_wrong_input(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ LAB = "schema: 1\ndevices:\n  - {name: sim-x, serial: a}\n  - {name: phone, seri
 
 
 @pytest.mark.parametrize(
-    ("lab", "begun", "completed"),
+    ("lab", "incomplete", "completed"),
     [
         (None, "sim-v75", ["sim-v75"]),
         (LAB, "", ["sim-x", "phone"]),
@@ -106,7 +106,7 @@ def test_tab_writes_names_of_devices(
     monkeypatch: pytest.MonkeyPatch,
     command: click.Command,
     lab: str | None,
-    begun: str,
+    incomplete: str,
     completed: list[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -114,5 +114,5 @@ def test_tab_writes_names_of_devices(
     if lab is not None:
         Path("my.yaml").write_text(lab)
         words = ["--lab", "my.yaml", "--device"]
-    found = ShellComplete(command, {}, "qnn-harness", "_X").get_completions(words, begun)
-    assert [one.value for one in found] == completed
+    completions = ShellComplete(command, {}, "qnn-harness", "_X").get_completions(words, incomplete)
+    assert [item.value for item in completions] == completed

@@ -26,10 +26,10 @@ def test_help_loads_no_command() -> None:
         "commands.main(['--help'], standalone_mode=False)\n"
         "print(*[name for name in sys.modules if name.startswith('harness.')])"
     )
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
     )
-    *shown, loaded = done.stdout.splitlines()
+    *shown, loaded = completed.stdout.splitlines()
     packages = {name.split(".")[1] for name in loaded.split()}
     assert packages <= {"cli", "core"}
     listed = shown[shown.index("Commands:") + 1 : shown.index("", shown.index("Commands:"))]
@@ -52,7 +52,7 @@ def test_a_command_is_listed_with_its_own_words(name: str) -> None:
 def test_output_that_nobody_takes_is_one_line_and_an_exit_code(command: str, code: int) -> None:
     for stderr in (subprocess.PIPE, None):
         with open("/dev/full", "w") as full:
-            done = subprocess.run(
+            completed = subprocess.run(
                 [sys.executable, "-m", "harness.cli.main", *command.split()],
                 stdout=full,
                 stderr=stderr or full,
@@ -60,20 +60,24 @@ def test_output_that_nobody_takes_is_one_line_and_an_exit_code(command: str, cod
                 check=False,
                 timeout=60,
             )
-        assert done.returncode == code
+        assert completed.returncode == code
         if stderr and code == 3:
-            (line,) = done.stderr.splitlines()
+            (line,) = completed.stderr.splitlines()
             assert line.startswith("error: ")
             assert line.endswith("No space left on device")
 
 
 def test_a_command_that_there_is_not() -> None:
-    done = CliRunner().invoke(commands, ["devces"])
-    assert done.exit_code == 2
-    assert "devces" in done.output
-    assert "did you mean 'devices'?" in done.output
-    done = CliRunner().invoke(commands, ["zzzz"])
-    assert (done.exit_code, "'zzzz'" in done.output, "mean" in done.output) == (2, True, False)
+    completed = CliRunner().invoke(commands, ["devces"])
+    assert completed.exit_code == 2
+    assert "devces" in completed.output
+    assert "did you mean 'devices'?" in completed.output
+    completed = CliRunner().invoke(commands, ["zzzz"])
+    assert (completed.exit_code, "'zzzz'" in completed.output, "mean" in completed.output) == (
+        2,
+        True,
+        False,
+    )
 
 
 def test_the_version_tells_the_schemas() -> None:
@@ -84,7 +88,7 @@ def test_the_version_tells_the_schemas() -> None:
 
 
 @pytest.mark.parametrize(
-    ("begun", "completed"),
+    ("incomplete", "completed"),
     [
         ("expl", [("plain", "explain")]),
         ("contexts ins", [("plain", "inspect")]),
@@ -97,11 +101,11 @@ def test_the_version_tells_the_schemas() -> None:
         ("run m", [("file", "m")]),
     ],
 )
-def test_the_tab_key_completes(begun: str, completed: list[tuple[str, str]]) -> None:
-    *words, last = begun.split()
+def test_the_tab_key_completes(incomplete: str, completed: list[tuple[str, str]]) -> None:
+    *words, last = incomplete.split()
     shell = ShellComplete(commands, {}, "qnn-harness", "_QNN_HARNESS_COMPLETE")
-    found = shell.get_completions(words, last)
-    assert [(one.type, one.value) for one in found] == completed
+    completions = shell.get_completions(words, last)
+    assert [(item.type, item.value) for item in completions] == completed
 
 
 def every(group: click.Group, *above: str) -> Iterator[tuple[str, ...]]:
@@ -113,7 +117,7 @@ def every(group: click.Group, *above: str) -> Iterator[tuple[str, ...]]:
 
 
 def planted(words: tuple[str, ...], error: BaseException, *before: str) -> tuple[int, str]:
-    """How a command ends whose body, whatever it is given, does nothing but raise this."""
+    """Return the end of a command whose body only raises this error."""
     command: click.Command | None = commands
     for word in words:
         assert isinstance(command, click.Group)
@@ -123,27 +127,27 @@ def planted(words: tuple[str, ...], error: BaseException, *before: str) -> tuple
     nothing: dict[str, Any] = {"params": [], "callback": body, "no_args_is_help": False}
     nothing |= {"invoke_without_command": True} if isinstance(command, click.Group) else {}
     with mock.patch.multiple(command, **nothing):
-        done = qnn_harness(*before, *words)
+        completed = qnn_harness(*before, *words)
     assert body.called
-    return done.returncode, done.stderr
+    return completed.returncode, completed.stderr
 
 
 @pytest.mark.parametrize("words", [*every(commands)], ids=" ".join)
 def test_a_fault_of_ours_is_3_and_one_line_and_its_traceback_only_with_v(
     words: tuple[str, ...],
 ) -> None:
-    code, said = planted(words, RuntimeError("planted\nhere"))
-    (line,) = said.splitlines()
+    code, stderr = planted(words, RuntimeError("planted\nhere"))
+    (line,) = stderr.splitlines()
     assert code == 3
     assert line.startswith("error: internal error: RuntimeError: planted here; please report it")
-    code, said = planted(words, RuntimeError("planted"), "-v")
+    code, stderr = planted(words, RuntimeError("planted"), "-v")
     assert code == 3
-    assert "Traceback (most recent call last)" in said
-    assert said.splitlines()[-1].endswith("please report it with this traceback")
+    assert "Traceback (most recent call last)" in stderr
+    assert stderr.splitlines()[-1].endswith("please report it with this traceback")
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "says"),
+    ("error", "code", "message"),
     [
         (BrokenPipeError(errno.EPIPE, "gone"), 0, ""),
         (OSError(errno.ENOSPC, "No space left"), 3, "error: the output could not"),
@@ -160,8 +164,8 @@ def test_a_fault_of_ours_is_3_and_one_line_and_its_traceback_only_with_v(
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
 )
-def test_how_a_command_ends(error: BaseException, code: int, says: str) -> None:
-    ended, said = planted(("devices",), error)
-    assert (ended, len(said.strip().splitlines())) == (code, bool(says))
-    assert said.startswith(says)
-    assert len(said) < 500
+def test_how_a_command_ends(error: BaseException, code: int, message: str) -> None:
+    ended, stderr = planted(("devices",), error)
+    assert (ended, len(stderr.strip().splitlines())) == (code, bool(message))
+    assert stderr.startswith(message)
+    assert len(stderr) < 500

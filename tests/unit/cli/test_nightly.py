@@ -1,4 +1,4 @@
-"""What a night takes of the command that goes on with it."""
+"""Options that a night takes from the command that resumes it."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ LAB = "schema: 1\ndevices: [{name: a, serial: s}]\n"
 def test_a_night_that_is_gone_on_with_keeps_the_pages_that_are_named_now(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], site: str | None
 ) -> None:
-    begun: list[Night] = []
+    started: list[Night] = []
 
     def ended(chain: Chain) -> Night:
         chain._save()
-        begun.append(chain.night)
+        started.append(chain.night)
         raise KeyboardInterrupt
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Chain, "go_on", ended)
     Path("devices.yaml").write_text(LAB)
-    for given in (["--site", "old"], words):
-        CliRunner().invoke(nightly, given)
-    first, second = begun
+    for words_given in (["--site", "old"], words):
+        CliRunner().invoke(nightly, words_given)
+    first, second = started
     assert first.night == second.night
     assert second.site == (site and str(tmp_path / site))
 
@@ -47,6 +47,6 @@ def test_to_go_on_where_no_night_was_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(nightly, ["--resume"])
-    assert "the last night is over, or there is none" in str(done.exception)
+    completed = CliRunner().invoke(nightly, ["--resume"])
+    assert "the last night is over, or there is none" in str(completed.exception)
     assert not [*tmp_path.iterdir()]

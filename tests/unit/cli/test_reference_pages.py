@@ -25,11 +25,13 @@ OF_YAML = {
 
 
 def section(page: str, heading: str) -> str:
-    """What stands on a page below a heading, until the next one of any level."""
+    """Return the text of a page below a heading, until the next one of any level."""
     text = (FOLDER / page).read_text("utf-8")
-    found = re.search(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL)
-    assert found, f"{page} has no heading {heading!r}: run `{COMMAND}`"
-    return found[1]
+    section = re.search(
+        rf"^#+ {re.escape(heading)}\n(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL
+    )
+    assert section, f"{page} has no heading {heading!r}: run `{COMMAND}`"
+    return section[1]
 
 
 def test_the_pages_are_current() -> None:
@@ -49,10 +51,10 @@ def test_what_is_outdated_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "command"), COMMANDS, ids=[name for name, _ in COMMANDS])
 def test_each_option_of_a_command_is_there_and_told_of(name: str, command: click.Command) -> None:
-    said = section("commands.md", name)
+    text = section("commands.md", name)
     for option in options_of(command):
         assert option.help, f"{name} {option.opts[0]} has no help"
-        assert all(f"`{one}" in said for one in option.opts), option.opts
+        assert all(f"`{name}" in text for name in option.opts), option.opts
 
 
 def test_all_commands_are_walked_through() -> None:
@@ -60,7 +62,9 @@ def test_all_commands_are_walked_through() -> None:
     assert {"qnn-harness contexts fit", "qnn-harness bisect log", "qnn-harness run"} < names
     # a group that is not walked through would leave its commands out
     groups = [command for _, command in COMMANDS if isinstance(command, click.Group)]
-    assert len(COMMANDS) - 1 == sum(len(one.list_commands(click.Context(one))) for one in groups)
+    assert len(COMMANDS) - 1 == sum(
+        len(group.list_commands(click.Context(group))) for group in groups
+    )
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
@@ -76,38 +80,42 @@ def fields() -> Iterator[tuple[str, str, str, Any]]:
         whole, of = name, name
         if file in OF_YAML:
             whole, of = schema["title"], name.replace("_", "-")
-        parts = {f"{of}: {part}": one for part, one in schema.get("$defs", {}).items()}
-        for heading, one in {whole: schema, **parts}.items():
-            for key, said in one.get("properties", {}).items():
-                yield page, heading, key, said
+        parts = {
+            f"{of}: {part}": definition for part, definition in schema.get("$defs", {}).items()
+        }
+        for heading, definition in {whole: schema, **parts}.items():
+            for key, field in definition.get("properties", {}).items():
+                yield page, heading, key, field
 
 
 def test_each_field_of_each_document_is_there() -> None:
-    found = list(fields())
-    assert len(found) > 700
-    for page, heading, key, _ in found:
+    names = list(fields())
+    assert len(names) > 700
+    for page, heading, key, _ in names:
         assert f"\n| `{key}` | " in section(page, heading), (page, heading, key)
 
 
 @pytest.mark.parametrize("page", OF_YAML.values())
 def test_each_key_of_a_file_that_people_write_has_a_meaning(page: str) -> None:
-    found = [one for one in fields() if one[0] == page]
-    assert found
-    assert [(heading, key) for _, heading, key, said in found if not said.get("description")] == []
+    names = [field for field in fields() if field[0] == page]
+    assert names
+    assert [
+        (heading, key) for _, heading, key, field in names if not field.get("description")
+    ] == []
 
 
 def kinds_of(error: type[HarnessError]) -> Iterator[type[HarnessError]]:
     yield error
-    for one in error.__subclasses__():
-        yield from kinds_of(one)
+    for subclass in error.__subclasses__():
+        yield from kinds_of(subclass)
 
 
 def test_each_exit_code_is_there() -> None:
     """Those of errors, of pytest, and what commands say of themselves."""
     listed = set(re.findall(r"^\| (\d+) \|", section("exit-codes.md", "Exit codes"), re.MULTILINE))
-    ends = {str(one.exit_code) for one in kinds_of(HarnessError)}
+    ends = {str(kind.exit_code) for kind in kinds_of(HarnessError)}
     # pytest 9.1 brings one for --max-warnings, which the harness does not use
-    ends |= {str(int(one)) for one in pytest.ExitCode if one.name != "MAX_WARNINGS_ERROR"}
+    ends |= {str(int(code)) for code in pytest.ExitCode if code.name != "MAX_WARNINGS_ERROR"}
     words = section("exit-codes.md", "What they mean for a command")
     ends |= set(re.findall(r"(?<=[ ,;])\d+(?= [a-z])", words))
     assert listed == ends
@@ -117,7 +125,8 @@ def test_each_exit_code_is_there() -> None:
 def test_each_link_to_a_part_leads_to_one() -> None:
     for path in FOLDER.glob("*.md"):
         text = path.read_text("utf-8")
-        there = {
-            reference_pages._anchor(one) for one in re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+        anchors = {
+            reference_pages._anchor(heading)
+            for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)
         }
-        assert set(re.findall(r"\]\(#([^)]*)\)", text)) <= there
+        assert set(re.findall(r"\]\(#([^)]*)\)", text)) <= anchors

@@ -1,4 +1,4 @@
-"""What commands print: a line of theirs is one line, whatever a device or a file put into it."""
+"""Output of commands: a line is one line, whatever a device or a file put into it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ def test_a_newline_of_others_begins_no_line_of_ours(
     err: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     say("1 x it said\nall 12 cases passed\r\nerror: x", err=err)
-    said = capsys.readouterr()
-    assert (said.err if err else said.out) == (
+    text = capsys.readouterr()
+    assert (text.err if err else text.out) == (
         "1 x it said\n  | all 12 cases passed\n  | error: x\n"
     )
 

@@ -39,8 +39,8 @@ def test_they_are_schemas(name: str) -> None:
 
 @settings(max_examples=50)
 @given(records())
-def test_every_record_satisfies_the_schema(made: CaseRecord) -> None:
-    assert problems("results.schema.json", json.loads(made.model_dump_json())) == []
+def test_every_record_satisfies_the_schema(record: CaseRecord) -> None:
+    assert problems("results.schema.json", json.loads(record.model_dump_json())) == []
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a command is not given rightly: said before anything is done, with exit code 2."""
+"""Wrong input of commands: an error before anything is done, with exit code 2."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.integration.in_process import qnn_harness
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (["bisect"], "--case and --axis say what to bisect, or --case with --good and --bad that"),
         (["compare", "--previous", "a", "b"], "--previous finds BASE: only NEW can be named"),
@@ -29,17 +29,17 @@ from tests.integration.in_process import qnn_harness
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_what_is_missing_or_does_not_go_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], says: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = qnn_harness(*words)
-    assert says in " ".join(done.stderr.split())
-    assert (done.returncode, done.stdout, list(tmp_path.iterdir())) == (2, "", [])
+    completed = qnn_harness(*words)
+    assert message in " ".join(completed.stderr.split())
+    assert (completed.returncode, completed.stdout, list(tmp_path.iterdir())) == (2, "", [])
 
 
 def test_a_lab_without_simulated_devices_has_none_to_show(tmp_path: Path) -> None:
     lab = tmp_path / "devices.yaml"
     lab.write_text("schema: 1\ndevices:\n  - {name: phone, serial: R5CX1234, soc: SM8550}\n")
-    done = qnn_harness("simulator", "start", "--lab", lab)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert f"{lab}: devices: no simulated device" in done.stderr
+    completed = qnn_harness("simulator", "start", "--lab", lab)
+    assert (completed.returncode, completed.stdout) == (2, "")
+    assert f"{lab}: devices: no simulated device" in completed.stderr

@@ -21,17 +21,17 @@ CONTENT = b"libraries " * 500
 
 
 def info(name: str, *, mode: int = 0o644, kind: int = stat.S_IFREG) -> zipfile.ZipInfo:
-    one = zipfile.ZipInfo(name)
-    one.external_attr = (kind | mode) << 16
-    one.compress_type = zipfile.ZIP_DEFLATED
-    return one
+    member = zipfile.ZipInfo(name)
+    member.external_attr = (kind | mode) << 16
+    member.compress_type = zipfile.ZIP_DEFLATED
+    return member
 
 
 def zipped(*members: tuple[zipfile.ZipInfo | str, bytes]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for one, content in members:
-            archive.writestr(one, content)
+        for name, content in members:
+            archive.writestr(name, content)
     return buffer.getvalue()
 
 
@@ -44,8 +44,8 @@ def renamed(archive: bytes, old: bytes, new: bytes) -> bytes:
 
 def patched(archive: bytes, offset_in_entry: int, value: bytes) -> bytes:
     """Changes a field of the first entry of the directory."""
-    at = archive.index(b"PK\x01\x02") + offset_in_entry
-    return archive[:at] + value + archive[at + len(value) :]
+    offset = archive.index(b"PK\x01\x02") + offset_in_entry
+    return archive[:offset] + value + archive[offset + len(value) :]
 
 
 def overlapping() -> bytes:
@@ -120,9 +120,9 @@ def test_what_is_wanted_comes_out(tmp_path: Path) -> None:
         zipped(("p/", b""), ("p/lib.so", CONTENT), ("p/d/é.txt", b"x"), ("p/left", b"y"))
     )
     (tmp_path / "out").mkdir()
-    found = unpack(archive, tmp_path / "out", lambda name: name != "p/left")
-    assert list(found) == ["p/lib.so", "p/d/é.txt"]
-    assert found["p/lib.so"] == hashlib.sha256(CONTENT).hexdigest()
+    hashes = unpack(archive, tmp_path / "out", lambda name: name != "p/left")
+    assert list(hashes) == ["p/lib.so", "p/d/é.txt"]
+    assert hashes["p/lib.so"] == hashlib.sha256(CONTENT).hexdigest()
     assert (tmp_path / "out/p/lib.so").read_bytes() == CONTENT
     assert not (tmp_path / "out/p/left").exists()
     assert names_of(archive) == ["p/lib.so", "p/d/é.txt", "p/left"]
@@ -168,8 +168,8 @@ def test_a_damaged_archive_gives_what_was_in_it_or_an_error(
     changes: list[tuple[int, int]], cut: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     content = bytearray(GOOD)
-    for at, value in changes:
-        content[at] = value
+    for offset, value in changes:
+        content[offset] = value
     check_contained(bytes(content[:cut]), tmp_path_factory)
 
 
@@ -201,11 +201,11 @@ def check_contained(content: bytes, factory: pytest.TempPathFactory) -> None:
     archive.write_bytes(content)
     folder.mkdir(parents=True)
     try:
-        found = unpack(archive, folder, lambda _: True)
+        hashes = unpack(archive, folder, lambda _: True)
     except InfraError:
         pass
     else:
-        for name, sha256 in found.items():
+        for name, sha256 in hashes.items():
             reached()
             assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == sha256
     assert {path.name for path in outer.iterdir()} == {"fuzzed.whl", "in"}

@@ -143,10 +143,10 @@ def test_values_are_counted_by_what_stands_before_each(content: bytes, most: int
 
 
 @given(st.integers(1, 900), st.sampled_from([b"[%b]", b'{"a":%b}', b'["]",%b,{}]']))
-def test_what_is_too_deep_can_be_left_out(deep: int, around: bytes) -> None:
+def test_what_is_too_deep_can_be_left_out(deep: int, outer: bytes) -> None:
     content = b"1"
     for _ in range(deep):
-        content = around % content
+        content = outer % content
     whole = b'{"n":1,"x":[%b,2],"y":%b}' % (content, content)
     value = parse_json(without_depths(whole))
     assert (value["n"], value["x"][1]) == (1, 2)

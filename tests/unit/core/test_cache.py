@@ -115,8 +115,8 @@ def test_a_folder_that_cannot_be_made_is_for_its_writer_to_tell(tmp_path: Path) 
 
 
 def test_who_cannot_write_to_the_cache_is_told_how_to_name_another() -> None:
-    told = str(cache_problem(PermissionError(13, "Permission denied", "/cache/x")))
-    assert told == (
+    text = str(cache_problem(PermissionError(13, "Permission denied", "/cache/x")))
+    assert text == (
         "cannot write to the cache: Permission denied: /cache/x; QNN_HARNESS_CACHE names another "
         "folder"
     )

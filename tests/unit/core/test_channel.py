@@ -20,7 +20,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def heard(listener: Listener) -> list[tuple[str, dict[str, object]]]:
-    """What was told, without the facts that there are none of."""
+    """Return the waiting messages without facts that are None."""
     return [
         (device, {name: fact for name, fact in facts.items() if fact is not None})
         for device, facts in listener.waiting()
@@ -45,7 +45,10 @@ def test_a_case_that_is_over_is_over_for_the_controller_too(folder: Path) -> Non
     sender("phone", {"case": "a.py::test"})
     sender("phone", {"doing": "pushing", "done": 1, "total": 2, "unit": "MB"})
     sender("phone", {"case": None})
-    assert [lines.merge(*one) for one in listener.waiting()][-1] == ("phone", {"degrees": 40.0})
+    assert [lines.merge(*message) for message in listener.waiting()][-1] == (
+        "phone",
+        {"degrees": 40.0},
+    )
 
 
 def test_a_full_or_closed_channel_stops_no_worker(folder: Path) -> None:

@@ -122,8 +122,8 @@ def test_a_mistake_points_at_its_field() -> None:
 def test_what_is_missing_is_said_after_what_may_be_its_misspelling() -> None:
     missing = ConfigError("is missing: a device needs one", line=3, field="a.serial")
     mistakes = [missing, ConfigError("unknown key", line=4, field="a.seriel")]
-    said = str(join_mistakes(mistakes)).splitlines()
-    assert said == ["a.seriel: unknown key", "a.serial: is missing: a device needs one"]
+    text = str(join_mistakes(mistakes)).splitlines()
+    assert text == ["a.seriel: unknown key", "a.serial: is missing: a device needs one"]
 
 
 def test_field_names() -> None:
@@ -169,10 +169,10 @@ def test_what_yaml_writes_is_read_as_it_was(value: object) -> None:
 @reaches(0.2)
 @given(st.text(alphabet="ab:-[]{}&*!|>'\"#%@` \n\t?,0123456789", max_size=60))
 def test_any_text_is_read_or_refused_with_a_configerror(text: str) -> None:
-    said = "f:"
+    message = "f:"
     try:
         parse_document(text, "f")
     except ConfigError as error:
-        said = str(error)
+        message = str(error)
         reached()
-    assert said.startswith("f:")
+    assert message.startswith("f:")

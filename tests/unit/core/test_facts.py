@@ -1,4 +1,4 @@
-"""How far a run is, by what is told of it."""
+"""The progress of a run, by the facts that are reported of it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def test_facts_of_a_device_are_put_together_however_it_is_called() -> None:
     lines.merge("R5CX", {"name": "phone", "degrees": 41.5})
     lines.merge("phone", {"case": "s.py::test_a[1]"})
     lines.merge("R5CX", {"step": 2, "steps": 9, "verb": "noop"})
-    told = {"degrees": 41.5, "case": "s.py::test_a[1]", "step": 2, "steps": 9, "verb": "noop"}
-    assert lines.merge("R5CX", {}) == ("phone", told)
+    facts = {"degrees": 41.5, "case": "s.py::test_a[1]", "step": 2, "steps": 9, "verb": "noop"}
+    assert lines.merge("R5CX", {}) == ("phone", facts)
     # another case has nothing of the one before; what is told to be over goes
     assert lines.merge("phone", {"case": "s.py::test_a[2]"}) == (
         "phone",
@@ -35,9 +35,9 @@ def test_facts_of_a_device_are_put_together_however_it_is_called() -> None:
 
 def test_devices_without_end_are_not_kept() -> None:
     lines = Lines()
-    kept = [lines.merge(f"d{number}", {"name": f"n{number}"}) for number in range(1000)]
-    assert kept[0] == ("n0", {})
-    assert kept[-1] is None
+    merged = [lines.merge(f"d{number}", {"name": f"n{number}"}) for number in range(1000)]
+    assert merged[0] == ("n0", {})
+    assert merged[-1] is None
     # those that are kept go on
     assert lines.merge("d0", {"verb": "noop"}) == ("n0", {"verb": "noop"})
     assert lines.merge("n1", {"verb": "noop"}) == ("n1", {"verb": "noop"})
@@ -103,7 +103,7 @@ def test_each_case_counts_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("done", "total", "since_s", "done_since", "due"),
+    ("completed", "total", "since_s", "done_since", "expected"),
     [
         (10, 100, 30.0, 10, True),
         (10, 100, 29.9, 10, False),
@@ -115,13 +115,13 @@ def test_each_case_counts_once() -> None:
     ],
 )
 def test_a_plain_line_is_due_after_a_time_and_a_tenth(
-    done: int, total: int, since_s: float, done_since: int, due: bool
+    completed: int, total: int, since_s: float, done_since: int, expected: bool
 ) -> None:
-    assert plain_is_due(done, total, since_s, done_since) == due
+    assert plain_is_due(completed, total, since_s, done_since) == expected
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "text"),
     [
         (-1, "0:00"),
         (0.2, "0:01"),
@@ -133,5 +133,5 @@ def test_a_plain_line_is_due_after_a_time_and_a_tenth(
         (float("inf"), "100 h+"),
     ],
 )
-def test_clock(seconds: float, said: str) -> None:
-    assert clock(seconds) == said
+def test_clock(seconds: float, text: str) -> None:
+    assert clock(seconds) == text

@@ -61,13 +61,13 @@ class FakeServer:
         return part, {"trust": "first use"}
 
     def _at(self, stage: str) -> None:
-        error, _, when = self.fails.partition(" ")
-        if when == stage:
+        error, _, moment = self.fails.partition(" ")
+        if moment == stage:
             raise (KilledError if error == "killed" else InfraError)(stage)
 
 
 FAILS = [
-    f"{error} {when}" for error in ("killed", "refused") for when in ("begun", "half", "whole")
+    f"{error} {moment}" for error in ("killed", "refused") for moment in ("begun", "half", "whole")
 ]
 STEP = st.one_of(
     st.just(("get", "")),
@@ -86,23 +86,23 @@ def test_what_is_had_is_whole_whatever_happened(
     root = tmp_path_factory.mktemp("cache")
     server = FakeServer()
     expected = sha256(b"first") if known else None
-    at = {"file": root / NAME, "note": root / f"{NAME}.json"}
+    paths = {"file": root / NAME, "note": root / f"{NAME}.json"}
     for do, what in steps:
         if do == "serve":
             server.content = what.encode()
         elif do == "lose":
-            at[what].unlink(missing_ok=True)
+            paths[what].unlink(missing_ok=True)
         elif do == "damage":
-            if at[what].exists():
-                at[what].write_bytes(b"{} damaged")
+            if paths[what].exists():
+                paths[what].write_bytes(b"{} damaged")
         else:
             get(root, server, what, expected)
-        if do == "get" and at["file"].exists() and files(root).damage(NAME, expected) == []:
-            assert at["file"].read_bytes() in (b"first", b"other")
+        if do == "get" and paths["file"].exists() and files(root).damage(NAME, expected) == []:
+            assert paths["file"].read_bytes() in (b"first", b"other")
             # whole: it is had without anybody to ask
             server.fails, before = "refused begun", server.asked
-            found = files(root).get(NAME, server.bring, title="it", expected=expected)
-            assert (found.sha256, server.asked) == (sha256(found.path.read_bytes()), before)
+            fetched = files(root).get(NAME, server.bring, title="it", expected=expected)
+            assert (fetched.sha256, server.asked) == (sha256(fetched.path.read_bytes()), before)
     server.content, server.fails = b"first", ""
     last = files(root).get(NAME, server.bring, title="it", expected=expected)
     assert last.path.read_bytes() in ((b"first",) if known else (b"first", b"other"))
@@ -115,12 +115,12 @@ def get(root: Path, server: FakeServer, fails: str, expected: str | None) -> Non
         if fails == "killed note":
             patch.setattr(Path, "replace", replaced_but_for(root / NAME))
         try:
-            found = files(root).get(NAME, server.bring, title="it", expected=expected)
+            fetched = files(root).get(NAME, server.bring, title="it", expected=expected)
         except (InfraError, KilledError):
             return
     reached()
-    assert found.sha256 == sha256(found.path.read_bytes())
-    assert expected in (None, found.sha256)
+    assert fetched.sha256 == sha256(fetched.path.read_bytes())
+    assert expected in (None, fetched.sha256)
 
 
 def replaced_but_for(path: Path):  # type: ignore[no-untyped-def]
@@ -138,9 +138,9 @@ def replaced_but_for(path: Path):  # type: ignore[no-untyped-def]
 def test_it_is_fetched_once_and_hashed_once(tmp_path: Path, logged: Logged) -> None:
     server, opened = FakeServer(), files(tmp_path)
     assert not opened.is_cached(NAME)
-    found = opened.get(NAME, server.bring, title="it")
-    found.path.write_bytes(b"changed behind our back")
-    assert opened.get(NAME, server.bring, title="it") == found
+    fetched = opened.get(NAME, server.bring, title="it")
+    fetched.path.write_bytes(b"changed behind our back")
+    assert opened.get(NAME, server.bring, title="it") == fetched
     assert (server.asked, opened.is_cached(NAME)) == (1, True)
     assert logged.progress[0] == "fetching it"
     assert kept(tmp_path) == {"a-1.aar", "a-1.aar.json"}
@@ -166,17 +166,17 @@ def test_only_a_file_that_is_not_as_its_note_says_is_hashed(
 def test_damage_is_named_and_fetched_again(tmp_path: Path, logged: Logged) -> None:
     server = FakeServer()
     assert files(tmp_path).damage(NAME) == []
-    found = files(tmp_path).get(NAME, server.bring, title="it")
-    found.path.write_bytes(b"")
+    fetched = files(tmp_path).get(NAME, server.bring, title="it")
+    fetched.path.write_bytes(b"")
     (damage,) = files(tmp_path).damage(NAME)
     assert damage.startswith("a-1.aar: sha256 ")
-    assert damage.endswith(f"expected {found.sha256}")
+    assert damage.endswith(f"expected {fetched.sha256}")
     server.fails = "refused begun"
     with pytest.raises(InfraError, match=r"is damaged .* could not be fetched again: begun"):
         files(tmp_path).get(NAME, server.bring, title="it")
     assert logged.warnings == []
     server.fails = ""
-    assert files(tmp_path).get(NAME, server.bring, title="it") == found
+    assert files(tmp_path).get(NAME, server.bring, title="it") == fetched
     assert logged.warnings == [f"cached a-1.aar was damaged: {damage[9:]}; it was fetched again"]
 
 
@@ -187,9 +187,9 @@ def test_another_file_than_the_known_one_is_not_kept(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_process_left_is_not_there_for_the_next(tmp_path: Path) -> None:
-    left = tmp_path / verified_folder.INCOMING / sha256(NAME.encode())[:32] / "part"
-    left.parent.mkdir(parents=True)
-    left.write_bytes(b"fi")
+    leftover = tmp_path / verified_folder.INCOMING / sha256(NAME.encode())[:32] / "part"
+    leftover.parent.mkdir(parents=True)
+    leftover.write_bytes(b"fi")
     server = FakeServer()
     files(tmp_path).get(NAME, server.bring, title="it")
     assert server.continued == []
@@ -220,6 +220,6 @@ def test_processes_that_want_the_same_fetch_it_once(tmp_path: Path) -> None:
     )
     command = [sys.executable, "-c", code, str(tmp_path)]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    said = [process.communicate(timeout=60)[0].split() for process in running]
-    assert sorted(words.count("asked") for words in said) == [0, 0, 1]
-    assert {words[-1] for words in said} == {sha256(b"it")}
+    outputs = [process.communicate(timeout=60)[0].split() for process in running]
+    assert sorted(words.count("asked") for words in outputs) == [0, 0, 1]
+    assert {words[-1] for words in outputs} == {sha256(b"it")}

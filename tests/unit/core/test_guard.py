@@ -63,9 +63,9 @@ def test_it_runs_in_a_session_of_its_own_and_stops_at_once() -> None:
     deadline = Deadline(30)
     while os.getsid(pid) != pid:
         assert not deadline.expired
-    began = time.monotonic()
+    start = time.monotonic()
     assert process.stop() == 143
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - start < 30
     assert gone(pid)
     assert process.stop() == 143
 

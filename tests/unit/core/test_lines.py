@@ -11,14 +11,16 @@ from harness.core.errors import InfraError, InternalError
 from harness.core.local_file import AppendedLines, lines_of
 
 
-@pytest.mark.parametrize(("alone", "left"), [(False, b"one\npart\ntwo\n"), (True, b"one\ntwo\n")])
-def test_a_torn_line_is_ended_or_taken_out(tmp_path: Path, alone: bool, left: bytes) -> None:
+@pytest.mark.parametrize(
+    ("alone", "expected"), [(False, b"one\npart\ntwo\n"), (True, b"one\ntwo\n")]
+)
+def test_a_torn_line_is_ended_or_taken_out(tmp_path: Path, alone: bool, expected: bytes) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"one\npart")
     lines = AppendedLines(path, alone=alone)
     lines.append(b"two\n")
     lines.close()
-    assert path.read_bytes() == left
+    assert path.read_bytes() == expected
 
 
 def test_one_process_alone_keeps_others_away(tmp_path: Path) -> None:
@@ -45,7 +47,7 @@ def test_what_cannot_be_written_is_the_labs_fault(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "found"),
+    ("content", "expected"),
     [
         (b"", []),
         (b"a\n\nbc", [(0, b"a\n"), (2, b"\n"), (3, b"bc")]),
@@ -55,5 +57,7 @@ def test_what_cannot_be_written_is_the_labs_fault(tmp_path: Path) -> None:
         (b"x" * 23, [(0, b"xxxxx")]),
     ],
 )
-def test_lines_are_read_with_their_places(content: bytes, found: list[tuple[int, bytes]]) -> None:
-    assert list(lines_of(io.BytesIO(content), 4)) == found
+def test_lines_are_read_with_their_places(
+    content: bytes, expected: list[tuple[int, bytes]]
+) -> None:
+    assert list(lines_of(io.BytesIO(content), 4)) == expected

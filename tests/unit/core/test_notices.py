@@ -1,4 +1,4 @@
-"""How far something is, is told to whoever follows it, and to nobody else."""
+"""Progress is reported to those who follow it, and to nobody else."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def test_who_follows_hears_it_and_only_as_long() -> None:
         report_progress("phone", **progress_facts(None))
     report_progress("phone", case="b")
     assert followed() == before
-    told = {"doing": "pushing", "done": 1, "total": 2, "unit": "MB"}
-    assert heard == [("phone", told), ("phone", dict.fromkeys(told))]
+    facts = {"doing": "pushing", "done": 1, "total": 2, "unit": "MB"}
+    assert heard == [("phone", facts), ("phone", dict.fromkeys(facts))]

@@ -1,4 +1,4 @@
-"""What ORT says of a failure, taken apart: QNN's code out of real texts, and the whole chain."""
+"""Failures of ORT, taken apart: QNN's code out of real texts, and the whole chain."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_of_a_chain_of_more_than_forty_the_first_ones_and_the_last_are_kept() ->
 
 
 def test_a_long_chain_keeps_its_end() -> None:
-    chain = chain_of([f"line {at}." for at in range(1000)])
+    chain = chain_of([f"line {number}." for number in range(1000)])
     assert (len(chain), chain[0], chain[-1]) == (MAX_CHAIN, "line 0.", "line 999.")
 
 

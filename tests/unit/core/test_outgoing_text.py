@@ -1,4 +1,4 @@
-"""What is printed or stored cannot steer a terminal, and gives access to nothing."""
+"""Text that is printed or stored cannot steer a terminal, and gives access to nothing."""
 
 from __future__ import annotations
 
@@ -135,10 +135,10 @@ def test_what_gives_access_is_taken_out_of_any_text(text: str, safe: str | None)
     assert safe is None or without_secrets(text) == safe
     hidden = json.dumps(text).replace(":", r"\u003a").replace("/", r"\/").encode()
     for line in (text.encode(), json.dumps(text).encode(), hidden):
-        kept = log_without_secrets(b"first\n" + line + b"\nlast \xff\x00")
-        assert b"s3c" not in kept.replace(rb"\n", b"\n")
-        assert kept.startswith(b"first\n")
-        assert kept.endswith(b"\nlast \xff\x00")
+        cleaned = log_without_secrets(b"first\n" + line + b"\nlast \xff\x00")
+        assert b"s3c" not in cleaned.replace(rb"\n", b"\n")
+        assert cleaned.startswith(b"first\n")
+        assert cleaned.endswith(b"\nlast \xff\x00")
 
 
 @pytest.mark.parametrize(
@@ -171,9 +171,9 @@ def test_a_key_whose_end_is_cut_off_is_taken_out_behind_what_a_log_puts_before_i
 
 @pytest.mark.parametrize("name", ["password", "db_password", "apiKey", "HF_SESSION_TOKEN"])
 def test_a_value_whose_name_is_its_key_is_taken_out(name: str) -> None:
-    told = {"measurements": [{name: "s3cret s3cret", "figure": 1}], f"{name}_file": "kept"}
+    content = {"measurements": [{name: "s3cret s3cret", "figure": 1}], f"{name}_file": "kept"}
     safe = {"measurements": [{name: "***", "figure": 1}], f"{name}_file": "kept"}
-    assert without_secrets_in(told) == safe
+    assert without_secrets_in(content) == safe
     assert without_secrets_in(safe) == safe
 
 
@@ -192,18 +192,18 @@ def test_json_without_secrets_is_json_with_the_same_names(value: object, times: 
         text = json.dumps(value)
         value = {"said": text}
     line = log_without_secrets(text.encode()).decode()
-    kept = json.loads(line)
-    if isinstance(kept, dict):
-        assert kept.keys() == json.loads(text).keys()
+    content = json.loads(line)
+    if isinstance(content, dict):
+        assert content.keys() == json.loads(text).keys()
     assert log_without_secrets(line.encode()).decode() == line
 
 
 def test_looking_for_secrets_takes_no_time_that_grows_with_its_square() -> None:
     for piece in ("password='", '--x-token=\\"', "token=aaaaaaaa", "PRIVATE KEY-----", "a=b, "):
         text = "Authorization: " + piece * (1_000_000 // len(piece))
-        began = time.process_time()
+        start = time.process_time()
         without_secrets(text)
-        assert time.process_time() - began < 10, piece
+        assert time.process_time() - start < 10, piece
 
 
 # As agents of CI systems look for what they obey, written apart from what breaks it.
@@ -242,9 +242,9 @@ def test_no_text_steers_a_ci_system(text: str) -> None:
     assert obeyed(error) == []
     assert all(line.startswith(CONTINUED) for line in error.split("\n")[1:])
     assert str(InfraError(error)) == error
-    said = json.dumps([text, {text: text}], indent=2)
-    assert obeyed(without_commands(said)) == []
-    assert json.loads(without_commands(said)) == json.loads(said)
+    message = json.dumps([text, {text: text}], indent=2)
+    assert obeyed(without_commands(message)) == []
+    assert json.loads(without_commands(message)) == json.loads(message)
 
 
 @settings(max_examples=300)
@@ -315,9 +315,9 @@ def test_a_secret_between_quotes_leaves_them(text: str, safe: str) -> None:
 
 
 def test_no_escape_of_json_hides_the_name_of_a_secret() -> None:
-    kept = log_without_secrets(rb'{"\u0070ass\u0077ord\u003D": 1, "x": "\u0070assword=s3cret"}')
-    assert b"s3cret" not in kept
-    assert b'"x": "password=***"' in kept
+    cleaned = log_without_secrets(rb'{"\u0070ass\u0077ord\u003D": 1, "x": "\u0070assword=s3cret"}')
+    assert b"s3cret" not in cleaned
+    assert b'"x": "password=***"' in cleaned
 
 
 @given(st.text() | st.text("ab:/@?#&=. token\x1b\u202e\ud800", max_size=60))
@@ -338,9 +338,9 @@ def test_no_password_of_a_url_is_left(password: str) -> None:
 
 @pytest.mark.parametrize("piece", ["://x:a", "://", "a://b@", "?token", "://x:1/?key=", "\x1b"])
 def test_time_is_linear(piece: str) -> None:
-    began = time.process_time()
+    start = time.process_time()
     outgoing("://" + piece * (300_000 // len(piece)))
-    assert time.process_time() - began < 20
+    assert time.process_time() - start < 20
 
 
 # What runs on a device or beside it, and answers programs; and the one place of each kind.
@@ -361,12 +361,12 @@ PRINTS_ITSELF = {
 def test_whatever_is_printed_goes_through_one_place() -> None:
     printing = re.compile(r"\bprint\(|click\.s?echo\(|\.write_line\(|\.print\(")
     root = Path(harness.__file__).parent
-    found = {
+    leaks = {
         path.relative_to(root).as_posix()
         for path in root.rglob("*.py")
         if printing.search(path.read_text()) and "simulator" not in path.parts
     }
-    assert found == PRINTS_ITSELF
+    assert leaks == PRINTS_ITSELF
 
 
 def test_things_are_counted_and_lines_continued() -> None:
@@ -417,7 +417,7 @@ def test_of_a_long_line_that_may_have_secrets_the_beginning_is_kept() -> None:
     with mock.patch.object(outgoing_text, "MOST_LINE_BYTES", 100):
         line = b"password=b " + b"x" * 89
         assert log_without_secrets(line) == b"password=*** " + b"x" * 89
-        kept = log_without_secrets(b"%bx\nthen\n" % line)
-        assert kept == b"password=*** " + b"x" * 89 + LINE_WAS_CUT + b"\nthen\n"
+        cleaned = log_without_secrets(b"%bx\nthen\n" % line)
+        assert cleaned == b"password=*** " + b"x" * 89 + LINE_WAS_CUT + b"\nthen\n"
         quiet = b"x" * 200 + b"\npassword=b"
         assert log_without_secrets(quiet) == b"x" * 200 + b"\npassword=***"

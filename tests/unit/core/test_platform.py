@@ -1,4 +1,4 @@
-"""What only Linux can tell is told in another way elsewhere."""
+"""Functions of Linux have a substitute on other systems."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def test_a_clock_goes_on(mock_platform: str) -> None:
 
 def test_a_path_of_an_open_folder(mock_platform: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    held = os.open(tmp_path, os.O_RDONLY)
+    descriptor = os.open(tmp_path, os.O_RDONLY)
     try:
-        assert os.listdir(short_path(held, tmp_path)) == ["file"]
+        assert os.listdir(short_path(descriptor, tmp_path)) == ["file"]
     finally:
-        os.close(held)
+        os.close(descriptor)
 
 
 def test_who_keeps_a_file_locked(tmp_path: Path) -> None:

@@ -71,11 +71,11 @@ def test_sigterm_ends_what_was_started_with_sigint_ignored() -> None:
 
 
 def test_what_somebody_else_handles_is_left_alone() -> None:
-    told: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+    signals: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
     Ending(interrupt=False).watch()
     signal.raise_signal(signal.SIGTERM)
-    assert told == [signal.SIGTERM]
+    assert signals == [signal.SIGTERM]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
@@ -87,10 +87,10 @@ def test_who_interrupts_collecting_is_shown_no_line_of_code(
     text = f"import signal\nlist(map(signal.raise_signal, [{int(number)}]))\n"
     (tmp_path / "test_a.py").write_text(text)
     words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "device", "test_a.py"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
-    *_, said, last = done.stdout.splitlines()
-    assert done.returncode == 2
-    assert said.strip("! ") == f"Interrupted: {number.name}"
+    completed = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    *_, stderr, last = completed.stdout.splitlines()
+    assert completed.returncode == 2
+    assert stderr.strip("! ") == f"Interrupted: {number.name}"
     assert last.strip("= ").startswith("no tests ran")
 
 

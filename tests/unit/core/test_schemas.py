@@ -1,4 +1,4 @@
-"""What is said of a file that is of another schema, or whose schema is damaged."""
+"""Messages about files of another schema, or whose schema is damaged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NEWER = ": a newer qnn-harness wrote it, so update this one"
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("value", "told"),
     [
         (7, f"is of schema 7; this version reads schema 1{NEWER}"),
         (0, "is of schema 0; this version reads schema 1"),
@@ -28,8 +28,8 @@ NEWER = ": a newer qnn-harness wrote it, so update this one"
         ),
     ],
 )
-def test_what_is_said(said: object, told: str) -> None:
-    text = other_schema(said, 1)
+def test_what_is_said(value: object, told: str) -> None:
+    text = other_schema(value, 1)
     assert text.startswith(told)
-    assert text.startswith(OTHER_SCHEMA) is (type(said) is int)
+    assert text.startswith(OTHER_SCHEMA) is (type(value) is int)
     assert len(text) < 120

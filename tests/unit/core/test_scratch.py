@@ -42,10 +42,10 @@ def test_what_a_killed_process_left_is_removed_and_what_is_held_is_not(tmp_path:
     command = [sys.executable, "-c", HOLDER, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        left = Path(process.stdout.readline().strip())
-        grow_old(left)
+        leftover = Path(process.stdout.readline().strip())
+        grow_old(leftover)
         with scratch_folder(tmp_path):
-            assert (left / "file").exists(), "somebody holds it"
+            assert (leftover / "file").exists(), "somebody holds it"
         process.send_signal(signal.SIGKILL)
     other = tmp_path / "somebody-elses"
     link = tmp_path / "qnn-harness-tmp-link"
@@ -55,6 +55,6 @@ def test_what_a_killed_process_left_is_removed_and_what_is_held_is_not(tmp_path:
     young = tmp_path / "qnn-harness-tmp-young"
     young.mkdir()
     with scratch_folder(tmp_path):
-        assert not left.exists()
+        assert not leftover.exists()
         assert other.exists()
         assert young.exists()

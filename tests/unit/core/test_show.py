@@ -54,9 +54,9 @@ class Emulated:
 
 @pytest.fixture
 def terminal() -> Iterator[Emulated]:
-    made = Emulated()
-    yield made
-    made.close()
+    terminal = Emulated()
+    yield terminal
+    terminal.close()
 
 
 def test_bars_stay_below_what_is_written_and_go(terminal: Emulated) -> None:
@@ -72,15 +72,15 @@ def test_bars_stay_below_what_is_written_and_go(terminal: Emulated) -> None:
     assert sum("0/4" in line for line in terminal.look()) == 1
     terminal.show.stop()
     terminal.show.stop()
-    left = terminal.seen()
-    assert left[-1] == "19"
-    assert not any("0/4" in line or "this computer" in line for line in left)
+    shown = terminal.seen()
+    assert shown[-1] == "19"
+    assert not any("0/4" in line or "this computer" in line for line in shown)
     assert terminal.screen.cursor.x == len("19 ")
     history = [
         "".join(line[column].data for column in range(60)).rstrip()
         for line in terminal.screen.history.top
     ]
-    assert [*history, *left] == ["a.py ...F", "b.py .", *map(str, range(20))]
+    assert [*history, *shown] == ["a.py ...F", "b.py .", *map(str, range(20))]
 
 
 def test_the_run_and_its_devices(terminal: Emulated) -> None:
@@ -117,8 +117,8 @@ def test_lines_fit_whatever_is_said(columns: int, rows: int) -> None:
     terminal.look()
     terminal.show.stop()
     assert terminal.seen() == []
-    gone = terminal.screen.history.top
-    assert not any(line[column].data.strip() for line in gone for column in range(columns))
+    history = terminal.screen.history.top
+    assert not any(line[column].data.strip() for line in history for column in range(columns))
     terminal.close()
 
 

@@ -12,7 +12,7 @@ CLAIMS = get_args(Claim)
 
 
 @pytest.mark.parametrize(
-    ("versions", "said"),
+    ("versions", "text"),
     [
         (["2.47.0"], "of QNN 2.47.0 enforces no limit of memory (only those from 2.49.40 on do)"),
         (["2.48.40", "2.47.0"], "of QNN 2.47.0, 2.48.40 enforces no limit"),
@@ -22,8 +22,8 @@ CLAIMS = get_args(Claim)
         ([None], "is the simulator's"),
     ],
 )
-def test_a_limit_of_memory_is_of_certain_simulators(versions: list[str | None], said: str) -> None:
-    assert said in (limits_of_simulation("capacity", "linux-x64", versions) or "")
+def test_a_limit_of_memory_is_of_certain_simulators(versions: list[str | None], text: str) -> None:
+    assert text in (limits_of_simulation("capacity", "linux-x64", versions) or "")
 
 
 @pytest.mark.parametrize("claim", CLAIMS)

@@ -116,6 +116,6 @@ def test_what_dead_servers_left_is_swept(runtime: Path) -> None:
         for folder in (never.parent, dead.parent, alive.parent, elsewhere):
             make_older(folder)
         fresh = new_socket_path()
-    left = {path.name for path in runtime.iterdir()}
+    names = {path.name for path in runtime.iterdir()}
     kept = {alive.parent.name, young.parent.name, fresh.parent.name, "other", link.name}
-    assert left == kept
+    assert names == kept

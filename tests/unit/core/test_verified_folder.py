@@ -33,20 +33,20 @@ FACTS = {"wheel": "abc", "names": ["a"]}
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "made"
-    (made / "deep").mkdir(parents=True)
-    (made / "a.so").write_bytes(b"library")
-    (made / "deep/b.so").write_bytes(b"other")
-    write_manifest(made, FACTS, {"qnn_version": "2.51.0"})
-    return made
+    folder_path = tmp_path / "made"
+    (folder_path / "deep").mkdir(parents=True)
+    (folder_path / "a.so").write_bytes(b"library")
+    (folder_path / "deep/b.so").write_bytes(b"other")
+    write_manifest(folder_path, FACTS, {"qnn_version": "2.51.0"})
+    return folder_path
 
 
 def test_what_was_made_is_found(folder: Path) -> None:
-    found = open_verified(folder, FACTS)
-    assert found is not None
-    assert set(found.files) == {"a.so", "deep/b.so"}
-    assert found.files["a.so"].size == 7
-    assert found.data == {"qnn_version": "2.51.0"}
+    verified = open_verified(folder, FACTS)
+    assert verified is not None
+    assert set(verified.files) == {"a.so", "deep/b.so"}
+    assert verified.files["a.so"].size == 7
+    assert verified.data == {"qnn_version": "2.51.0"}
 
 
 def test_nothing_there(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def flip(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "text"),
     [
         (lambda folder: flip(folder / "a.so"), "a.so has sha256"),
         (lambda folder: (folder / "a.so").write_bytes(b"longer library"), "a.so has 14 bytes"),
@@ -73,9 +73,9 @@ def flip(path: Path) -> None:
         (lambda folder: (folder / MANIFEST).write_bytes(b"\xff\xfe"), "is damaged"),
     ],
 )
-def test_damage_is_named(damage, told: str, folder: Path) -> None:  # type: ignore[no-untyped-def]
+def test_damage_is_named(damage, text: str, folder: Path) -> None:  # type: ignore[no-untyped-def]
     damage(folder)
-    with pytest.raises(FolderChangedError, match=told):
+    with pytest.raises(FolderChangedError, match=text):
         open_verified(folder, FACTS)
 
 
@@ -91,8 +91,8 @@ def test_a_link_in_place_of_the_manifest(folder: Path, tmp_path: Path) -> None:
     (folder / MANIFEST).symlink_to(tmp_path / "elsewhere.json")
     with pytest.raises(FolderChangedError, match="links in a folder are not followed"):
         open_verified(folder, FACTS)
-    (told,) = find_damage(folder)
-    assert "links in a folder are not followed" in told
+    (damage,) = find_damage(folder)
+    assert "links in a folder are not followed" in damage
 
 
 def test_a_manifest_cannot_name_files_elsewhere(folder: Path) -> None:
@@ -173,18 +173,20 @@ def test_a_lock_is_waited_for_and_free_once_its_holder_is_dead(
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        who, far = f"process {holder.pid}", list[object]()
+        holder_text, far = f"process {holder.pid}", list[object]()
         with (
-            pytest.raises(InfraError, match=f"{who} is at fetching and did not finish within 1 s"),
+            pytest.raises(
+                InfraError, match=f"{holder_text} is at fetching and did not finish within 1 s"
+            ),
             followed_by(lambda _, facts: far.append(facts.get("done"))),
             locked(lock, "fetching", timeout_s=1),
         ):
             pass
-        (told,) = logged.warnings
-        assert re.fullmatch(f"waiting for {who}, at fetching", told)
+        (warning,) = logged.warnings
+        assert re.fullmatch(f"waiting for {holder_text}, at fetching", warning)
         assert far.pop() is None, "it ends what it told"
         assert far
-        assert re.fullmatch(who, holder_of(lock) or "")
+        assert re.fullmatch(holder_text, holder_of(lock) or "")
         holder.kill()
         holder.wait()
         assert holder_of(lock) is None
@@ -201,8 +203,8 @@ def test_all_damage_is_named_though_sizes_and_times_are_as_they_were(folder: Pat
         before = path.stat()
         path.write_bytes(bytes(before.st_size))
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    found = find_damage(folder)
-    assert [name for name in ("a.so", "deep/b.so") if any(name in one for one in found)] == [
+    damage = find_damage(folder)
+    assert [name for name in ("a.so", "deep/b.so") if any(name in damage for damage in damage)] == [
         "a.so",
         "deep/b.so",
     ]
@@ -221,7 +223,7 @@ def test_a_folder_that_is_not_there_is_not_damaged_and_one_without_manifest_is(
 
 
 def test_a_file_is_made_once_and_never_half(tmp_path: Path) -> None:
-    made: list[Path] = []
+    folders: list[Path] = []
 
     def make(folder: Path, *, ends: bool = True) -> Path:
         assert not any(folder.iterdir())
@@ -229,7 +231,7 @@ def test_a_file_is_made_once_and_never_half(tmp_path: Path) -> None:
         if not ends:
             raise KeyboardInterrupt
         (folder / "new").write_bytes(b"whole")
-        made.append(folder)
+        folders.append(folder)
         return folder / "new"
 
     file = tmp_path / "cache/it"
@@ -238,7 +240,7 @@ def test_a_file_is_made_once_and_never_half(tmp_path: Path) -> None:
     assert not file.exists()
     for _ in range(2):
         assert make_file(file, make, doing="it", timeout_s=5).read_bytes() == b"whole"
-    assert len(made) == 1
+    assert len(folders) == 1
     assert {path.name for path in file.parent.iterdir()} == {"it", "it.lock"}
 
 

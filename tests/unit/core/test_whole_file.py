@@ -64,11 +64,13 @@ def test_what_is_no_json(content: bytes, tmp_path: Path) -> None:
     assert read_note(path) is None
 
 
-@pytest.mark.parametrize("said", [[], {}, {"sha256": 1}, {"sha256": "00"}, {"sha256": "zz" * 32}])
-def test_a_note_without_a_hash_is_none(said: object, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "content", [[], {}, {"sha256": 1}, {"sha256": "00"}, {"sha256": "zz" * 32}]
+)
+def test_a_note_without_a_hash_is_none(content: object, tmp_path: Path) -> None:
     path = tmp_path / "file.json"
-    write_json(path, said)  # type: ignore[arg-type]
-    assert read_json(path, 1000) == said
+    write_json(path, content)  # type: ignore[arg-type]
+    assert read_json(path, 1000) == content
     assert read_note(path) is None
     write_json(path, {"sha256": "ab" * 32})
     assert read_note(path) == {"sha256": "ab" * 32}
@@ -83,8 +85,8 @@ def test_what_came_in_the_place_of_a_file_is_not_read(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="changed while it was in use: 4 bytes, 3 before"):
         open_regular(path, 3)
     path.unlink()
-    for make in (os.mkfifo, lambda at: at.symlink_to("/dev/zero"), Path.mkdir):
-        make(path)
+    for create in (os.mkfifo, lambda path: path.symlink_to("/dev/zero"), Path.mkdir):
+        create(path)
         with pytest.raises(OSError, match="not a regular file"):
             open_regular(path)
         path.rmdir() if path.is_dir() else path.unlink()

@@ -1,4 +1,4 @@
-"""What devices of several kinds print when the doctor asks, as such systems print it."""
+"""Answers of devices of several kinds to the doctor, as such systems print them."""
 
 from __future__ import annotations
 

@@ -35,11 +35,11 @@ OK = Answer("ok", "fine")
 class MockDevice:
     """Answers what the end of an acceptance asks; nothing is behind it."""
 
-    def __init__(self, left: int = 0) -> None:
+    def __init__(self, left_over: int = 0) -> None:
         self.config = SimpleNamespace(simulated=False)
         self.workdir = "/w"
         self.scripts: list[str] = []
-        self.left = left
+        self.left = left_over
         self.transport = self
 
     def end_leftovers(self, *, timeout_s: float) -> bool:
@@ -68,9 +68,9 @@ def raising(error: BaseException) -> Callable[..., Answer]:
 
 
 def test_every_step_has_a_name_of_its_own_and_a_deadline() -> None:
-    assert len({one.name for one in STEPS}) == len(STEPS)
-    assert all(0 < one.seconds <= 1200 for one in STEPS)
-    assert {one.option for one in STEPS} == {None, "--unplug", "--reboot"}
+    assert len({each.name for each in STEPS}) == len(STEPS)
+    assert all(0 < each.seconds <= 1200 for each in STEPS)
+    assert {each.option for each in STEPS} == {None, "--unplug", "--reboot"}
 
 
 def test_the_page_has_every_step_in_its_place() -> None:
@@ -79,7 +79,7 @@ def test_the_page_has_every_step_in_its_place() -> None:
     listed = ", ".join(rows).replace(
         "backend htp, gpu, cpu", "backend htp, backend gpu, backend cpu"
     )
-    assert listed.startswith(", ".join([*(one.name for one in STEPS), "nothing left behind"]))
+    assert listed.startswith(", ".join([*(each.name for each in STEPS), "nothing left behind"]))
 
 
 def test_what_comes_of_steps_and_nothing_is_left() -> None:
@@ -93,14 +93,14 @@ def test_what_comes_of_steps_and_nothing_is_left() -> None:
         step(lambda _: OK, option="--reboot"),
         step(lambda _: OK, option="--unplug"),
     ]
-    found = list(run_steps(trial(device), steps, ["--unplug"]))
-    assert [one.status for one in found] == ["ok", *3 * ["fail"], "not-applicable", "ok", "ok"]
-    assert found[0].advice == "see logs/x"
-    assert found[1].found == "gone"
-    assert "devices heal desk" in found[2].advice
-    assert "ZeroDivisionError: x" in found[3].found
-    assert found[4].found == "not asked for (--reboot)"
-    assert (found[-1].name, found[-1].found) == (
+    checks = list(run_steps(trial(device), steps, ["--unplug"]))
+    assert [check.status for check in checks] == ["ok", *3 * ["fail"], "not-applicable", "ok", "ok"]
+    assert checks[0].advice == "see logs/x"
+    assert checks[1].found == "gone"
+    assert "devices heal desk" in checks[2].advice
+    assert "ZeroDivisionError: x" in checks[3].found
+    assert checks[4].found == "not asked for (--reboot)"
+    assert (checks[-1].name, checks[-1].found) == (
         "nothing left behind",
         "no process and no file is left",
     )
@@ -111,18 +111,18 @@ def test_a_step_that_hangs_is_given_up_and_the_rest_is_not_tried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("harness.doctor.acceptance._LEFT_S", 0.1)
-    device, over = MockDevice(), threading.Event()
+    device, event = MockDevice(), threading.Event()
 
     def hang(_: Trial) -> Answer:
-        over.wait(60)
+        event.wait(60)
         return OK
 
-    found = list(run_steps(trial(device), [step(hang, seconds=0.1), step(lambda _: OK)], []))
-    over.set()
-    assert [one.status for one in found] == ["fail", "unknown", "warn"]
-    assert "did not end within 0.1 s" in found[0].found
-    assert found[1].found == "not tried: a step did not end"
-    assert (found[2].found, found[2].advice) == (
+    checks = list(run_steps(trial(device), [step(hang, seconds=0.1), step(lambda _: OK)], []))
+    event.set()
+    assert [check.status for check in checks] == ["fail", "unknown", "warn"]
+    assert "did not end within 0.1 s" in checks[0].found
+    assert checks[1].found == "not tried: a step did not end"
+    assert (checks[2].found, checks[2].advice) == (
         "an abandoned step may still write files",
         "remove /w",
     )
@@ -130,18 +130,18 @@ def test_a_step_that_hangs_is_given_up_and_the_rest_is_not_tried(
 
 
 def test_a_step_that_goes_on_puts_nothing_back() -> None:
-    """What was given up is over before what it left is removed."""
-    device, told = MockDevice(), threading.Event()
-    device.end_leftovers = lambda *, timeout_s: not told.set()  # type: ignore[method-assign]
+    """An abandoned step has ended before its files are removed."""
+    device, event = MockDevice(), threading.Event()
+    device.end_leftovers = lambda *, timeout_s: not event.set()  # type: ignore[method-assign]
 
     def go_on(_: Trial) -> Answer:
-        told.wait(60)
+        event.wait(60)
         threading.Event().wait(0.2)
         device.scripts.append("put back")
         return OK
 
-    found = list(run_steps(trial(device), [step(go_on, seconds=0.1)], []))
-    assert [one.status for one in found] == ["fail", "ok"]
+    checks = list(run_steps(trial(device), [step(go_on, seconds=0.1)], []))
+    assert [check.status for check in checks] == ["fail", "ok"]
     assert [script.split()[0] for script in device.scripts] == ["put", "rm"]
 
 
@@ -152,11 +152,11 @@ def test_of_a_device_that_went_away_no_further_step_is_tried() -> None:
         device.shell = raising(DeviceLost("gone", serial="1"))  # type: ignore[assignment]
         raise DeviceLost("gone", serial="1")
 
-    there = step(raising(InfraError("refused")))
-    found = list(run_steps(trial(device), [there, step(lose), step(lambda _: OK)], []))
-    assert [one.status for one in found[:3]] == ["fail", "fail", "unknown"]
-    assert found[2].found == "not tried: the device went away"
-    assert found[3].advice == "the next acceptance removes it: below acceptance of its workdir"
+    refused = step(raising(InfraError("refused")))
+    checks = list(run_steps(trial(device), [refused, step(lose), step(lambda _: OK)], []))
+    assert [check.status for check in checks[:3]] == ["fail", "fail", "unknown"]
+    assert checks[2].found == "not tried: the device went away"
+    assert checks[3].advice == "the next acceptance removes it: below acceptance of its workdir"
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, GeneratorExit])
@@ -170,7 +170,7 @@ def test_whoever_interrupts_leaves_nothing_behind(error: type[BaseException]) ->
 
 
 def test_what_cannot_be_removed_is_told() -> None:
-    answer = run_step(Stage("end", 30, clean_up), trial(MockDevice(left=1)))
+    answer = run_step(Stage("end", 30, clean_up), trial(MockDevice(left_over=1)))
     assert answer is not None
     assert (answer.status, answer.found) == ("fail", "/w could not be removed: Permission denied")
 
@@ -180,7 +180,7 @@ def test_a_real_device_gets_a_folder_of_its_own() -> None:
     simulated = {"name": "sim", "simulated": True, "soc": "QCS8550"}
     devices = [desk, {"name": "other", "serial": "2"}, simulated]
     lab = Lab.model_validate({"schema": 1, "devices": devices})
-    assert [one.workdir for one in with_own_workdir(lab, "desk").devices] == [
+    assert [device.workdir for device in with_own_workdir(lab, "desk").devices] == [
         f"/opt/x/{FOLDER}",
         *(2 * [DEFAULT_WORKDIR]),
     ]

@@ -1,4 +1,4 @@
-"""What is sent to somebody else: nothing of who or where, bounded, whole or not there."""
+"""Archives for others: without names and places, bounded, whole or not there."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def found(report: DoctorReport) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("text", "left"),
+    ("text", "expected"),
     [
         ("R5CX12 answers, R5CX12.", "<serial> answers, <serial>."),
         ("192.0.2.7:5555 and 192.0.2.7", "<serial> and <serial>"),
@@ -45,8 +45,8 @@ def found(report: DoctorReport) -> list[str]:
         ("XR5CX12", "XR5CX12"),
     ],
 )
-def test_what_is_taken_out(text: str, left: str) -> None:
-    assert redact_words(text, WORDS) == left
+def test_what_is_taken_out(text: str, expected: str) -> None:
+    assert redact_words(text, WORDS) == expected
 
 
 @given(st.text(max_size=300))
@@ -100,7 +100,7 @@ def test_it_is_there_whole_and_tells_nothing(
     write_archive(path, REPORT, found, logs, WORDS)
     with zipfile.ZipFile(path) as packed:
         assert [name for name in packed.namelist() if name.startswith("logs/")] == []
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["logs", "out.zip"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["logs", "out.zip"]
 
 
 def test_where_it_cannot_be_written(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_lab_tells_nothing_of_whom_it_belongs_to() -> None:
     words = private_words(
         lab_words(Lab.model_validate(lab)), Path("/c"), {"ANDROID_NDK_HOME": "/ours/ndk"}
     )
-    for text, left in {
+    for text, expected in {
         "192.0.2.7:5555 and 192.0.2.7": "<serial> and <serial>",
         "it sees R5CX99 (device)": "it sees <serial> (device)",
         "answers at lab-7:5037": "answers at <adb host>:5037",
@@ -138,7 +138,7 @@ def test_a_lab_tells_nothing_of_whom_it_belongs_to() -> None:
         "24 in /ours/ndk, API 24": "24 in <ANDROID_NDK_HOME>, API 24",
         f"{sys.prefix}/bin/adb": "<Python>/bin/adb",
     }.items():
-        assert redact_words(text, words) == left
+        assert redact_words(text, words) == expected
 
 
 def test_what_is_taken_out_is_so_before_lines_are_broken(tmp_path: Path) -> None:
@@ -161,4 +161,4 @@ def test_no_link_and_no_name_that_leads_out_gets_in(tmp_path: Path) -> None:
     os.mkfifo(logs / "fifo")
     write_archive(tmp_path / "x.zip", REPORT, lines_of, logs, {})
     with zipfile.ZipFile(tmp_path / "x.zip") as archive:
-        assert [one for one in archive.namelist() if "/" in one] == ["logs/case/good.txt"]
+        assert [name for name in archive.namelist() if "/" in name] == ["logs/case/good.txt"]

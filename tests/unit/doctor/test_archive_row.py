@@ -42,8 +42,8 @@ def test_the_page_has_its_columns() -> None:
 
 def test_a_row(tmp_path: Path) -> None:
     file = packed(tmp_path / "a.zip", json.dumps(asdict(report_of(CHECKS))))
-    done = CliRunner().invoke(doctor, ["--read", str(file)])
-    assert done.output == (
+    completed = CliRunner().invoke(doctor, ["--read", str(file)])
+    assert completed.output == (
         "| SM8650, HTP v75 | android-arm64: Android 15 | QNN 2.51.0 for android-arm64 "
         "| 2 steps: probe; a push cut, resumed | backend htp: 14001 \\| skel |\n"
     )
@@ -52,7 +52,7 @@ def test_a_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("{}", "is not one of `doctor`"),
         ("[", "is not one of `doctor`"),
@@ -60,8 +60,8 @@ def test_a_row(tmp_path: Path) -> None:
         (" " * (2 << 20), "is larger than"),
     ],
 )
-def test_what_is_no_report(tmp_path: Path, text: str, says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
+def test_what_is_no_report(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         read_archive(packed(tmp_path / "a.zip", text))
 
 
@@ -70,14 +70,14 @@ def test_what_is_no_archive(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
         archive.writestr("other.json", "{}")
-    for path, says in (
+    for path, message in (
         (tmp_path / "a.zip", "is not an archive of"),
         (tmp_path / "b.zip", "it has no report.json$"),
         (tmp_path / "none", "none: cannot be read: No such file or directory$"),
         (tmp_path, "cannot be read: not a regular file$"),
         (tmp_path / "pipe", "cannot be read: not a regular file$"),
     ):
-        with pytest.raises(ConfigError, match=says):
+        with pytest.raises(ConfigError, match=message):
             read_archive(path)
 
 

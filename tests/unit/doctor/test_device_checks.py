@@ -1,4 +1,4 @@
-"""What devices print becomes checks: on texts as real systems print them, and on a real shell."""
+"""Checks of the answers of devices: of texts of real systems, and of a real shell."""
 
 from __future__ import annotations
 
@@ -53,17 +53,17 @@ BUILD_NOTE = "040000001400000003000000474e5500a1b2c3d4e5f60718293a4b5c6d7e8f9000
 
 
 def answers(text: str) -> DeviceAnswers:
-    found = parse_answers(text)
-    assert found is not None
-    return found
+    answers = parse_answers(text)
+    assert answers is not None
+    return answers
 
 
 def examined(text: str, target: str = "android-arm64", **changes: object) -> ExaminedDevice:
     config = {"name": "desk", "serial": "1a2b"} | changes.pop("config", {})  # type: ignore[operator]
     facts = replace(FACTS, **changes.pop("facts", {}))  # type: ignore[arg-type]
-    said = answers(text)
-    vitals = replace(said.vitals, skew_s=changes.pop("skew_s", 0.0))  # type: ignore[arg-type]
-    made = ExaminedDevice(
+    parsed = answers(text)
+    vitals = replace(parsed.vitals, skew_s=changes.pop("skew_s", 0.0))  # type: ignore[arg-type]
+    device = ExaminedDevice(
         device=AttachedDevice(
             config=DeviceConfig.model_validate(config),
             transport=AdbDevice("1a2b", AdbServer()),
@@ -71,18 +71,18 @@ def examined(text: str, target: str = "android-arm64", **changes: object) -> Exa
             target=target,
             workdir="/data/local/tmp/qnn-harness",
         ),
-        answers=replace(said, vitals=vitals),
+        answers=replace(parsed, vitals=vitals),
         rules=HealthRules(),
     )
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(device, **changes)  # type: ignore[arg-type]
 
 
-def checked(who: ExaminedDevice) -> dict[str, Checked]:
-    return {check.name: check for check in device_checks(who)}
+def checked(device: ExaminedDevice) -> dict[str, Checked]:
+    return {check.name: check for check in device_checks(device)}
 
 
 @pytest.mark.parametrize(
-    ("name", "status", "found", "advice"),
+    ("name", "status", "text", "advice"),
     [
         ("SoC", "ok", "SM8650 (soc_id 557), HTP v75", ""),
         ("system", "ok", "android-arm64: Android 14 (UKQ1), API 34", ""),
@@ -96,14 +96,14 @@ def checked(who: ExaminedDevice) -> dict[str, Checked]:
         ("clock", "ok", "within a second", ""),
     ],
 )
-def test_a_phone(name: str, status: str, found: str, advice: str) -> None:
+def test_a_phone(name: str, status: str, text: str, advice: str) -> None:
     check = checked(examined(PHONE))[name]
     assert (check.status, check.advice) == (status, advice)
-    assert found in check.found
+    assert text in check.found
 
 
 @pytest.mark.parametrize(
-    ("name", "status", "found", "advice"),
+    ("name", "status", "text", "advice"),
     [
         ("SoC", "warn", "QCS615 (soc_id 557), whose HTP is not known", "set `soc`, or `htp_arch`"),
         ("system", "ok", "linux-arm64: Android 14 (UKQ1), glibc 2.35", ""),
@@ -114,7 +114,7 @@ def test_a_phone(name: str, status: str, found: str, advice: str) -> None:
         ("clock", "warn", "1795264000 s behind", "set its clock"),
     ],
 )
-def test_a_board(name: str, status: str, found: str, advice: str) -> None:
+def test_a_board(name: str, status: str, text: str, advice: str) -> None:
     board = examined(
         BOARD,
         "linux-arm64",
@@ -123,13 +123,13 @@ def test_a_board(name: str, status: str, found: str, advice: str) -> None:
     )
     check = checked(board)[name]
     assert check.status == status
-    assert found in check.found
+    assert text in check.found
     assert advice in check.advice
     assert bool(check.advice) == (status in ("warn", "fail"))
 
 
 @pytest.mark.parametrize(
-    ("configured", "said", "status", "found"),
+    ("configured", "reported", "status", "text"),
     [
         ("SM8550", "SM8650", "fail", "devices.yaml says SM8550, the device says SM8650"),
         ("QCS8550", "SM8550", "warn", "devices.yaml says QCS8550, the device says SM8550"),
@@ -142,16 +142,18 @@ def test_a_board(name: str, status: str, found: str, advice: str) -> None:
         ("SM8650-AC", None, "warn", "whose HTP is not known; close to it: SM8650, "),
     ],
 )
-def test_what_the_soc_is(configured: str | None, said: str | None, status: str, found: str) -> None:
-    check = checked(examined(PHONE, config={"soc": configured}, facts={"soc": said}))["SoC"]
+def test_what_the_soc_is(
+    configured: str | None, reported: str | None, status: str, text: str
+) -> None:
+    check = checked(examined(PHONE, config={"soc": configured}, facts={"soc": reported}))["SoC"]
     assert check.status == status
-    assert found in check.found
+    assert text in check.found
 
 
 def test_a_name_that_nobody_knows_may_be_the_same_soc() -> None:
     advice = [
-        checked(examined(PHONE, config={"soc": "SM8550"}, facts={"soc": said}))["SoC"].advice
-        for said in ("SM8650", "KALAMA")
+        checked(examined(PHONE, config={"soc": "SM8550"}, facts={"soc": reported}))["SoC"].advice
+        for reported in ("SM8650", "KALAMA")
     ]
     assert advice[0] == "correct or remove `soc` of the device in devices.yaml"
     assert advice[1].startswith("both may be names of one SoC")
@@ -184,7 +186,7 @@ def test_one_thing_is_otherwise(old: str, new: str, name: str, status: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "vitals", "status", "found"),
+    ("name", "vitals", "status", "text"),
     [
         ("free storage", {"free_storage_bytes": None}, "unknown", "not told"),
         ("free storage", {"free_storage_bytes": 10**9}, "ok", "1.0 GB"),
@@ -198,16 +200,16 @@ def test_one_thing_is_otherwise(old: str, new: str, name: str, status: str) -> N
     ],
 )
 def test_what_a_device_says_of_its_state(
-    name: str, vitals: dict[str, object], status: str, found: str
+    name: str, vitals: dict[str, object], status: str, text: str
 ) -> None:
-    who = examined(PHONE)
-    changed = replace(who.answers, vitals=replace(who.answers.vitals, **vitals))  # type: ignore[arg-type]
-    check = checked(replace(who, answers=changed))[name]
-    assert (check.status, check.found) == (status, found)
+    device = examined(PHONE)
+    changed = replace(device.answers, vitals=replace(device.answers.vitals, **vitals))  # type: ignore[arg-type]
+    check = checked(replace(device, answers=changed))[name]
+    assert (check.status, check.found) == (status, text)
 
 
 @pytest.mark.parametrize(
-    ("skew_s", "status", "found"),
+    ("skew_s", "status", "text"),
     [
         (None, "unknown", "not told"),
         (1.4, "ok", "within a second of this computer's"),
@@ -218,13 +220,13 @@ def test_what_a_device_says_of_its_state(
         (60.5, "warn", "60 s ahead of this computer's"),
     ],
 )
-def test_what_is_said_of_a_clock(skew_s: float | None, status: str, found: str) -> None:
+def test_what_is_said_of_a_clock(skew_s: float | None, status: str, text: str) -> None:
     check = checked(examined(PHONE, skew_s=skew_s))["clock"]
-    assert (check.status, check.found) == (status, found)
+    assert (check.status, check.found) == (status, text)
 
 
 @pytest.mark.parametrize(
-    ("name", "said", "status", "found"),
+    ("name", "other_answers", "status", "text"),
     [
         ("system", {"libc": "musl"}, "ok", "C library: musl"),
         ("system", {"libc": None}, "ok", "C library: not told"),
@@ -238,19 +240,21 @@ def test_what_is_said_of_a_clock(skew_s: float | None, status: str, found: str) 
         ("programs", {"missing_programs": (), "tools": None}, "ok", "all that are needed"),
     ],
 )
-def test_what_a_board_lacks(name: str, said: dict[str, object], status: str, found: str) -> None:
-    facts = {"libc": said.pop("libc")} if "libc" in said else {}
-    who = examined(BOARD, "linux-arm64", facts=facts)
-    check = checked(replace(who, answers=replace(who.answers, **said)))[name]  # type: ignore[arg-type]
+def test_what_a_board_lacks(
+    name: str, other_answers: dict[str, object], status: str, text: str
+) -> None:
+    facts = {"libc": other_answers.pop("libc")} if "libc" in other_answers else {}
+    device = examined(BOARD, "linux-arm64", facts=facts)
+    check = checked(replace(device, answers=replace(device.answers, **other_answers)))[name]  # type: ignore[arg-type]
     assert check.status == status
-    assert found in check.found
+    assert text in check.found
     assert bool(check.advice) == (status in ("warn", "fail"))
 
 
 def test_what_is_said_of_a_system_that_does_not_say_what_it_is() -> None:
-    found = checked(examined(PHONE, facts={"android_api": None, "os_build": None, "soc_id": None}))
-    assert found["system"].found == "android-arm64: an unknown system, API level not told"
-    assert found["SoC"].found == "SM8650, HTP v75"
+    checks = checked(examined(PHONE, facts={"android_api": None, "os_build": None, "soc_id": None}))
+    assert checks["system"].found == "android-arm64: an unknown system, API level not told"
+    assert checks["SoC"].found == "SM8650, HTP v75"
 
 
 def test_of_little_room_it_is_told_how_little() -> None:
@@ -259,12 +263,12 @@ def test_of_little_room_it_is_told_how_little() -> None:
 
 def test_a_simulator_has_no_gpu_to_ask_for() -> None:
     config = {"serial": None, "simulated": True, "soc": "QCS8550"}
-    who = examined(BOARD, "linux-x64", config=config)
-    found = checked(who)
-    assert found["OpenCL driver"].status == "not-applicable"
-    assert (found["system"].status, found["temperature"].found) == ("ok", "44 C (SKIN)")
-    cold = replace(who.answers, vitals=replace(who.answers.vitals, hottest_c=None))
-    assert checked(replace(who, answers=cold))["temperature"].status == "not-applicable"
+    device = examined(BOARD, "linux-x64", config=config)
+    checks = checked(device)
+    assert checks["OpenCL driver"].status == "not-applicable"
+    assert (checks["system"].status, checks["temperature"].found) == ("ok", "44 C (SKIN)")
+    cold = replace(device.answers, vitals=replace(device.answers.vitals, hottest_c=None))
+    assert checked(replace(device, answers=cold))["temperature"].status == "not-applicable"
 
 
 def test_an_answer_that_was_cut_is_none() -> None:
@@ -274,10 +278,10 @@ def test_an_answer_that_was_cut_is_none() -> None:
 @given(st.lists(st.sampled_from((PHONE + BOARD).splitlines()), max_size=60), st.text(max_size=200))
 def test_any_answer_is_survived(lines: list[str], text: str) -> None:
     whole = "\n".join([*lines, text, "@qnn-harness:end"])
-    found = parse_answers(whole)
-    assert found is not None
-    who, why = replace(examined(PHONE), answers=found), DspTry(Answer("unknown", "not tried"))
-    for check in (*device_checks(who), *dsp_layers(who, None, why, why)):
+    parsed = parse_answers(whole)
+    assert parsed is not None
+    device, why = replace(examined(PHONE), answers=parsed), DspTry(Answer("unknown", "not tried"))
+    for check in (*device_checks(device), *dsp_layers(device, None, why, why)):
         assert check.found.isprintable()
         assert len(check.found) <= 600
         assert "reboot" not in check.found or "$(reboot)" in whole
@@ -285,8 +289,8 @@ def test_any_answer_is_survived(lines: list[str], text: str) -> None:
 
 def run_script(target: str, workdir: Path, root: Path) -> DeviceAnswers:
     script = script_for(PLATFORMS[target], str(workdir), root=str(root))
-    done = subprocess.run(["sh", "-c", script], capture_output=True, timeout=60, check=False)
-    return answers(done.stdout.decode())
+    completed = subprocess.run(["sh", "-c", script], capture_output=True, timeout=60, check=False)
+    return answers(completed.stdout.decode())
 
 
 @pytest.mark.parametrize("target", PLATFORMS)
@@ -308,20 +312,20 @@ def test_the_script_on_a_real_shell(target: str, tmp_path: Path) -> None:
     (root / "proc/812/comm").write_text("cdsprpcd\n")
     (root / "sys/fs/selinux").mkdir(parents=True)
     (root / "sys/fs/selinux/enforce").write_text("1")
-    found = run_script(target, tmp_path / "work folder's", root)
-    assert set(found.vitals.fastrpc) == {"fastrpc-cdsp", "adsprpc-smd-secure"}
-    assert all("r" in how for how in found.vitals.fastrpc.values())
-    assert list(found.rpc_libraries) == [f"{root}{system.library_folders[0]}/libcdsprpc.so"]
+    parsed = run_script(target, tmp_path / "work folder's", root)
+    assert set(parsed.vitals.fastrpc) == {"fastrpc-cdsp", "adsprpc-smd-secure"}
+    assert all("r" in access for access in parsed.vitals.fastrpc.values())
+    assert list(parsed.rpc_libraries) == [f"{root}{system.library_folders[0]}/libcdsprpc.so"]
     build = "libcdsprpc.so.1.0.0, build id a1b2c3d4e5f60718293a4b5c6d7e8f9000112233"
-    assert found.rpc_builds == {f"{root}/{files[3]}": build}
-    assert (found.daemons, found.sees_processes) == (("cdsprpcd",), True)
-    assert (found.account or "").startswith("uid=")
-    assert found.signatures == (("testsig-0x1a.so",) if system.dsp_folders else ())
-    assert len(found.shells) == len(found.skels) == min(1, len(system.dsp_folders))
-    assert list(found.opencl) == [f"{root}{system.opencl[0]}"]
-    assert (found.exec_exit, found.missing_programs) == (7, ())
-    assert found.selinux == "Enforcing" or found.selinux  # the host's own getenforce goes first
-    assert found.vitals.clock_s is not None
+    assert parsed.rpc_builds == {f"{root}/{files[3]}": build}
+    assert (parsed.daemons, parsed.sees_processes) == (("cdsprpcd",), True)
+    assert (parsed.account or "").startswith("uid=")
+    assert parsed.signatures == (("testsig-0x1a.so",) if system.dsp_folders else ())
+    assert len(parsed.shells) == len(parsed.skels) == min(1, len(system.dsp_folders))
+    assert list(parsed.opencl) == [f"{root}{system.opencl[0]}"]
+    assert (parsed.exec_exit, parsed.missing_programs) == (7, ())
+    assert parsed.selinux == "Enforcing" or parsed.selinux  # the host's own getenforce goes first
+    assert parsed.vitals.clock_s is not None
     assert not list((tmp_path / "work folder's").iterdir())
 
 
@@ -362,24 +366,24 @@ def test_shells_and_programs_of_devices_understand_every_question(
     def ask(script: str) -> str:
         command = [*device.shell, "-c", script]
         env = {"PATH": device.path, "TMPDIR": str(tmp_path)}
-        done = subprocess.run(command, capture_output=True, env=env, timeout=60, check=False)
-        assert b"syntax" not in done.stderr
-        return done.stdout.decode()
+        completed = subprocess.run(command, capture_output=True, env=env, timeout=60, check=False)
+        assert b"syntax" not in completed.stderr
+        return completed.stdout.decode()
 
     answer = ask(script_for(PLATFORMS["linux-x64"], str(device.workdir)))
-    found = answers(answer)
-    assert found.vitals.uptime_s is not None
-    assert found.vitals.free_ram_bytes is not None
-    assert found.vitals.free_storage_bytes is not None
-    assert found.vitals.write_problem is None
-    assert found.exec_exit == 7
-    assert found.vitals.clock_s is not None
-    assert (found.account or "").startswith("uid=")
-    asked = {line for line in answer.splitlines() if line.startswith("@qnn-harness:")}
+    checks = answers(answer)
+    assert checks.vitals.uptime_s is not None
+    assert checks.vitals.free_ram_bytes is not None
+    assert checks.vitals.free_storage_bytes is not None
+    assert checks.vitals.write_problem is None
+    assert checks.exec_exit == 7
+    assert checks.vitals.clock_s is not None
+    assert (checks.account or "").startswith("uid=")
+    requests = {line for line in answer.splitlines() if line.startswith("@qnn-harness:")}
     facts = ask(f"set -- {shlex.quote(str(device.workdir))}\n{FACTS_SCRIPT}")
-    told = parse_facts(facts)
-    assert told.machine == platform.machine()
-    assert told.ram_bytes is not None
-    assert told.coprocessors is not None
+    parsed = parse_facts(facts)
+    assert parsed.machine == platform.machine()
+    assert parsed.ram_bytes is not None
+    assert parsed.coprocessors is not None
     assert facts.rstrip().endswith("@qnn-harness:end")
-    assert len(asked) == len((*VITALS_QUESTIONS.split(), *QUESTIONS.split(), "end"))
+    assert len(requests) == len((*VITALS_QUESTIONS.split(), *QUESTIONS.split(), "end"))

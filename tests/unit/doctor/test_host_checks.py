@@ -1,4 +1,4 @@
-"""What is said of this computer, word by word, and from which amount on it is too little."""
+"""Checks of this computer, word by word, and the amounts that are too little."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ EVERYBODY = "every account of this computer can use it and the devices on it"
 
 def host_check(name: str, changes: dict[str, Any], needs: LabNeeds) -> Checked:
     facts = replace(GOOD, **changes)
-    (found,) = (check for check in host_checks(facts, needs) if check.name == name)
-    return found
+    (check,) = (check for check in host_checks(facts, needs) if check.name == name)
+    return check
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "needs", "status", "found"),
+    ("name", "changes", "needs", "status", "text"),
     [
         ("Python", {}, LabNeeds(), "ok", "3.12.1 on x86_64"),
         ("C compiler", {}, LabNeeds(), "ok", "/usr/bin/cc"),
@@ -78,19 +78,19 @@ def host_check(name: str, changes: dict[str, Any], needs: LabNeeds) -> Checked:
     ],
 )
 def test_what_is_said(
-    name: str, changes: dict[str, Any], needs: LabNeeds, status: str, found: str
+    name: str, changes: dict[str, Any], needs: LabNeeds, status: str, text: str
 ) -> None:
     check = host_check(name, changes, needs)
-    assert (check.status, check.found) == (status, found)
+    assert (check.status, check.found) == (status, text)
 
 
 def test_the_adb_server_is_everybodys() -> None:
-    found = host_check("adb server", {"server_running": True}, LabNeeds()).found
-    assert found == f"answers at 127.0.0.1:5037; {EVERYBODY}"
+    text = host_check("adb server", {"server_running": True}, LabNeeds()).found
+    assert text == f"answers at 127.0.0.1:5037; {EVERYBODY}"
 
 
 @pytest.mark.parametrize(
-    ("name", "field", "free", "status", "found"),
+    ("name", "field", "free", "status", "text"),
     [
         ("cache", "cache_free_bytes", 2_000_000_000, "ok", "/cache: 2.0 GB free"),
         ("cache", "cache_free_bytes", 1_999_999_999, "warn", "/cache: 2.0 GB free"),
@@ -103,13 +103,13 @@ def test_the_adb_server_is_everybodys() -> None:
         ("memory", "memory_bytes", 1_940_000_000, "warn", "1.9 GB available"),
     ],
 )
-def test_how_much_is_too_little(name: str, field: str, free: int, status: str, found: str) -> None:
+def test_how_much_is_too_little(name: str, field: str, free: int, status: str, text: str) -> None:
     check = host_check(name, {field: free}, LabNeeds())
-    assert (check.status, check.found) == (status, found)
+    assert (check.status, check.found) == (status, text)
 
 
 @pytest.mark.parametrize(
-    ("cached", "missing", "problem", "found"),
+    ("cached", "missing", "problem", "text"),
     [
         (["1", "2"], [], None, "the newest is in the cache: 1, 2"),
         ([], ["3", "4"], None, "the newest is not in the cache; 3, 4 can be fetched"),
@@ -122,8 +122,8 @@ def test_how_much_is_too_little(name: str, field: str, free: int, status: str, f
     ],
 )
 def test_what_is_said_of_libraries(
-    cached: list[str], missing: list[str], problem: str | None, found: str
+    cached: list[str], missing: list[str], problem: str | None, text: str
 ) -> None:
     answer = packages(cached, missing, problem)
-    assert answer.found == found
+    assert answer.found == text
     assert ("PIP_FIND_LINKS" in answer.advice) == (problem is not None)

@@ -40,26 +40,26 @@ NO_GRAPH = DspTry(Answer("unknown", "not tried, no session came up"))
 
 
 def climbed(
-    who: ExaminedDevice,
+    device: ExaminedDevice,
     libraries: tuple[LibraryFacts, ...] | None = LIBRARIES,
     session: DspTry = UNTRIED,
     graph: DspTry = UNTRIED,
 ) -> dict[str, Checked]:
-    checks = dsp_layers(who, libraries, session, graph)
-    found = {check.name: check for check in checks}
-    assert list(found) == [*_LAYERS, "DSP skel", "stub and skel", SESSION, GRAPH, ANSWER]
-    return found
+    checks = dsp_layers(device, libraries, session, graph)
+    by_name = {check.name: check for check in checks}
+    assert list(by_name) == [*_LAYERS, "DSP skel", "stub and skel", SESSION, GRAPH, ANSWER]
+    return by_name
 
 
-def failed(message: str, *seen: str, code: int = 14001) -> DspTry:
+def failed(message: str, *evidence: str, code: int = 14001) -> DspTry:
     """A session that ended so, diagnosed as the doctor does it."""
     record = ErrorRecord.of(api="QnnDevice_create", code=code, message=message)
-    error = diagnosed("failed", record, seen)
-    return DspTry(Answer("fail", f"failed: {message}", "a hint"), error, seen)
+    error = diagnosed("failed", record, evidence)
+    return DspTry(Answer("fail", f"failed: {message}", "a hint"), error, evidence)
 
 
 @pytest.mark.parametrize(
-    ("name", "found"),
+    ("name", "text"),
     [
         ("DSP nodes", "adsprpc-smd (r), adsprpc-smd-secure (no access)"),
         ("SELinux", "Enforcing; no denial about the DSP"),
@@ -78,14 +78,14 @@ def failed(message: str, *seen: str, code: int = 14001) -> DspTry:
         (ANSWER, "open as far as smoke htp"),
     ],
 )
-def test_a_phone_whose_way_is_open(name: str, found: str) -> None:
+def test_a_phone_whose_way_is_open(name: str, text: str) -> None:
     check = climbed(examined(PHONE), session=OPEN, graph=OPEN)[name]
     assert (check.status, check.advice) == ("ok", "")
-    assert found in check.found
+    assert text in check.found
 
 
 @pytest.mark.parametrize(
-    ("name", "status", "found", "advice"),
+    ("name", "status", "text", "advice"),
     [
         ("DSP nodes", "fail", "no permission: fastrpc-cdsp (no access) [crw------- 1", "adb root"),
         ("SELinux", "not-applicable", "there is none", ""),
@@ -100,12 +100,10 @@ def test_a_phone_whose_way_is_open(name: str, found: str) -> None:
         (ANSWER, "fail", "it ends at DSP nodes: no permission", "adb root"),
     ],
 )
-def test_a_board_with_nothing_of_the_vendor(
-    name: str, status: str, found: str, advice: str
-) -> None:
+def test_a_board_with_nothing_of_the_vendor(name: str, status: str, text: str, advice: str) -> None:
     check = climbed(examined(BOARD, "linux-arm64", facts={"soc": "QCS6490"}))[name]
     assert (check.status, bool(check.advice)) == (status, bool(advice))
-    assert found in check.found
+    assert text in check.found
     assert advice in check.advice
 
 
@@ -138,7 +136,7 @@ OF_A_BOARD = (
 
 
 @pytest.mark.parametrize(
-    ("line", "who", "mode", "status"),
+    ("line", "account", "mode", "status"),
     [
         (ANDROID_8, None, "Enforcing", "fail"),
         (SHELL_FILE, None, "Enforcing", "fail"),
@@ -151,15 +149,17 @@ OF_A_BOARD = (
         (ANDROID_8, "uid=0(root) context=u:r:su:s0", "Enforcing", "ok"),
     ],
 )
-def test_what_selinux_refuses(line: str, who: str | None, mode: str | None, status: str) -> None:
-    one = examined(PHONE)
+def test_what_selinux_refuses(
+    line: str, account: str | None, mode: str | None, status: str
+) -> None:
+    device = examined(PHONE)
     answers = replace(
-        one.answers, denials=(line,), selinux=mode, account=who or one.answers.account
+        device.answers, denials=(line,), selinux=mode, account=account or device.answers.account
     )
-    found = climbed(replace(one, answers=answers))
-    assert found["SELinux"].status == status
-    assert one_line(line) in found["SELinux"].found
-    assert (found[ANSWER].status == "fail") == (status == "fail")
+    layers = climbed(replace(device, answers=answers))
+    assert layers["SELinux"].status == status
+    assert one_line(line) in layers["SELinux"].found
+    assert (layers[ANSWER].status == "fail") == (status == "fail")
 
 
 @pytest.mark.parametrize(
@@ -189,25 +189,25 @@ def test_what_selinux_refuses(line: str, who: str | None, mode: str | None, stat
 )
 def test_one_layer_is_otherwise(old: str, new: str, name: str, status: str, advice: str) -> None:
     assert old in PHONE
-    found = climbed(examined(PHONE.replace(old, new)))
-    assert found[name].status == status
-    assert advice in found[name].advice
-    assert found[ANSWER].status == ("fail" if status == "fail" else "unknown")
+    layers = climbed(examined(PHONE.replace(old, new)))
+    assert layers[name].status == status
+    assert advice in layers[name].advice
+    assert layers[ANSWER].status == ("fail" if status == "fail" else "unknown")
     if status == "fail":
-        assert found[ANSWER].found.startswith(f"it ends at {name}: ")
-        assert found[ANSWER].advice == found[name].advice
+        assert layers[ANSWER].found.startswith(f"it ends at {name}: ")
+        assert layers[ANSWER].advice == layers[name].advice
 
 
 def test_libraries_of_two_builds_and_none_at_all() -> None:
     other = replace(LIBRARIES[2], build=SdkBuild("2.28.0", "241029"))
-    found = climbed(examined(PHONE), (*LIBRARIES[:2], other))
-    assert "of two builds" in found["stub and skel"].found
-    assert found[ANSWER].found.startswith("it ends at stub and skel")
-    found = climbed(examined(PHONE), LIBRARIES[:2])
-    assert (found["DSP skel"].status, found["stub and skel"].status) == ("warn", "ok")
-    assert "the image's is taken" in found["DSP skel"].found
-    found = climbed(examined(PHONE), None)
-    assert {found[name].status for name in ("DSP skel", "stub and skel")} == {"unknown"}
+    layers = climbed(examined(PHONE), (*LIBRARIES[:2], other))
+    assert "of two builds" in layers["stub and skel"].found
+    assert layers[ANSWER].found.startswith("it ends at stub and skel")
+    layers = climbed(examined(PHONE), LIBRARIES[:2])
+    assert (layers["DSP skel"].status, layers["stub and skel"].status) == ("warn", "ok")
+    assert "the image's is taken" in layers["DSP skel"].found
+    layers = climbed(examined(PHONE), None)
+    assert {layers[name].status for name in ("DSP skel", "stub and skel")} == {"unknown"}
     unbuilt = replace(LIBRARIES[1], build=None)
     assert climbed(examined(PHONE), (LIBRARIES[0], unbuilt))["stub and skel"].status == "unknown"
 
@@ -240,41 +240,43 @@ def test_libraries_of_two_builds_and_none_at_all() -> None:
 )
 def test_a_session_that_ends_at_a_layer(tried: DspTry, layer: str) -> None:
     """Its own log says more than what can be read: everything that can be is in order here."""
-    found = climbed(examined(PHONE), session=tried, graph=NO_GRAPH)
-    assert found[ANSWER].status == found[layer].status == found[SESSION].status == "fail"
-    assert found[ANSWER].found.startswith(f"it ends at {layer}: ")
+    layers = climbed(examined(PHONE), session=tried, graph=NO_GRAPH)
+    assert layers[ANSWER].status == layers[layer].status == layers[SESSION].status == "fail"
+    assert layers[ANSWER].found.startswith(f"it ends at {layer}: ")
     if tried.evidence:
-        assert tried.evidence[-1] in found[layer].found
+        assert tried.evidence[-1] in layers[layer].found
     if layer != SESSION:
         assert tried.error is not None
         assert tried.error.diagnosis is not None
-        assert f": {tried.error.message}" in found[layer].found
-        assert f"({climbed(examined(PHONE))[layer].found}" in found[layer].found
-        assert found[layer].advice == tried.error.diagnosis.fix
-    red = {name for name, check in found.items() if check.status == "fail"}
+        assert f": {tried.error.message}" in layers[layer].found
+        assert f"({climbed(examined(PHONE))[layer].found}" in layers[layer].found
+        assert layers[layer].advice == tried.error.diagnosis.fix
+    red = {name for name, check in layers.items() if check.status == "fail"}
     assert red == {layer, SESSION, ANSWER}
 
 
 def test_of_what_the_device_looked_for_the_last_is_said() -> None:
     lines = [f"fopen failed for /{place}/libQnnHtpV75Skel.so" for place in "abc"]
     tried = failed("DspTransport.openSession qnn_open failed, 0x80000406", *lines, "else")
-    found = climbed(examined(PHONE), session=tried, graph=NO_GRAPH)["DSP skel"].found
-    assert [line in found for line in (*lines, "else")] == [False, True, True, False]
+    text = climbed(examined(PHONE), session=tried, graph=NO_GRAPH)["DSP skel"].found
+    assert [line in text for line in (*lines, "else")] == [False, True, True, False]
 
 
 def test_nodes_of_other_processors_lead_to_none() -> None:
-    who = examined(BOARD, "linux-arm64")
-    for nodes, found in (
+    device = examined(BOARD, "linux-arm64")
+    for nodes, text in (
         ({"fastrpc-sdsp": "r", "fastrpc-adsp": "r"}, "fastrpc-adsp, fastrpc-sdsp"),
         ({}, "no fastrpc node in /dev"),
     ):
-        vitals = replace(who.answers.vitals, fastrpc=nodes)
-        check = climbed(replace(who, answers=replace(who.answers, vitals=vitals)))["DSP nodes"]
-        assert (check.status, check.found) == ("fail", found)
+        vitals = replace(device.answers.vitals, fastrpc=nodes)
+        check = climbed(replace(device, answers=replace(device.answers, vitals=vitals)))[
+            "DSP nodes"
+        ]
+        assert (check.status, check.found) == ("fail", text)
 
 
 @pytest.mark.parametrize(
-    ("changes", "name", "status", "found"),
+    ("changes", "name", "status", "text"),
     [
         ({"owners": ()}, "DSP nodes", "fail", "no permission: fastrpc-cdsp (no access)"),
         ({"denials": (), "selinux": "Permissive"}, "SELinux", "ok", "Permissive; no denial"),
@@ -287,12 +289,12 @@ def test_nodes_of_other_processors_lead_to_none() -> None:
     ],
 )
 def test_what_is_said_of_one_layer(
-    changes: dict[str, object], name: str, status: str, found: str
+    changes: dict[str, object], name: str, status: str, text: str
 ) -> None:
-    who = examined(BOARD, "linux-arm64")
-    check = climbed(replace(who, answers=replace(who.answers, **changes)))[name]  # type: ignore[arg-type]
+    device = examined(BOARD, "linux-arm64")
+    check = climbed(replace(device, answers=replace(device.answers, **changes)))[name]  # type: ignore[arg-type]
     assert check.status == status
-    assert check.found.startswith(found)
+    assert check.found.startswith(text)
 
 
 def test_root_on_a_board_is_no_reason_to_warn() -> None:
@@ -337,37 +339,37 @@ def test_what_no_rule_knows_a_cure_for_has_the_hint_of_the_attempt() -> None:
 def test_only_an_attempt_that_failed_accuses_a_layer() -> None:
     tried = failed("createUnsignedPD failed")
     spared = tried._replace(answer=Answer("not-applicable", "this target cannot"))
-    found = climbed(examined(PHONE), session=spared, graph=NO_GRAPH)
-    assert "fail" not in {check.status for check in found.values()}
+    layers = climbed(examined(PHONE), session=spared, graph=NO_GRAPH)
+    assert "fail" not in {check.status for check in layers.values()}
 
 
 def test_a_denial_is_held_against_selinux_only_where_access_was_denied() -> None:
     tried = failed("createUnsignedPD failed", ANDROID_8)
     other = failed("createUnsignedPD failed").error
     assert other is not None
-    found = climbed(examined(PHONE), session=tried._replace(error=other), graph=NO_GRAPH)
-    assert (found["SELinux"].status, found["unsigned PD"].status) == ("ok", "fail")
+    layers = climbed(examined(PHONE), session=tried._replace(error=other), graph=NO_GRAPH)
+    assert (layers["SELinux"].status, layers["unsigned PD"].status) == ("ok", "fail")
 
 
 def test_a_code_alone_accuses_no_layer() -> None:
-    found = climbed(examined(PHONE), session=failed("", code=1008), graph=NO_GRAPH)
-    assert found["stub and skel"].status == "ok"
-    assert found[ANSWER].found.startswith(f"it ends at {SESSION}: ")
+    layers = climbed(examined(PHONE), session=failed("", code=1008), graph=NO_GRAPH)
+    assert layers["stub and skel"].status == "ok"
+    assert layers[ANSWER].found.startswith(f"it ends at {SESSION}: ")
 
 
 def test_a_session_that_comes_up_proves_what_is_below_it() -> None:
     """Apps that may not open a node are let in by a service; whatever was read, the way is open."""
-    who = examined(PHONE.replace("r /dev/adsprpc-smd\r\n", "- /dev/adsprpc-smd\r\n"))
-    found = climbed(who, session=OPEN, graph=OPEN)
-    assert found["DSP nodes"].status == found[ANSWER].status == "ok"
-    assert "yet a session came up" in found["DSP nodes"].found
+    device = examined(PHONE.replace("r /dev/adsprpc-smd\r\n", "- /dev/adsprpc-smd\r\n"))
+    layers = climbed(device, session=OPEN, graph=OPEN)
+    assert layers["DSP nodes"].status == layers[ANSWER].status == "ok"
+    assert "yet a session came up" in layers["DSP nodes"].found
     graph = failed("Graph execution failed", code=6031)
-    found = climbed(who, session=OPEN, graph=graph)
-    assert found[ANSWER].found.startswith(f"it ends at {GRAPH}: ")
+    layers = climbed(device, session=OPEN, graph=graph)
+    assert layers[ANSWER].found.startswith(f"it ends at {GRAPH}: ")
 
 
 @pytest.mark.parametrize(
-    ("session", "graph", "status", "found"),
+    ("session", "graph", "status", "text"),
     [
         (UNTRIED, NO_GRAPH, "unknown", "no visible layer is wrong; not tried"),
         (LEFT_OUT, LEFT_OUT, "not-applicable", "left out"),
@@ -381,25 +383,25 @@ def test_a_session_that_comes_up_proves_what_is_below_it() -> None:
     ],
 )
 def test_what_the_answer_is_where_nothing_fails(
-    session: DspTry, graph: DspTry, status: str, found: str
+    session: DspTry, graph: DspTry, status: str, text: str
 ) -> None:
     check = climbed(examined(PHONE), session=session, graph=graph)[ANSWER]
-    assert (check.status, check.found) == (status, found)
+    assert (check.status, check.found) == (status, text)
 
 
 def test_a_simulator_says_what_is_simulated() -> None:
     config = {"serial": None, "simulated": True, "soc": "QCS8550"}
-    found = climbed(examined(BOARD, "linux-x64", config=config), session=OPEN, graph=OPEN)
+    layers = climbed(examined(BOARD, "linux-x64", config=config), session=OPEN, graph=OPEN)
     inside = "the HTP is a simulator inside libQnnHtp.so"
     for name in (*_LAYERS, "DSP skel", "stub and skel"):
-        assert (found[name].status, found[name].found) == ("not-applicable", inside)
-    assert found[ANSWER].status == "ok"
-    assert found[ANSWER].found == f"open as far as {GRAPH}; {inside}"
+        assert (layers[name].status, layers[name].found) == ("not-applicable", inside)
+    assert layers[ANSWER].status == "ok"
+    assert layers[ANSWER].found == f"open as far as {GRAPH}; {inside}"
     board = climbed(examined(BOARD, "linux-arm64", config=config), LIBRARIES[:1])
     assert board["stub and skel"].status == "fail"
     # no DSP is behind a simulated board, so a session proves nothing of what leads to one
-    who = examined(BOARD, "linux-arm64", config=config)
-    board = climbed(who, LIBRARIES[:1], session=OPEN, graph=OPEN)
+    device = examined(BOARD, "linux-arm64", config=config)
+    board = climbed(device, LIBRARIES[:1], session=OPEN, graph=OPEN)
     assert (board["stub and skel"].status, board[ANSWER].status) == ("fail", "fail")
     nothing = "a simulated board has no DSP and no GPU"
     assert {board[name].found for name in (*_LAYERS, "DSP skel")} == {nothing}

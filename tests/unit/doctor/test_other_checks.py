@@ -38,7 +38,7 @@ from harness.transport.adb_server import SeenDevice
 GOOD = HostFacts(
     python=(3, 12, 1),
     machine="x86_64",
-    compilers={"linux-x64": "/usr/bin/cc", "linux-arm64": None, "android-arm64": None},
+    compilers={"linux-x64": "/usr/bin/cc"},
     compiler_problems={"linux-arm64": "none"},
     adb="/venv/adb",
     adb_version="Android Debug Bridge version 1.0.41",
@@ -126,7 +126,7 @@ SKEL = error(
 
 
 @pytest.mark.parametrize(
-    ("verdict", "status", "found", "advice"),
+    ("verdict", "status", "text", "advice"),
     [
         (Verdict("passed"), "ok", "done", ""),
         (
@@ -161,10 +161,10 @@ SKEL = error(
         ),
     ],
 )
-def test_what_came_of_an_inference(verdict: Verdict, status: str, found: str, advice: str) -> None:
+def test_what_came_of_an_inference(verdict: Verdict, status: str, text: str, advice: str) -> None:
     check = verdict_answer(verdict, "desk", "done", Path("/logs"))
     assert check.status == status
-    assert found in check.found
+    assert text in check.found
     assert advice in check.advice
     assert "Transport layer" not in check.found
 
@@ -206,10 +206,10 @@ def test_exit_codes(checks: list[Checked], code: int) -> None:
 
 def test_a_report_counts_what_came_of_each_check() -> None:
     statuses: list[Status] = ["ok", "warn", "fail", "unknown", "not-applicable"]
-    checks = [check(one) for at, one in enumerate(statuses, 1) for _ in range(at)]
-    said = asdict(report_of(checks))
-    assert said["schema"] == 1
-    assert said["checks"][0] == {
+    checks = [check(status) for number, status in enumerate(statuses, 1) for _ in range(number)]
+    text = asdict(report_of(checks))
+    assert text["schema"] == 1
+    assert text["checks"][0] == {
         "group": "device",
         "subject": "desk",
         "name": "x",
@@ -217,16 +217,16 @@ def test_a_report_counts_what_came_of_each_check() -> None:
         "found": "found",
         "advice": "",
     }
-    assert len(said["checks"]) == 15
-    assert list(said["summary"].values()) == [1, 2, 3, 4, 5, 1]
+    assert len(text["checks"]) == 15
+    assert list(text["summary"].values()) == [1, 2, 3, 4, 5, 1]
 
 
 @pytest.mark.parametrize(
-    ("number", "said"),
+    ("number", "text"),
     [(0, ""), (1, "1"), (4, "1, 2, 3, 4"), (5, "1, 2, 3, 4 and 1 more")],
 )
-def test_of_many_things_the_first_are_said(number: int, said: str) -> None:
-    assert listed(str(at) for at in range(1, number + 1)) == said
+def test_of_many_things_the_first_are_said(number: int, text: str) -> None:
+    assert listed(str(index) for index in range(1, number + 1)) == text
 
 
 def test_a_long_text_is_cut() -> None:
@@ -244,12 +244,12 @@ def test_whatever_was_said_is_one_line(text: str) -> None:
 
 def test_no_lab_is_wrong_only_for_who_asked_for_one() -> None:
     missing = NoLabError("no such file")
-    for path, asked, status in (
+    for path, requests, status in (
         (Path("devices.yaml"), False, "not-applicable"),
         (Path("devices.yaml"), True, "fail"),
         (Path("other.yaml"), False, "fail"),
     ):
-        found = file_check(path, missing, named=asked)
-        assert found.status == status
-        assert exit_code_of([found]) == (2 if status == "fail" else 0)
+        check = file_check(path, missing, named=requests)
+        assert check.status == status
+        assert exit_code_of([check]) == (2 if status == "fail" else 0)
     assert file_check(Path("devices.yaml"), ConfigError("bad"), named=False).status == "fail"

@@ -1,4 +1,4 @@
-"""What the doctor says of a phone's settings: unknown where the phone says nothing."""
+"""Checks of a phone's settings: unknown where the phone says nothing."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ def answers(percent: int | None = 80, **ready: Any) -> dict[str, Answer]:
 
 
 def test_a_phone_that_is_ready() -> None:
-    found = answers(**WELL)
-    assert {answer.status for answer in found.values()} == {"ok"}
-    assert {answer.advice for answer in found.values()} == {""}
-    assert found["charging"].found == "protect_battery=1, 80 %"
-    assert found["users"].found == "0"
-    assert found["thermal status"].found == "none"
-    assert found["doze"].found == "ACTIVE"
+    other_answers = answers(**WELL)
+    assert {answer.status for answer in other_answers.values()} == {"ok"}
+    assert {answer.advice for answer in other_answers.values()} == {""}
+    assert other_answers["charging"].found == "protect_battery=1, 80 %"
+    assert other_answers["users"].found == "0"
+    assert other_answers["thermal status"].found == "none"
+    assert other_answers["doze"].found == "ACTIVE"
     vitals = Vitals(screen_on=False, ready=Readiness(doze="ACTIVE"))
     assert dict(readiness_answers(vitals, {}))["doze"].found == "ACTIVE, screen off"
 
 
 def test_what_a_phone_does_not_say_is_unknown() -> None:
-    found = answers()
-    unknown = {name for name, answer in found.items() if answer.status == "unknown"}
-    assert unknown == set(found) - {"figures set by hand"}
+    other_answers = answers()
+    unknown = {name for name, answer in other_answers.items() if answer.status == "unknown"}
+    assert unknown == set(other_answers) - {"figures set by hand"}
     assert "charging" not in answers(percent=None)
-    assert "adb keys" not in found
+    assert "adb keys" not in other_answers
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_what_a_phone_does_not_say_is_unknown() -> None:
     ],
 )
 def test_what_is_in_the_way(changes: dict[str, Any], name: str, status: str, text: str) -> None:
-    found = answers(**(WELL | changes))[name]
-    assert found.status == status
-    assert text in found.found
-    assert bool(found.advice) == (status != "ok")
+    check = answers(**(WELL | changes))[name]
+    assert check.status == status
+    assert text in check.found
+    assert bool(check.advice) == (status != "ok")

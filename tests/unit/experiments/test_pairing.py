@@ -158,7 +158,7 @@ def test_what_may_be_noise_is_measured_again() -> None:
 
 
 def test_the_documentation_s_table() -> None:
-    told = {str(pairing): dataclasses.astuple(pairing.documented) for pairing in PAIRINGS}
+    told = {str(pairing): tuple(pairing.documented) for pairing in PAIRINGS}
     assert told == {
         "raw-raw": (True, False, True),
         "raw-memhandle": (True, False, False),

@@ -1,4 +1,4 @@
-"""What a night finds again of its own: by what was written down, not by clocks."""
+"""A night finds its own run and state by stored names, not by clocks."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ def test_the_run_of_a_night_is_found_whatever_the_clock_did(tmp_path: Path, step
     moment = NOON + timedelta(seconds=step_s)
     for night in (night_at(NOON), chain.night, night_at(NOON)):
         words = ["pytest", f"--qnn-problem-file={tmp_path / night.night / PROBLEM}"]
-        made = RunFolder.create(
+        run = RunFolder.create(
             tmp_path, command=words, lab={}, devices=[], run_id=new_run_id(moment)
         )
         if night == chain.night:
-            mine = made.path
-    found = chain._begun_run()
-    assert found is not None
-    assert found.path == mine
+            mine = run.path
+    found_run = chain._begun_run()
+    assert found_run is not None
+    assert found_run.path == mine
 
 
 def test_nights_are_in_the_order_in_which_they_were_begun(tmp_path: Path) -> None:
-    made = [night_at(NOON + timedelta(days=days)) for days in (0, 365, 1, 2)]
-    for one in made:
-        Chain(one, (), tmp_path, None)._save()
-        assert (tmp_path / one.night / STATE).is_file()
-    assert list(nights(tmp_path)) == made[::-1]
+    planned = [night_at(NOON + timedelta(days=days)) for days in (0, 365, 1, 2)]
+    for night in planned:
+        Chain(night, (), tmp_path, None)._save()
+        assert (tmp_path / night.night / STATE).is_file()
+    assert list(nights(tmp_path)) == planned[::-1]
 
 
 def at_its_last_step(reports: Path) -> Chain:
     run, lab = run_folder(reports, attempt("a passed")), reports / "devices.yaml"
     lab.write_text("schema: 1\ndevices: [{name: a, serial: s}]\n")
-    done = {"done": STEPS[:-1], "run": run.name, "run_exit_code": 0, "lab": str(lab)}
-    night = night_at(NOON).model_copy(update=done)
+    completed = {"done": STEPS[:-1], "run": run.name, "run_exit_code": 0, "lab": str(lab)}
+    night = night_at(NOON).model_copy(update=completed)
     chain = Chain(night, (), reports, None)
     chain._save()
     return chain
@@ -61,10 +61,10 @@ def at_its_last_step(reports: Path) -> Chain:
 
 def test_a_disk_that_fails_in_a_step_is_told_with_the_step_and_the_file(tmp_path: Path) -> None:
     chain = at_its_last_step(tmp_path)
-    with pytest.raises(InfraError) as told, lock_nights(tmp_path):
+    with pytest.raises(InfraError) as raised, lock_nights(tmp_path):
         chain.go_on()
     file = chain.path / "comparison.md"
-    assert str(told.value) == f"nightly could not publish: {file}: No such file or directory"
+    assert str(raised.value) == f"nightly could not publish: {file}: No such file or directory"
     file.write_bytes(b"told \xff\n")
     with lock_nights(tmp_path):
         assert chain.go_on().next_step is None
@@ -82,9 +82,9 @@ def test_an_issue_names_its_files_as_from_the_folder_of_the_night(
     chain._save(run=run.name, done=STEPS[:2], folder=folder or str(tmp_path))
     chain.go_on()
     reports = "mine" if folder is None else str(tmp_path / "mine")
-    said = f"- what it left: `{reports}/{run.name}/logs/a`"
+    message = f"- what it left: `{reports}/{run.name}/logs/a`"
     (text,) = (chain.path / "issues").glob("*.md")
-    assert said in text.read_text()
+    assert message in text.read_text()
 
 
 def test_a_ci_system_that_cannot_be_told_is_a_note_of_the_night(
@@ -94,9 +94,9 @@ def test_a_ci_system_that_cannot_be_told_is_a_note_of_the_night(
     (chain.path / "comparison.md").write_text("told\n")
     file = tmp_path / "no/such/folder"
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(file))
-    over = chain.go_on()
-    assert over.told == (f"cannot report to CI: {file}: No such file or directory",)
-    assert over.next_step is None
+    finished = chain.go_on()
+    assert finished.told == (f"cannot report to CI: {file}: No such file or directory",)
+    assert finished.next_step is None
 
 
 def test_a_link_in_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
@@ -143,8 +143,8 @@ def test_a_night_whose_run_was_removed_runs_its_tests_anew_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chain = at_its_last_step(tmp_path)
-    gone = tmp_path / str(chain.night.run)
-    shutil.rmtree(gone)
+    missing = tmp_path / str(chain.night.run)
+    shutil.rmtree(missing)
 
     def run_anew(*_: object) -> int:
         command = ("pytest", f"--qnn-problem-file={chain.path / PROBLEM}")
@@ -152,29 +152,29 @@ def test_a_night_whose_run_was_removed_runs_its_tests_anew_and_says_so(
         return 0
 
     monkeypatch.setattr(chain, "_pytest_run", run_anew)
-    over = chain.go_on()
-    assert over.told == (f"its run {gone} is gone: its tests are run anew",)
-    assert over.next_step is None
-    assert over.run is not None
-    assert (tmp_path / over.run).is_dir()
-    assert over.run != gone.name
+    finished = chain.go_on()
+    assert finished.told == (f"its run {missing} is gone: its tests are run anew",)
+    assert finished.next_step is None
+    assert finished.run is not None
+    assert (tmp_path / finished.run).is_dir()
+    assert finished.run != missing.name
 
 
 def test_what_a_night_found_stays_if_its_tests_cannot_be_run_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chain = at_its_last_step(tmp_path)
-    found = compare([], briefs("a passed"), infos=(None, {"finished": None}))
-    (issue,) = follow_issues([], found, {}, run="r", started="1")
+    comparison = compare([], briefs("a passed"), infos=(None, {"finished": None}))
+    (issue,) = follow_issues([], comparison, {}, run="r", started="1")
     chain._save(verdict="1 new", issues=(issue,))
     shutil.rmtree(tmp_path / str(chain.night.run))
     monkeypatch.setattr(chain, "_pytest_run", lambda *_: 4)
     for _ in range(2):
         with pytest.raises(ConfigError, match="pytest does not take these arguments"):
             chain.go_on()
-    (kept,) = nights(tmp_path)
-    assert kept.issues == (issue,)
-    assert len(kept.told) == 1, "that its run is gone"
+    (night,) = nights(tmp_path)
+    assert night.issues == (issue,)
+    assert len(night.told) == 1, "that its run is gone"
 
 
 @pytest.mark.parametrize("code", [2, 4, 5])
@@ -184,14 +184,14 @@ def test_what_pytest_refuses_is_said_before_anything_is_fetched(
     lab = tmp_path / "devices.yaml"
     lab.write_text("schema: 1\ndevices: [{name: a, serial: s}]\n")
     chain = Chain(night_at(NOON).model_copy(update={"lab": str(lab)}), (), tmp_path, None)
-    asked: list[str] = []
+    requests: list[str] = []
 
     def look(_: float, __: object, *words: str, stdout: int) -> int:
-        asked.extend(words)
+        requests.extend(words)
         return code
 
     monkeypatch.setattr(chain, "_pytest_run", look)
     monkeypatch.setattr(chain, "_lab", lambda _: pytest.fail("the devices are asked"))
     with pytest.raises(ConfigError):
         chain.go_on()
-    assert asked == ["--collect-only", "-q"]
+    assert requests == ["--collect-only", "-q"]

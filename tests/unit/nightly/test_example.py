@@ -1,4 +1,4 @@
-"""What a tracker is told of a cause: the case, its log, where else it is, what runs it again."""
+"""The example of a cause for a tracker: case, log, places, the command that runs it again."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ CHAIN = (
 )
 
 
-def ran(said: str, device: str, soc: str, qnn: str = "2.51.0", **changed: Any) -> CaseRecord:
-    name = said.split()[0]
-    made = attempt(
-        said, qnn=qnn, device=device, test=f"suites/test_a.py::test_b[{name}]", **changed
+def ran(text: str, device: str, soc: str, qnn: str = "2.51.0", **changed: Any) -> CaseRecord:
+    name = text.split()[0]
+    record = attempt(
+        text, qnn=qnn, device=device, test=f"suites/test_a.py::test_b[{name}]", **changed
     )
-    assert made.device is not None
+    assert record.device is not None
     more = {"soc": soc, "simulated": False, "target": "android-arm64", "os_build": f"A14 {device}"}
-    return made.model_copy(
+    return record.model_copy(
         update={
-            "device": made.device.model_validate(made.device.model_dump() | more),
+            "device": record.device.model_validate(record.device.model_dump() | more),
             "placement": PlacementRecord(device=device, qnn=qnn, **WHERE),
             "runtime": RuntimeRecord(
                 qnn=qnn, build_id=f"{qnn}.9", source="sdk", contexts_by="2.47.0"
@@ -53,34 +53,37 @@ def test_all_that_a_tracker_asks_for_is_there() -> None:
         ran("c passed", "one", "SM8650"),
         ran("b error", "three", "SM8750"),
     ]
-    named = {one.case: one for one in records}
-    found = example_of(
+    named = {record.case: record for record in records}
+    example = example_of(
         records[0], [records[0].case, records[1].case], named, run="r", lab="my lab.yaml"
     )
-    assert found.ran == (
+    assert example.ran == (
         *("device one (SM8650, android-arm64)", "OS A14 one", "QNN 2.51.0, build 2.51.0.9"),
         "contexts by QNN 2.47.0",
     )
-    assert found.log == ("log: NO_PD no room for `it`", "call: 0x3ea failed")
-    seen = [(one.device, one.kind, one.versions, one.failed, one.tested) for one in found.places]
-    assert seen == [
+    assert example.log == ("log: NO_PD no room for `it`", "call: 0x3ea failed")
+    observed = [
+        (place.device, place.kind, place.versions, place.failed, place.tested)
+        for place in example.places
+    ]
+    assert observed == [
         ("one", "SM8650", "qnn 2.51.0", 2, 2),
         ("one", "SM8650", "qnn 2.50.0", 0, 1),
         ("two", "SM8550", "qnn 2.51.0", 0, 2),
     ]
-    assert (found.logs, found.bundle) == ("reports/r/logs/a", None)
-    lines = list(example_lines(found))
-    (told,) = (one for one in lines if one.startswith("- to reproduce: `"))
-    assert shlex.split(told.partition("`")[2].rpartition("`")[0]) == list(found.command)
-    assert found.command == (
+    assert (example.logs, example.bundle) == ("reports/r/logs/a", None)
+    lines = list(example_lines(example))
+    (line,) = (line for line in lines if line.startswith("- to reproduce: `"))
+    assert shlex.split(line.partition("`")[2].rpartition("`")[0]) == list(example.command)
+    assert example.command == (
         *("pytest", "-m", "device", "suites/test_a.py::test_b", "--qnn-only-case", records[0].case),
         *("--qnn-device", "one", "--qnn-backend", "htp"),
         *("--qnn-version", "2.51.0", "--qnn-compiler", "2.47.0", "--qnn-lab=my lab.yaml"),
     )
-    where = {"run": "r", "lab": "l", "reports": "/my nights"}
-    assert example_of(records[0], [records[0].case], named, **where).logs == "/my nights/r/logs/a"
-    there = found.model_copy(update={"folder": "/a farm"})
-    assert "- to reproduce, in `/a farm`: `pytest " in "\n".join(example_lines(there))
+    ids = {"run": "r", "lab": "l", "reports": "/my nights"}
+    assert example_of(records[0], [records[0].case], named, **ids).logs == "/my nights/r/logs/a"
+    elsewhere = example.model_copy(update={"folder": "/a farm"})
+    assert "- to reproduce, in `/a farm`: `pytest " in "\n".join(example_lines(elsewhere))
     assert "  - `` log: NO_PD no room for `it` ``" in lines, "nothing in it is more than text"
 
 
@@ -90,10 +93,10 @@ def test_a_device_that_was_lost_is_one_of_those_where_it_is() -> None:
         ran("a passed", "farm-03", "QCS8550"),
         ran("a passed", "farm-01", "SM8650"),
     ]
-    found = example_of(
-        records[0], [records[0].case], {one.case: one for one in records}, run="r", lab="l"
+    example = example_of(
+        records[0], [records[0].case], {record.case: record for record in records}, run="r", lab="l"
     )
-    assert {one.device: one.failed for one in found.places} == {
+    assert {place.device: place.failed for place in example.places} == {
         "farm-02": 1,
         "farm-03": 0,
         "farm-01": 0,
@@ -107,7 +110,7 @@ def test_a_device_that_fails_as_known_or_otherwise_is_not_well() -> None:
         ran("a failed message=other", "three", "S"),
         ran("a passed", "four", "S"),
     ]
-    named = {f"{record.case}-{at}": record for at, record in enumerate(records)}
+    named = {f"{record.case}-{number}": record for number, record in enumerate(records)}
     named = {name: record.model_copy(update={"case": name}) for name, record in named.items()}
     first = next(iter(named.values()))
     places = example_of(first, [first.case], named, run="r", lab="l").places
@@ -126,14 +129,14 @@ def test_a_case_of_a_file_is_packed_and_one_that_says_nothing_has_nothing() -> N
     record = ran("a failed", "one", "SM8650", measurements={"context_files": files})
     assert example_of(record, [record.case], {record.case: record}, run="r", lab="l").bundle is None
     record = record.model_copy(update={"case": "m.bin::test_contexts[one-m.bin]"})
-    found = example_of(record, [record.case], {record.case: record}, run="r", lab="l")
-    assert found.bundle is not None
-    assert found.bundle[3:] == (record.case, "--run", "reports/r")
+    example = example_of(record, [record.case], {record.case: record}, run="r", lab="l")
+    assert example.bundle is not None
+    assert example.bundle[3:] == (record.case, "--run", "reports/r")
     other = example_of(
         record, [record.case], {record.case: record}, run="r", lab="l", reports="mine"
     )
-    assert other.bundle == (*found.bundle[:-1], "mine/r")
-    assert list(example_lines(found))[-1].startswith(
+    assert other.bundle == (*example.bundle[:-1], "mine/r")
+    assert list(example_lines(example))[-1].startswith(
         "- packed for others by: `qnn-harness contexts"
     )
     bare = attempt("a failed", error=None).model_copy(update={"placement": None, "logs": ()})

@@ -22,19 +22,21 @@ def kept(folder: Path) -> Night:
 
 @pytest.mark.nightly
 def test_ten_nights_tell_what_was_planted(tmp_path: Path) -> None:
-    nights = [kept(one) for one in ten_farm_nights(tmp_path)]
-    assert ["new" in one.failed_on for one in nights] == [at in (3, 5) for at in range(10)]
-    assert [one.exit_code for one in nights][7] == 3
-    assert [one.coverage.not_run > 0 for one in nights if one.coverage] == [
-        at == 7 for at in range(10)
+    nights = [kept(night) for night in ten_farm_nights(tmp_path)]
+    assert ["new" in night.failed_on for night in nights] == [
+        index in (3, 5) for index in range(10)
     ]
-    (broken,) = (one for one in nights[3].issues if not one.flaky)
+    assert [night.exit_code for night in nights][7] == 3
+    assert [night.coverage.not_run > 0 for night in nights if night.coverage] == [
+        index == 7 for index in range(10)
+    ]
+    (broken,) = (issue for issue in nights[3].issues if not issue.flaky)
     assert (broken.count, broken.state) == (12, "open")
     database = open_database(str(tmp_path / "history.sqlite"))
     for run in run_folders(tmp_path):
-        taken = import_run(database, run)
-        assert (taken.changed, taken.left_out.count) == (True, 0)
-        assert taken.attempts == len(RunFolder(run).contents().records)
+        imported = import_run(database, run)
+        assert (imported.changed, imported.left_out.count) == (True, 0)
+        assert imported.attempts == len(RunFolder(run).contents().records)
     facts_of = facts_lookup(database)
     causes = [cause.cause for cause in list_causes(database, list_runs(database))]
     facts = {cause: known for cause in causes if (known := facts_of(cause))}
@@ -43,7 +45,7 @@ def test_ten_nights_tell_what_was_planted(tmp_path: Path) -> None:
     assert affected == {f"phone-0{number}" for number in range(1, 7)}
     assert {device.soc for device in runtime.devices if device.device in affected} == {"SM8750"}
     assert runtime.versions_changed == "qnn 2.50.0 to 2.50.40"
-    assert sorted(one.shows for one in facts.values()) == [
+    assert sorted(fact.shows for fact in facts.values()) == [
         *("fails", "flaky", "flaky", "flaky", "no verdict"),
     ]
 
@@ -52,10 +54,10 @@ def test_lines_of_many_nights_are_records(tmp_path: Path) -> None:
     runs = many_nights(tmp_path, nights=3, cases=60, devices=20)
     database = open_database(str(tmp_path / "history.sqlite"))
     for run in run_folders(tmp_path):
-        taken = import_run(database, run)
-        assert (taken.attempts, taken.left_out.count) == (60, 0)
+        imported = import_run(database, run)
+        assert (imported.attempts, imported.left_out.count) == (60, 0)
     assert len([*stored_attempts(database, Filter())]) == 180
     for run in runs:
         coverage = RunFolder(run).coverage()
-        (night,) = (one for one in map(kept, tmp_path.glob("*-nightly")) if one.run == run.name)
+        (night,) = (path for path in map(kept, tmp_path.glob("*-nightly")) if path.run == run.name)
         assert night.coverage == coverage

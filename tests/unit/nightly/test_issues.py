@@ -48,31 +48,33 @@ def no_facts(_: str) -> None:
 
 def histories_of(*before: str, now: str) -> dict[str, CaseHistory]:
     """The cases of a run, and what those before said of them, the oldest first."""
-    runs = [attempts_by_name(briefs(one)) for one in before]
-    found = {}
-    for name, one in attempts_by_name(briefs(now)).items():
-        seen = [then for run in runs if (then := finder(run)(one.last)) is not None]
-        last = next((then for then in reversed(seen) if then.last.has_verdict), None)
-        found[name] = CaseHistory(one, seen, last)
-    return found
+    runs = [attempts_by_name(briefs(texts)) for texts in before]
+    histories = {}
+    for name, attempts in attempts_by_name(briefs(now)).items():
+        observed = [then for run in runs if (then := finder(run)(attempts.last)) is not None]
+        last = next((then for then in reversed(observed) if then.last.has_verdict), None)
+        histories[name] = CaseHistory(attempts, observed, last)
+    return histories
 
 
-def night(known: Sequence[Issue], before: str, after: str, seen: str = "2") -> tuple[Issue, ...]:
-    records = [attempt(one) for one in after.split(";") if one.strip()]
-    found = compare(briefs(before), [Attempt.of(one) for one in records])
-    named = {one.case: one for one in records}
-    return follow_issues(known, found, named, run=f"run {seen}", started=seen)
+def night(
+    known: Sequence[Issue], before: str, after: str, observed: str = "2"
+) -> tuple[Issue, ...]:
+    records = [attempt(part) for part in after.split(";") if part.strip()]
+    comparison = compare(briefs(before), [Attempt.of(record) for record in records])
+    named = {record.case: record for record in records}
+    return follow_issues(known, comparison, named, run=f"run {observed}", started=observed)
 
 
 def test_the_files_that_changed_when_it_came_are_named_and_what_is_gone_accuses_nobody() -> None:
     def seen(known: Sequence[Issue], before: str, after: str, code: str) -> Issue:
         infos = {"code": {"test_a.py": "1"}}, {"code": {"test_a.py": code}}
-        records = {one.case: one for one in [attempt(after)]}
-        found = compare(briefs(before), briefs(after), infos=infos)
+        records = {record.case: record for record in [attempt(after)]}
+        comparison = compare(briefs(before), briefs(after), infos=infos)
         (issue,) = (
-            one
-            for one in follow_issues(known, found, records, run="r", started="s")
-            if not one.fault
+            entry
+            for entry in follow_issues(known, comparison, records, run="r", started="s")
+            if not entry.fault
         )
         return issue
 
@@ -88,43 +90,47 @@ def test_the_files_that_changed_when_it_came_are_named_and_what_is_gone_accuses_
     assert list(add_facts([first], no_facts)) == [first], "what is long ago is not in the last runs"
     later = seen([first], "a failed", "a failed", "1")
     assert later.files_changed == ("test_a.py",), "what changes later did not bring it"
-    gone = seen([later], "a failed", "a passed", "1")
-    assert gone.state == "closed"
-    summary = "\n".join(summary_lines(a_night(issues=(gone,), started="s", run="r")))
-    for text in (issue_text(gone), summary):
+    missing = seen([later], "a failed", "a passed", "1")
+    assert missing.state == "closed"
+    summary = "\n".join(summary_lines(a_night(issues=(missing,), started="s", run="r")))
+    for text in (issue_text(missing), summary):
         assert "fails; since" not in text
         assert "test_a.py`" not in text
     assert "not bisected" not in summary
-    again = seen([gone], "a passed", "a failed", "1")
+    again = seen([missing], "a passed", "a failed", "1")
     assert (again.state, again.files_changed) == ("open", ()), "this time none had changed"
 
 
 def test_files_of_others_are_not_named_nor_any_where_the_lab_failed() -> None:
     infos = {"code": {"a/test_a.py": "1", "b/test_b.py": "1"}}, {"code": {"a/test_a.py": "2"}}
-    gone = attempt("z passed", file="b/test_b.py")
+    removed = attempt("z passed", file="b/test_b.py")
     for after, files in (("c failed", ("a/test_a.py",)), ("c error", ())):
         record = attempt(after, file="a/test_a.py")
-        found = compare([Attempt.of(gone)], [Attempt.of(record)], infos=infos)
-        issues = follow_issues([], found, {record.case: record}, run="r", started="s")
-        assert [one.files_changed for one in issues if one.cases] == [files]
+        comparison = compare([Attempt.of(removed)], [Attempt.of(record)], infos=infos)
+        issues = follow_issues([], comparison, {record.case: record}, run="r", started="s")
+        assert [issue.files_changed for issue in issues if issue.cases] == [files]
 
 
-def on(device: str, said: str, **changed: Any) -> CaseRecord:
-    return attempt(said, device=device, **changed)
+def on(device: str, text: str, **changed: Any) -> CaseRecord:
+    return attempt(text, device=device, **changed)
 
 
 def test_what_the_lab_lost_on_a_device_is_one_issue_that_names_it() -> None:
     def seen(known: Sequence[Issue], *records: CaseRecord) -> list[Issue]:
-        found = compare([], map(Attempt.of, records))
-        named = {one.case: one for one in records}
+        comparison = compare([], map(Attempt.of, records))
+        named = {record.case: record for record in records}
         return [
-            one for one in follow_issues(known, found, named, run="r", started="s") if one.cases
+            issue
+            for issue in follow_issues(known, comparison, named, run="r", started="s")
+            if issue.cases
         ]
 
     away, late = "message=phone-2:_away", "message=not_done_in_60_s"
-    one, two = on("phone-2", f"a error {away}"), on("phone-2", f"b error {late}", duration_s=9)
-    first = seen([], one, two)
-    assert [(title(one), one.count) for one in first] == [("`lost to the lab: phone-2: away`", 2)]
+    early, two = on("phone-2", f"a error {away}"), on("phone-2", f"b error {late}", duration_s=9)
+    first = seen([], early, two)
+    assert [(title(issue), issue.count) for issue in first] == [
+        ("`lost to the lab: phone-2: away`", 2)
+    ]
     (second,) = seen(first, two)
     assert (second.id, title(second)) == (
         first[0].id,
@@ -138,21 +144,21 @@ def test_what_the_lab_lost_on_a_device_is_one_issue_that_names_it() -> None:
 
 
 def test_devices_that_one_adb_server_lost_are_one_issue_that_names_the_server() -> None:
-    gone, other = "no adb server at pc:5037: Connection refused", "no adb server at pc:5038: Broken"
+    text, other = "no adb server at pc:5037: Connection refused", "no adb server at pc:5038: Broken"
     records = [
         on(device, "a error", error=ErrorRecord.of(message=message))
         for device, message in (
-            ("phone-1", gone),
-            ("phone-2", f"device phone-2 is not used: it does not answer: {gone}; is it running?"),
-            ("phone-3", f"{gone}\nat test_a.py:3"),
+            ("phone-1", text),
+            ("phone-2", f"device phone-2 is not used: it does not answer: {text}; is it running?"),
+            ("phone-3", f"{text}\nat test_a.py:3"),
             ("phone-4", other),
             ("phone-5", "adb server at pc:5037 does not answer within 5 s"),
         )
     ]
-    found = compare([], map(Attempt.of, records))
+    comparison = compare([], map(Attempt.of, records))
     named = {record.case: record for record in records}
     issues = [
-        issue for issue in follow_issues([], found, named, run="r", started="s") if issue.cases
+        issue for issue in follow_issues([], comparison, named, run="r", started="s") if issue.cases
     ]
     assert {title(issue): issue.count for issue in issues} == {
         "`lost to the lab: no adb server at pc:5037`": 4,
@@ -167,10 +173,10 @@ def test_phones_that_one_adb_server_does_not_see_are_issues_of_their_own() -> No
         on(phone, "a error", error=ErrorRecord.of(message=f"device {phone} is unplugged: {why}"))
         for phone in ("phone-1", "phone-2")
     ]
-    found = compare([], map(Attempt.of, records))
+    comparison = compare([], map(Attempt.of, records))
     named = {record.case: record for record in records}
     issues = [
-        issue for issue in follow_issues([], found, named, run="r", started="s") if issue.cases
+        issue for issue in follow_issues([], comparison, named, run="r", started="s") if issue.cases
     ]
     assert {title(issue): issue.count for issue in issues} == {
         f"`lost to the lab: device {phone} is unplugged: {why}`": 1
@@ -180,9 +186,9 @@ def test_phones_that_one_adb_server_does_not_see_are_issues_of_their_own() -> No
 
 def test_a_new_failure_behind_an_old_signature_is_told() -> None:
     def seen(known: Sequence[Issue], before: Sequence[CaseRecord], *after: CaseRecord) -> Night:
-        found = compare(map(Attempt.of, before), map(Attempt.of, after))
+        comparison = compare(map(Attempt.of, before), map(Attempt.of, after))
         named = {record.case: record for record in after}
-        issues = follow_issues(known, found, named, run=f"run {len(after)}", started="s")
+        issues = follow_issues(known, comparison, named, run=f"run {len(after)}", started="s")
         return a_night(issues=issues, run=f"run {len(after)}", started="s")
 
     old, passed = attempt("a crashed"), attempt("b passed")
@@ -205,10 +211,12 @@ def test_one_bisection_is_made_of_a_signature_however_many_tests_have_it() -> No
     names = {f"suites/test_{name}.py": cost for name, cost in (("a", 2.0), ("b", 1.0))}
     before = [attempt("a@2.50.40 passed", file=name) for name in names]
     after = [attempt("a failed", file=name, duration_s=cost) for name, cost in names.items()]
-    found = compare(map(Attempt.of, before), map(Attempt.of, after))
+    comparison = compare(map(Attempt.of, before), map(Attempt.of, after))
     records = {record.case: record for record in after}
-    issues = follow_issues([], found, records, run="r", started="1")
-    issues = add_searches(issues, found, records, lambda one: one.command("lab", "r"), NIGHT)
+    issues = follow_issues([], comparison, records, run="r", started="1")
+    issues = add_searches(
+        issues, comparison, records, lambda failure: failure.command("lab", "r"), NIGHT
+    )
     first, second = sorted(issues, key=lambda issue: issue.search is None)
     assert first.search is not None
     assert first.search.case.startswith("suites/test_b.py"), "the shortest"
@@ -218,10 +226,12 @@ def test_one_bisection_is_made_of_a_signature_however_many_tests_have_it() -> No
 
 def test_its_message_is_that_of_the_case_that_reproduces_it() -> None:
     def seen(known: Sequence[Issue], *records: CaseRecord) -> Issue:
-        found = compare([], map(Attempt.of, records))
-        named = {one.case: one for one in records}
+        comparison = compare([], map(Attempt.of, records))
+        named = {record.case: record for record in records}
         return next(
-            one for one in follow_issues(known, found, named, run="r", started="s") if one.cases
+            issue
+            for issue in follow_issues(known, comparison, named, run="r", started="s")
+            if issue.cases
         )
 
     long = attempt("v failed message=at_8", duration_s=9)
@@ -233,29 +243,29 @@ def test_its_message_is_that_of_the_case_that_reproduces_it() -> None:
 
 def test_a_search_that_is_proposed_names_the_case() -> None:
     (issue,) = night([], "", "a failed")
-    said = f"--axis qnn --case '{issue.cases[0]}'"
-    assert said in bisection_text(issue)
+    text = f"--axis qnn --case '{issue.cases[0]}'"
+    assert text in bisection_text(issue)
 
 
 def test_a_cause_is_an_issue_of_its_own_until_it_is_gone() -> None:
     first = night([], "", "a failed;b failed;c crashed;d passed;e failed known=k;f error", "1")
-    assert {(one.outcome, one.count, one.state) for one in first} == {
+    assert {(issue.outcome, issue.count, issue.state) for issue in first} == {
         ("failed", 2, "open"),
         ("crashed", 1, "open"),
         ("error", 1, "open"),
     }
-    assert all((one.first_seen, one.last_seen) == ("1", "1") for one in first)
+    assert all((issue.first_seen, issue.last_seen) == ("1", "1") for issue in first)
     # one of its cases still fails, the other one passes; what was not tested is not gone
     second = night(first, "a failed;b failed;c crashed", "a failed;b passed;c error", "2")
-    by_outcome = {one.outcome: one for one in second}
+    by_outcome = {issue.outcome: issue for issue in second}
     failed, crashed = by_outcome["failed"], by_outcome["crashed"]
     assert (failed.count, failed.first_seen, failed.last_seen) == (1, "1", "2")
     assert (crashed.state, crashed.last_seen) == ("open", "1")
     third = night(second, "a failed;b passed;c error", "a passed;b passed;c passed", "3")
-    assert [(one.state, one.closed) for one in third] == [("closed", "3")] * 3
+    assert [(issue.state, issue.closed) for issue in third] == [("closed", "3")] * 3
     assert night(third, "", "a passed;b passed;c passed", "4") == third, "gone since then"
     fourth = night(third, "a passed", "a failed", "4")
-    again = next(one for one in fourth if one.outcome == "failed")
+    again = next(issue for issue in fourth if issue.outcome == "failed")
     assert (again.state, again.closed, again.first_seen) == ("open", None, "1")
 
 
@@ -265,14 +275,14 @@ def test_one_is_found_again_with_other_versions_in_the_names_of_its_cases() -> N
     assert (second.id, second.last_seen) == (first[0].id, "2")
     (third,) = night([second], "a@2.51.0 failed", "a@2.52.0 passed", "3")
     assert third.state == "closed"
-    (kept,) = night([second], "b passed", "b passed", "3")
-    assert kept.state == "open", "its case was not run"
+    (issue,) = night([second], "b passed", "b passed", "3")
+    assert issue.state == "open", "its case was not run"
 
 
 def test_another_failure_of_the_same_case_is_another_issue() -> None:
     first = night([], "", "a failed message=one", "1")
     second = night(first, "a failed message=one", "a failed message=other", "2")
-    assert sorted(one.state for one in second) == ["closed", "open"]
+    assert sorted(issue.state for issue in second) == ["closed", "open"]
 
 
 def test_what_still_fails_as_a_known_issue_expects_is_not_said_to_be_gone() -> None:
@@ -290,30 +300,34 @@ def test_what_still_fails_as_a_known_issue_expects_is_not_said_to_be_gone() -> N
 def test_missing_verdicts_are_an_issue_for_each_reason_until_there_is_one() -> None:
     lost = "a error cause=config;b error cause=config;c error;d error cause=harness;e passed"
     first = night([], "", lost, "1")
-    assert {(one.fault, one.count) for one in first} == {("input", 2), ("lab", 1), ("harness", 1)}
-    assert len({one.id for one in first}) == 3
-    by_fault = {one.fault: issue_text(one) for one in first}
+    assert {(issue.fault, issue.count) for issue in first} == {
+        ("input", 2),
+        ("lab", 1),
+        ("harness", 1),
+    }
+    assert len({issue.id for issue in first}) == 3
+    by_fault = {issue.fault: issue_text(issue) for issue in first}
     assert by_fault["input"].startswith(
         "# `lost to a wrong test or input: call it broke in test_b` ["
     )
     assert "not bisected: a missing verdict is no failure of a version" in by_fault["lab"]
     second = night(first, lost, "a failed;b error cause=config;c passed", "2")
-    states = {one.fault: (one.state, one.count) for one in second}
+    states = {issue.fault: (issue.state, issue.count) for issue in second}
     assert states == {
         "input": ("open", 1),
         "lab": ("closed", 1),
         "harness": ("open", 1),
         None: ("open", 1),
     }
-    gone = next(one for one in second if one.fault == "lab")
-    assert "- gone 2: all its cases have a verdict" in issue_text(gone)
+    missing = next(issue for issue in second if issue.fault == "lab")
+    assert "- gone 2: all its cases have a verdict" in issue_text(missing)
 
 
 def test_cases_that_were_not_run_are_one_issue() -> None:
-    def ran(known: Sequence[Issue], selected: int, seen: str) -> tuple[Issue, ...]:
-        found = compare([], briefs("a passed"), infos=(None, {"selected": selected}))
-        records = {one.case: one for one in [attempt("a passed")]}
-        return follow_issues(known, found, records, run="r", started=seen)
+    def ran(known: Sequence[Issue], selected: int, observed: str) -> tuple[Issue, ...]:
+        comparison = compare([], briefs("a passed"), infos=(None, {"selected": selected}))
+        records = {record.case: record for record in [attempt("a passed")]}
+        return follow_issues(known, comparison, records, run="r", started=observed)
 
     (first,) = ran([], 3, "1")
     assert (first.fault, first.count, first.state) == ("not run", 2, "open")
@@ -331,8 +345,8 @@ def test_cases_that_were_not_run_are_one_issue() -> None:
 
 
 def test_a_run_that_does_not_say_how_many_cases_it_had_may_have_left_some_out() -> None:
-    found = compare([], briefs("a passed"), infos=(None, {"finished": None}))
-    (issue,) = follow_issues([], found, {}, run="r", started="1")
+    comparison = compare([], briefs("a passed"), infos=(None, {"finished": None}))
+    (issue,) = follow_issues([], comparison, {}, run="r", started="1")
     assert (issue.fault, issue.state, issue.count) == ("not run", "open", 0)
     assert "of how many is unknown" in str(issue.message)
 
@@ -350,7 +364,7 @@ def test_what_first_failed_so_tells_why() -> None:
     (issue,) = night(
         [], "", "a failed id=first message=it_broke;b failed id=first message=it_broke"
     )
-    records = [attempt(one) for one in ("a failed id=first message=it_broke",)]
+    records = [attempt(text) for text in ("a failed id=first message=it_broke",)]
     error = records[0].error
     assert error is not None
     assert error.diagnosis is not None
@@ -360,41 +374,48 @@ def test_what_first_failed_so_tells_why() -> None:
     (bare,) = night([], "", "a failed")
     assert bare.diagnosis is None
     unexplained = [attempt("a failed", error=None)]
-    found = compare([], [Attempt.of(one) for one in unexplained])
-    (dumb,) = follow_issues([], found, {one.case: one for one in unexplained}, run="r", started="1")
+    comparison = compare([], [Attempt.of(record) for record in unexplained])
+    (dumb,) = follow_issues(
+        [], comparison, {record.case: record for record in unexplained}, run="r", started="1"
+    )
     assert (dumb.signature, dumb.diagnosis, dumb.message) == ("failed", None, None)
 
 
 def test_of_more_issues_than_are_kept_those_of_the_last_run_and_open_ones_stay() -> None:
-    (failing, gone, elsewhere) = night([], "", "a failed;b crashed;c hung", "1")
+    (failing, missing, elsewhere) = night([], "", "a failed;b crashed;c hung", "1")
     many = [
-        gone.model_copy(update={"id": str(n), "state": "closed", "closed": "1"}) for n in range(499)
+        missing.model_copy(update={"id": str(n), "state": "closed", "closed": "1"})
+        for n in range(499)
     ]
-    kept = night([failing, elsewhere, *many], "", "a failed", "2")
-    assert len(kept) == 500
-    assert [one.outcome for one in kept[-2:]] == ["hung", "failed"], "what is seen now is the last"
-    assert [one.id for one in kept[:2]] == ["1", "2"], "what was seen longest ago went"
+    followed = night([failing, elsewhere, *many], "", "a failed", "2")
+    assert len(followed) == 500
+    assert [issue.outcome for issue in followed[-2:]] == ["hung", "failed"], (
+        "what is seen now is the last"
+    )
+    assert [issue.id for issue in followed[:2]] == ["1", "2"], "what was seen longest ago went"
 
 
 def test_a_title_is_short_enough_for_a_list() -> None:
     (issue,) = night([], "", f"a failed message={'x' * 400}")
     lost = night([], "", f"a error cause=infra message={'x' * 400}")[0]
-    assert [len(title(one)) for one in (issue, lost)] == [121, 121], "as evenly as both ends go"
+    assert [len(title(shown)) for shown in (issue, lost)] == [121, 121], "as evenly as both ends go"
 
 
 def searched(before: str, after: str, durations: dict[str, float]) -> tuple[Issue, ...]:
-    found = compare(briefs(before), briefs(after))
+    comparison = compare(briefs(before), briefs(after))
     records = {
-        one.case: one
+        record.case: record
         for text in after.split(";")
-        for one in [attempt(text, duration_s=durations[text[0]])]
+        for record in [attempt(text, duration_s=durations[text[0]])]
     }
-    issues = follow_issues([], found, records, run="r", started="1")
-    return add_searches(issues, found, records, lambda one: one.command("lab", "reports"), NIGHT)
+    issues = follow_issues([], comparison, records, run="r", started="1")
+    return add_searches(
+        issues, comparison, records, lambda failure: failure.command("lab", "reports"), NIGHT
+    )
 
 
 @pytest.mark.parametrize(
-    ("earlier", "good", "says"),
+    ("earlier", "good", "message"),
     [
         ("a@2.49.40 passed", "2.49.40", None),
         ("a@2.49.40 failed message=other", "2.49.40", None),
@@ -409,24 +430,26 @@ def searched(before: str, after: str, durations: dict[str, float]) -> tuple[Issu
 )
 @pytest.mark.parametrize("lost", ["error", "failed cause=config"])
 def test_a_case_that_was_lost_in_the_base_is_compared_with_its_last_verdict(
-    earlier: str, good: str | None, says: str | None, lost: str
+    earlier: str, good: str | None, message: str | None, lost: str
 ) -> None:
     record = attempt("a failed")
     base = f"a@2.50.40 {lost}"
-    seen = histories_of(*([earlier] if earlier else []), base, now="a failed")
-    found = apply_history(compare(briefs(base), [Attempt.of(record)]), seen)
-    issues = follow_issues([], found, {record.case: record}, run="r", started="1", histories=seen)
+    histories = histories_of(*([earlier] if earlier else []), base, now="a failed")
+    comparison = apply_history(compare(briefs(base), [Attempt.of(record)]), histories)
+    issues = follow_issues(
+        [], comparison, {record.case: record}, run="r", started="1", histories=histories
+    )
 
-    def command(one: NewFailure) -> list[str] | None:
-        return one.command("lab", "reports")
+    def command(failure: NewFailure) -> list[str] | None:
+        return failure.command("lab", "reports")
 
-    (issue,) = add_searches(issues, found, {record.case: record}, command, NIGHT, seen)
+    (issue,) = add_searches(issues, comparison, {record.case: record}, command, NIGHT, histories)
     assert issue.state == "open"
     expected = "failing" if earlier == "a@2.49.40 failed" else "new" if "passed" in earlier else ""
-    assert [record.case] == found.cases(expected or ("changed" if earlier else "added"))  # type: ignore[arg-type]
+    assert [record.case] == comparison.cases(expected or ("changed" if earlier else "added"))  # type: ignore[arg-type]
     if good is None:
         assert issue.search is None
-        assert f"not bisected: {says}" in bisection_text(issue)
+        assert f"not bisected: {message}" in bisection_text(issue)
         return
     assert issue.search is not None
     assert " ".join(issue.search.command).count(f"--good {good} --bad 2.51.0") == 1
@@ -438,16 +461,17 @@ def test_of_a_cause_the_cheapest_case_is_bisected_and_the_cheapest_cause_first()
         "a failed;b failed;c crashed;d failed message=other;e hung",
         {"a": 40, "b": 4, "c": 9, "d": 1, "e": 1},
     )
-    by_case = {one.search.case.split("-")[-1][:-1]: one for one in issues if one.search}
+    by_case = {entry.search.case.split("-")[-1][:-1]: entry for entry in issues if entry.search}
     assert set(by_case) == {"b", "c", "d"}, "of a and b the shorter one"
-    (alike,) = (one for one in issues if one.search is None)
+    (alike,) = (entry for entry in issues if entry.search is None)
     assert alike.hindrance == "no version has changed since the run before"
     order = []
     while (issue := next_search(issues, NIGHT)) and issue.search:
         order.append(issue.search.case.split("-")[-1][:-1])
-        over = issue.search.model_copy(update={"exit_code": 3, "ended_in": NIGHT})
+        finished = issue.search.model_copy(update={"exit_code": 3, "ended_in": NIGHT})
         issues = tuple(
-            one.model_copy(update={"search": over}) if one is issue else one for one in issues
+            entry.model_copy(update={"search": finished}) if entry is issue else entry
+            for entry in issues
         )
     assert order == ["d", "b", "c"]
     # what the time did not reach, or the lab stopped, is next night's, after what is new then
@@ -459,16 +483,16 @@ def test_of_a_cause_the_cheapest_case_is_bisected_and_the_cheapest_cause_first()
 
 def test_what_is_new_is_searched_before_what_is_older_however_long_it_takes() -> None:
     issues = searched("a@2.50.0 passed;b@2.50.0 passed", "a failed;b crashed", {"a": 40, "b": 4})
-    (a,) = (one for one in issues if one.outcome == "failed")
-    (b,) = (one for one in issues if one.outcome == "crashed")
+    (a,) = (issue for issue in issues if issue.outcome == "failed")
+    (b,) = (issue for issue in issues if issue.outcome == "crashed")
     assert b.search is not None
     older = b.model_copy(update={"search": b.search.model_copy(update={"since": "20261101"})})
     assert next_search([older, a], NIGHT) == a
     assert next_search([older, a.model_copy(update={"state": "closed"})], NIGHT) == older
     assert next_search([a.model_copy(update={"search": None})], NIGHT) is None
     assert a.search is not None
-    over = a.search.model_copy(update={"exit_code": 0})
-    assert next_search([older, a.model_copy(update={"search": over})], NIGHT) == older
+    finished = a.search.model_copy(update={"exit_code": 0})
+    assert next_search([older, a.model_copy(update={"search": finished})], NIGHT) == older
 
 
 def with_versions(placement: str, name: str, outcome: str, **changed: Any) -> CaseRecord:
@@ -479,33 +503,35 @@ def with_versions(placement: str, name: str, outcome: str, **changed: Any) -> Ca
 
 def test_a_search_on_more_axes_takes_longer() -> None:
     old, new = "2.50.40-ort-1.24.1-by-2.49.0", "2.51.0-ort-1.31.1-by-2.50.0"
-    two, one = "2.51.0-ort-1.31.1-by-2.49.0", "2.51.0-ort-1.24.1-by-2.49.0"
+    two, text = "2.51.0-ort-1.31.1-by-2.49.0", "2.51.0-ort-1.24.1-by-2.49.0"
 
     def wanted(**after: str) -> str:
-        records = [with_versions(said, name, "failed") for name, said in after.items()]
-        found = compare(
+        records = [with_versions(text, name, "failed") for name, text in after.items()]
+        comparison = compare(
             [Attempt.of(with_versions(old, name, "passed")) for name in after],
             [Attempt.of(record) for record in records],
         )
         named = {record.case: record for record in records}
-        issues = follow_issues([], found, named, run="r", started="1")
-        (issue,) = add_searches(issues, found, named, lambda one: one.command("l", "r"), NIGHT)
+        issues = follow_issues([], comparison, named, run="r", started="1")
+        (issue,) = add_searches(
+            issues, comparison, named, lambda failure: failure.command("l", "r"), NIGHT
+        )
         assert issue.search is not None
         return issue.search.case.split("-")[-1][:-1]
 
-    assert wanted(a=new, b=two, c=one) == wanted(c=one, a=new, b=two) == "c"
+    assert wanted(a=new, b=two, c=text) == wanted(c=text, a=new, b=two) == "c"
     assert wanted(a=new, b=two) == wanted(b=two, a=new) == "b"
     assert wanted(a=new) == "a"
-    assert wanted(a=one, b=one) == "a", "of two as cheap, always the same one"
+    assert wanted(a=text, b=text) == "a", "of two as cheap, always the same one"
 
 
 def test_nothing_in_it_is_more_than_text() -> None:
     (issue,) = night([], "", "a failed message=<b>`x`_@all_[l](http://e)")
     text = issue_text(issue)
     assert text.splitlines()[2] == "State: open"
-    told = [line for line in text.splitlines() if "@all" in line]
-    assert told[0].startswith("# `` failed: ")
-    assert not any(set(without_code(line)) & set("`<@(") for line in told)
+    lines = [line for line in text.splitlines() if "@all" in line]
+    assert lines[0].startswith("# `` failed: ")
+    assert not any(set(without_code(line)) & set("`<@(") for line in lines)
 
 
 def test_a_tracker_takes_it_however_much_fails() -> None:
@@ -523,29 +549,31 @@ def test_one_of_more_cases_than_it_names_is_open_until_all_have_a_verdict() -> N
     passed = ";".join(f"c{number} passed" for number in range(200))
     opened = night([], "", failed)
     lost = night(opened, failed, f"{passed};c200 error")
-    assert [one.state for one in lost if one.fault is None] == ["open"]
-    found = night(opened, failed, f"{passed};c200 passed")
-    assert [one.state for one in found] == ["closed"]
+    assert [issue.state for issue in lost if issue.fault is None] == ["open"]
+    issues = night(opened, failed, f"{passed};c200 passed")
+    assert [issue.state for issue in issues] == ["closed"]
 
 
-def times(said: str, number: int) -> str:
+def times(text: str, number: int) -> str:
     """An attempt and so many more."""
-    return ";".join(f"{said} n={at}" for at in range(1, number + 1))
+    return ";".join(f"{text} n={index}" for index in range(1, number + 1))
 
 
 def test_an_issue_says_what_running_its_cases_again_came_to() -> None:
     def seen_in(known: Sequence[Issue], before: str, after: str) -> Issue:
-        records = {one.case: one for text in after.split(";") for one in [attempt(text)]}
-        found = compare(briefs(before), briefs(after))
+        records = {record.case: record for text in after.split(";") for record in [attempt(text)]}
+        comparison = compare(briefs(before), briefs(after))
         histories = histories_of(before, now=after)
-        (issue,) = follow_issues(known, found, records, run="r", started="s", histories=histories)
+        (issue,) = follow_issues(
+            known, comparison, records, run="r", started="s", histories=histories
+        )
         return issue
 
     def said(issue: Issue) -> list[str]:
         night = a_night(issues=(issue,), started="s", run="r")
-        told = [line.strip() for line in summary_lines(night) if "run again" in line]
-        assert told == [line for line in issue_text(issue).splitlines() if "run again" in line]
-        return told
+        lines = [line.strip() for line in summary_lines(night) if "run again" in line]
+        assert lines == [line for line in issue_text(issue).splitlines() if "run again" in line]
+        return lines
 
     first = seen_in([], "a passed;b passed", f"{times('a failed', 7)};b failed")
     assert said(first) == ["- run again in the night of s: 7 of 7 attempts failed (1 case)"]
@@ -553,8 +581,10 @@ def test_an_issue_says_what_running_its_cases_again_came_to() -> None:
     assert said(both) == ["- run again in the night of s: 9 of 9 attempts failed (2 cases)"]
     later = seen_in([first], f"{times('a failed', 7)};b failed", "a failed;b failed")
     assert said(later) == [], "of another night it says nothing"
-    gone = seen_in([first], "a failed;b failed", f"{times('a passed', 7)};{times('b passed', 7)}")
-    assert (gone.state, said(gone)) == (
+    missing = seen_in(
+        [first], "a failed;b failed", f"{times('a passed', 7)};{times('b passed', 7)}"
+    )
+    assert (missing.state, said(missing)) == (
         "closed",
         ["- run again in the night of s: 0 of 14 attempts failed (2 cases)"],
     )
@@ -563,80 +593,82 @@ def test_an_issue_says_what_running_its_cases_again_came_to() -> None:
 def test_what_ended_otherwise_is_run_again_the_shortest_first_as_far_as_there_is_time() -> None:
     was = "a passed;b failed;c passed;d failed;e passed;f passed"
     now = "a failed;b passed;c passed;d failed;e error;f failed known=k"
-    seen = histories_of(*[was] * 3, now=now)
+    histories = histories_of(*[was] * 3, now=now)
     cost = {"a": 2.0, "b": 1.0, "c": 0.0, "d": 0.0, "e": 0.0, "f": 0.0}
     records = {
-        one.case: one
+        record.case: record
         for text in now.split(";")
-        for one in [attempt(text, duration_s=cost[text[0]])]
+        for record in [attempt(text, duration_s=cost[text[0]])]
     }
 
     def again(room_s: float) -> dict[str, int]:
-        found = rerun_counts(seen, records, room_s)
-        return {name[-2]: number for name, number in found.items()}
+        counts = rerun_counts(histories, records, room_s)
+        return {name[-2]: number for name, number in counts.items()}
 
     assert again(99) == {"b": AGAIN, "a": AGAIN}, "d fails as ever, e has no verdict"
     assert again(17.9) == {"b": AGAIN}
     assert again(5) == {}
     # a death between them: what was made again counts
-    seen = histories_of(was, now=times("a failed", 3))
-    assert list(rerun_counts(seen, records, 99).values()) == [AGAIN - 2]
+    histories = histories_of(was, now=times("a failed", 3))
+    assert list(rerun_counts(histories, records, 99).values()) == [AGAIN - 2]
     assert rerun_counts(histories_of(was, now=times("a failed", 7)), records, 99) == {}
     assert rerun_counts(histories_of(was, now="a failed;a passed n=2"), records, 99) == {}
 
 
 def test_of_one_cause_only_so_many_cases_are_run_again() -> None:
     now = ";".join(f"c{number} failed" for number in range(50))
-    records = {one.case: one for text in now.split(";") for one in [attempt(text)]}
+    records = {record.case: record for text in now.split(";") for record in [attempt(text)]}
     assert len(rerun_counts(histories_of(now=now), records, 1e9)) == 20
     # what is not run again takes no time from others
     now += ";d failed message=other"
-    records |= {one.case: one for one in [attempt("d failed message=other", duration_s=9)]}
-    cost = AGAIN * sum(sorted(one.duration_s for one in records.values())[:20])
-    found = rerun_counts(histories_of(now=now), records, cost + AGAIN * 9)
-    assert (len(found), next(reversed(found))[-2]) == (21, "d")
+    records |= {record.case: record for record in [attempt("d failed message=other", duration_s=9)]}
+    cost = AGAIN * sum(sorted(record.duration_s for record in records.values())[:20])
+    counts = rerun_counts(histories_of(now=now), records, cost + AGAIN * 9)
+    assert (len(counts), next(reversed(counts))[-2]) == (21, "d")
 
 
 def test_an_issue_of_a_flaky_case_stays_until_it_is_believed_to_be_over() -> None:
     issues: tuple[Issue, ...] = ()
-    said = ["a passed;z passed", "a failed;a passed n=2;z failed", *["a passed;z passed"] * 60]
+    message = ["a passed;z passed", "a failed;a passed n=2;z failed", *["a passed;z passed"] * 60]
     states: list[tuple[str, bool] | None] = []
     before = ""
-    for at, now in enumerate(said):
-        seen = histories_of(*said[max(0, at - 30) : at], now=now)
-        found = apply_history(compare(briefs(before), briefs(now)), seen)
-        one = [attempt(text) for text in now.split(";")]
-        records = {record.case: record for record in one if record.is_bad} | {
-            record.case: record for record in one
+    for number, now in enumerate(message):
+        histories = histories_of(*message[max(0, number - 30) : number], now=now)
+        comparison = apply_history(compare(briefs(before), briefs(now)), histories)
+        attempts = [attempt(text) for text in now.split(";")]
+        records = {record.case: record for record in attempts if record.is_bad} | {
+            record.case: record for record in attempts
         }
-        issues = follow_issues(issues, found, records, run=str(at), started=str(at), histories=seen)
-        states += [(one.state, bool(one.flaky)) for one in issues] or [None]
-        assert found.cases("fixed") == [], "it is not fixed because it passed once"
+        issues = follow_issues(
+            issues, comparison, records, run=str(number), started=str(number), histories=histories
+        )
+        states += [(issue.state, bool(issue.flaky)) for issue in issues] or [None]
+        assert comparison.cases("fixed") == [], "it is not fixed because it passed once"
         before = now
     assert states[1:3] == [("open", False), ("open", True)], "at first z might always fail"
-    over = states.index(("closed", True))
-    assert 12 < over < 40
-    assert states[over:] == [states[over]] * (len(said) - over), "never again"
+    finished = states.index(("closed", True))
+    assert 12 < finished < 40
+    assert states[finished:] == [states[finished]] * (len(message) - finished), "never again"
 
 
 def test_a_flake_that_came_with_a_version_is_bisected_as_one_and_another_one_is_not() -> None:
     def searched(*before: str, now: str) -> Issue:
-        seen = histories_of(*before, now=now)
-        found = apply_history(compare(briefs(before[-1]), briefs(now)), seen)
-        records = {one.case: one for one in [attempt(now.split(";")[0])]}
-        issues = follow_issues([], found, records, run="r", started="1", histories=seen)
+        histories = histories_of(*before, now=now)
+        comparison = apply_history(compare(briefs(before[-1]), briefs(now)), histories)
+        records = {record.case: record for record in [attempt(now.split(";")[0])]}
+        issues = follow_issues([], comparison, records, run="r", started="1", histories=histories)
         (issue,) = add_searches(
-            issues, found, records, lambda one: one.command("l", "r"), NIGHT, seen
+            issues, comparison, records, lambda failure: failure.command("l", "r"), NIGHT, histories
         )
-        assert found.cases("flaky") == list(records)
-        assert found.cases("new") == found.cases("changed") == []
+        assert comparison.cases("flaky") == list(records)
+        assert comparison.cases("new") == comparison.cases("changed") == []
         return issue
 
     both = "a failed;a passed n=2"
-    came = searched(*["a@2.50.40 passed"] * 3, now=both)
-    assert came.search is not None
-    assert " ".join(came.search.command).count("--repeat 7") == 1
-    assert came.search.cost_s == pytest.approx(5 * 7 * attempt("a failed").duration_s)
+    issue = searched(*["a@2.50.40 passed"] * 3, now=both)
+    assert issue.search is not None
+    assert " ".join(issue.search.command).count("--repeat 7") == 1
+    assert issue.search.cost_s == pytest.approx(5 * 7 * attempt("a failed").duration_s)
     same = searched(*["a passed"] * 3, now=both)
     assert same.search is None
     assert bisection_text(same).startswith(
@@ -648,7 +680,7 @@ def test_a_flake_that_came_with_a_version_is_bisected_as_one_and_another_one_is_
 outcomes = st.lists(
     st.tuples(st.sampled_from("abc"), st.sampled_from(["passed", "failed", "crashed", "error"])),
     max_size=4,
-    unique_by=lambda one: one[0],
+    unique_by=lambda pair: pair[0],
 )
 
 
@@ -662,19 +694,19 @@ def test_an_issue_is_open_exactly_as_long_as_it_may_fail(
     for number, cases in enumerate(nights):
         after = ";".join(f"{name} {outcome}" for name, outcome in cases)
         issues = night(issues, before, after, str(number))
-        failing = {cause for one in briefs(after) if (cause := cause_of(one))}
-        seen_now = {one.id for one in issues if one.last_seen == str(number)}
+        failing = {cause for brief in briefs(after) if (cause := cause_of(brief))}
+        seen_now = {issue.id for issue in issues if issue.last_seen == str(number)}
         if failing:
             reached()
         assert failing == seen_now
-        assert all(one.state == "open" for one in issues if one.id in failing)
-        assert len({one.id for one in issues}) == len(issues)
-        assert all((one.state == "closed") == (one.closed is not None) for one in issues)
+        assert all(issue.state == "open" for issue in issues if issue.id in failing)
+        assert len({issue.id for issue in issues}) == len(issues)
+        assert all((issue.state == "closed") == (issue.closed is not None) for issue in issues)
         before = after
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "text"),
     [
         ({}, "not reached in the time of the night; the next night goes on with it"),
         ({"folder": "b"}, "not over yet; the next night goes on with it"),
@@ -684,15 +716,15 @@ def test_an_issue_is_open_exactly_as_long_as_it_may_fail(
         ({"exit_code": 2}, "no answer: the bisection ended with 2"),
     ],
 )
-def test_what_is_known_of_the_version_that_brought_it(changed: dict[str, Any], said: str) -> None:
+def test_what_is_known_of_the_version_that_brought_it(changed: dict[str, Any], text: str) -> None:
     (issue,) = night([], "", "a failed")
     search = CauseSearch(command=("x",), case="a", cost_s=1, since="1", **changed)
     issue = issue.model_copy(update={"search": search})
-    assert bisection_text(issue) == said
+    assert bisection_text(issue) == text
     lines = issue_text(issue).splitlines()
-    told = lines[lines.index(f"- bisection: `{said}`") + 1 :]
-    assert told[0] == "  - `qnn-harness x`"
-    assert told[1] == ("  - `reports/b/report.md`" if "folder" in changed else "")
+    messages = lines[lines.index(f"- bisection: `{text}`") + 1 :]
+    assert messages[0] == "  - `qnn-harness x`"
+    assert messages[1] == ("  - `reports/b/report.md`" if "folder" in changed else "")
     assert ("`/my nights/b/report.md`" in issue_text(issue, "/my nights")) == ("folder" in changed)
     issue = issue.model_copy(update={"search": None})
     assert bisection_text(issue.model_copy(update={"hindrance": "no versions"})) == (
@@ -714,9 +746,9 @@ def test_the_issue_of_a_lost_device_shows_no_script(name: str) -> None:
     command = f"set -- '/data/local/tmp' ''\n{SCRIPTS[name]}"
     lost = DeviceLost("adb says: device offline", serial="127.0.0.1:40023", command=command)
     record = attempt("a error").model_copy(update={"error": ErrorRecord.of(message=str(lost))})
-    found = compare([], [Attempt.of(record)])
-    (issue,) = follow_issues([], found, {record.case: record}, run="r", started="1")
-    told = title(issue)
-    assert "adb says: device offline [in a shell script]" in told
-    assert told in issue_text(issue)
+    comparison = compare([], [Attempt.of(record)])
+    (issue,) = follow_issues([], comparison, {record.case: record}, run="r", started="1")
+    lines = title(issue)
+    assert "adb says: device offline [in a shell script]" in lines
+    assert lines in issue_text(issue)
     assert not any(line in issue_text(issue) for line in command.splitlines() if len(line) > 8)

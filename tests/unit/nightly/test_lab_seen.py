@@ -1,4 +1,4 @@
-"""How the lab was at night, by what `devices --json` prints, and what was not tested."""
+"""The state of the lab at night, from `devices --json`, and the cases not tested."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ GONE = {"since": "2026-11-20T01:00:00Z", "why": "it does not answer", "until": "
 SICK = {"since": "2026-11-21T01:00:00Z", "why": "three cases in a row", "until": "healed"}
 
 
-def row(name: str, **said: Any) -> dict[str, Any]:
+def row(name: str, **text: Any) -> dict[str, Any]:
     row = {"name": name, "enabled": True, "state": "device", "health": "good", "findings": []}
-    return row | {"problem": None, "quarantine": None} | said
+    return row | {"problem": None, "quarantine": None} | text
 
 
 @pytest.mark.parametrize(
-    ("said", "state", "why"),
+    ("text", "state", "why"),
     [
         ({}, "good", ""),
         ({"findings": ["its GPU only prepares"]}, "good", ""),
@@ -46,22 +46,22 @@ def row(name: str, **said: Any) -> dict[str, Any]:
         ({"health": None, "problem": "no folder"}, "away", "no folder"),
     ],
 )
-def test_how_a_device_was(said: dict[str, Any], state: str, why: str) -> None:
-    (one,) = read_devices({"devices": [row("a", **said), row("b", enabled=False)]}, (), "now")
-    assert (one.device, one.state, one.why) == ("a", state, why)
-    assert one.since == (said["quarantine"]["since"] if said.get("quarantine") else "now")
+def test_how_a_device_was(text: dict[str, Any], state: str, why: str) -> None:
+    (devices,) = read_devices({"devices": [row("a", **text), row("b", enabled=False)]}, (), "now")
+    assert (devices.device, devices.state, devices.why) == ("a", state, why)
+    assert devices.since == (text["quarantine"]["since"] if text.get("quarantine") else "now")
 
 
 def test_since_when_it_is_so_is_known_from_the_nights_before() -> None:
     before = [DeviceSeen(device=name, state="away", since="earlier") for name in "abc"]
     now = [row("a", health=None, problem="x"), row("b"), row("c", problem="y", quarantine=GONE)]
-    found = read_devices({"devices": now}, before, "now")
-    assert [one.since for one in found] == ["earlier", "now", GONE["since"]]
+    devices = read_devices({"devices": now}, before, "now")
+    assert [device.since for device in devices] == ["earlier", "now", GONE["since"]]
     assert read_devices(None, before, "now") == read_devices([], (), "now") == ()
 
 
 @pytest.mark.parametrize(
-    ("code", "text", "told"),
+    ("code", "text", "lines"),
     [
         (
             "unreachable",
@@ -77,13 +77,13 @@ def test_since_when_it_is_so_is_known_from_the_nights_before() -> None:
         ),
     ],
 )
-def test_what_a_person_must_do_is_told_once(code: str, text: str, told: str) -> None:
+def test_what_a_person_must_do_is_told_once(code: str, text: str, lines: str) -> None:
     finding = HealthFinding("bad", code, text)
-    hands = hands_of(finding)
-    gone = {"problem": text} if code == "unreachable" else {"findings": [text, "hot"]}
-    sick = {"devices": [row("a", health="bad", hands=hands, **gone)]}
+    work = hands_of(finding)
+    missing = {"problem": text} if code == "unreachable" else {"findings": [text, "hot"]}
+    sick = {"devices": [row("a", health="bad", hands=work, **missing)]}
     begin = read_devices(sick, (), "2026-11-26T22:00:00+00:00")
-    line = f"- `a`: {told}"
+    line = f"- `a`: {lines}"
     assert list(lab_lines(begin, (), {}))[1:] == [line], "the night was over before its end"
     assert list(lab_lines(begin, read_devices(sick, begin, "later"), {}))[1:] == [line]
     mended = read_devices({"devices": [row("a", hands=None)]}, begin, "later")
@@ -96,27 +96,27 @@ def test_what_a_person_must_do_is_told_once(code: str, text: str, told: str) -> 
 
 
 def test_what_does_well_may_need_hands() -> None:
-    hands = hands_of(HealthFinding("suspect", "doze", "it dozes"))
-    begin = read_devices({"devices": [row("a", hands=hands)]}, (), "now")
+    work = hands_of(HealthFinding("suspect", "doze", "it dozes"))
+    begin = read_devices({"devices": [row("a", hands=work)]}, (), "now")
     (line,) = list(lab_lines(begin, begin, {}))[1:]
     assert line.startswith("- `a`: needs hands: `")
     assert line.endswith(" (it dozes)`")
 
 
 def hands_of(finding: HealthFinding) -> dict[str, Any]:
-    hands = needs_hands("a", [finding])
-    assert hands is not None
-    return asdict(hands)
+    work = needs_hands("a", [finding])
+    assert work is not None
+    return asdict(work)
 
 
-def placed(said: str, device: str, soc: str = "SM8650", **changed: Any) -> CaseRecord:
-    name = said.split()[0]
-    made = attempt(said, device=device, case=f"test_a.py::test_b[{device}-{name}]")
+def placed(text: str, device: str, soc: str = "SM8650", **changed: Any) -> CaseRecord:
+    name = text.split()[0]
+    record = attempt(text, device=device, case=f"test_a.py::test_b[{device}-{name}]")
     where = {"device": device, "engine": "qnn", "backend": "htp", "qnn": "2.51.0"}
     placement = PlacementRecord(**{"ort": None, "compiler": None} | where | changed)
-    assert made.device is not None
-    shown = made.device.model_copy(update={"soc": soc})
-    return made.model_copy(
+    assert record.device is not None
+    shown = record.device.model_copy(update={"soc": soc})
+    return record.model_copy(
         update={"placement": placement, "test": f"test_a.py::test_b[{name}]", "device": shown}
     )
 
@@ -132,8 +132,8 @@ def test_what_the_lab_lost_is_counted_for_each_device() -> None:
 
 
 def test_what_is_told_of_the_lab() -> None:
-    said = [row("a"), row("b", problem="device offline"), row("c"), row("d", health="suspect")]
-    begin = read_devices({"devices": said}, (), "2026-11-26T22:00:00+00:00")
+    text = [row("a"), row("b", problem="device offline"), row("c"), row("d", health="suspect")]
+    begin = read_devices({"devices": text}, (), "2026-11-26T22:00:00+00:00")
     later = [
         row("a"),
         row("b"),
@@ -150,36 +150,36 @@ def test_what_is_told_of_the_lab() -> None:
     ]
     assert list(lab_lines((), (), {})) == []
     assert list(lab_lines(begin[:1], end[:1], {})) == ["Lab: 1 of 1 device there."]
-    gone = read_devices({"devices": [row("a", problem="offline")]}, begin, "later")
-    assert next(lab_lines(begin[:1], gone, {})) == (
+    devices = read_devices({"devices": [row("a", problem="offline")]}, begin, "later")
+    assert next(lab_lines(begin[:1], devices, {})) == (
         "Lab: 1 of 1 device there at the beginning, 0 at the end."
     )
 
 
 def test_which_hosts_were_there_and_since_when_not() -> None:
     far, near = {"host": "lab-pc"}, {"host": "bench"}
-    gone = {"problem": "no route", "host_lost": True}
-    said = [row("a", **far, **gone), row("b", **far, **gone), row("c", **near), row("d")]
-    begin = read_devices({"devices": said}, (), "2026-11-26T22:00:00+00:00")
-    told = [*lab_lines(begin, begin, {})]
-    assert told[0] == "Lab: 2 of 4 devices there, 1 of 2 other hosts."
-    assert told[1] == "- host `lab-pc`: out of reach since 2026-11-26T22:00"
-    assert told[2:] == ["- `a`, `b`: away since 2026-11-26T22:00 (`no route`)"]
-    later = [row("a", **far), row("b", **far), row("c", **near, **gone), row("d")]
+    missing = {"problem": "no route", "host_lost": True}
+    text = [row("a", **far, **missing), row("b", **far, **missing), row("c", **near), row("d")]
+    begin = read_devices({"devices": text}, (), "2026-11-26T22:00:00+00:00")
+    lines = [*lab_lines(begin, begin, {})]
+    assert lines[0] == "Lab: 2 of 4 devices there, 1 of 2 other hosts."
+    assert lines[1] == "- host `lab-pc`: out of reach since 2026-11-26T22:00"
+    assert lines[2:] == ["- `a`, `b`: away since 2026-11-26T22:00 (`no route`)"]
+    later = [row("a", **far), row("b", **far), row("c", **near, **missing), row("d")]
     end = read_devices({"devices": later}, begin, "2026-11-27T02:00:00+00:00")
     assert [*lab_lines(begin, end, {})][1:3] == [
         "- host `bench`: at the end out of reach since 2026-11-27T02:00",
         "- host `lab-pc`: out of reach since 2026-11-26T22:00; at the end there",
     ]
-    same = read_devices({"devices": said}, begin, "2026-11-27T02:00:00+00:00")
-    assert [*lab_lines(begin, same, {})][1] == told[1]
+    same = read_devices({"devices": text}, begin, "2026-11-27T02:00:00+00:00")
+    assert [*lab_lines(begin, same, {})][1] == lines[1]
 
 
 def test_what_one_adb_server_lost_is_one_line_that_names_all_its_devices() -> None:
     refused, silent = "no adb server at pc:5037: refused", "adb server at pc:5037 does not answer"
-    hands = {"do": "see why its adb server does not answer", "why": refused}
+    work = {"do": "see why its adb server does not answer", "why": refused}
     dead = {"a": refused, "b": f"it does not answer: {refused}", "c": silent}
-    rows = [row(name, problem=why, hands=hands) for name, why in dead.items()]
+    rows = [row(name, problem=why, hands=work) for name, why in dead.items()]
     rows += [row("d", problem="no adb server at pc:5038: refused"), row("e", problem="offline")]
     begin = read_devices({"devices": rows}, (), "2026-11-26T22:00:00+00:00")
     assert list(lab_lines(begin, begin, {"c": 2, "b": 3, "d": 1}))[1:] == [
@@ -208,7 +208,7 @@ def test_what_no_device_is_to_blame_for_names_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("simulated", "said"),
+    ("simulated", "text"),
     [
         ((False,), "Lab: 1 of 1 device there."),
         ((True,), "Lab: 1 of 1 device there. Simulated: 1."),
@@ -216,12 +216,12 @@ def test_what_no_device_is_to_blame_for_names_none() -> None:
         ((True, True), "Lab: 2 of 2 devices there. Simulated: 2."),
     ],
 )
-def test_what_is_simulated_is_told(simulated: tuple[bool, ...], said: str) -> None:
+def test_what_is_simulated_is_told(simulated: tuple[bool, ...], text: str) -> None:
     rows = [
-        {"name": str(at), "enabled": True, "health": "good", "simulated": one}
-        for at, one in enumerate(simulated)
+        {"name": str(number), "enabled": True, "health": "good", "simulated": is_simulated}
+        for number, is_simulated in enumerate(simulated)
     ]
-    seen = read_devices({"devices": rows}, (), "now")
-    assert list(lab_lines(seen, seen, {})) == [said]
-    (only,) = lab_lines(seen, (), {})
+    devices = read_devices({"devices": rows}, (), "now")
+    assert list(lab_lines(devices, devices, {})) == [text]
+    (only,) = lab_lines(devices, (), {})
     assert " there at the beginning, not asked at the end." in only

@@ -1,4 +1,4 @@
-"""What comes next in a night, its time, and how it ends."""
+"""The next step of a night, its time, and its exit code."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ from tests.unit.nightly.nights import a_night
 
 
 def test_what_is_kept_is_read_again() -> None:
-    kept = a_night(done=STEPS[:2], coverage=Coverage(selected=1, passed=1))
-    assert Night.model_validate_json(kept.model_dump_json()) == kept
-    assert kept.next_step == STEPS[2]
+    night = a_night(done=STEPS[:2], coverage=Coverage(selected=1, passed=1))
+    assert Night.model_validate_json(night.model_dump_json()) == night
+    assert night.next_step == STEPS[2]
 
 
 def test_its_steps_come_one_after_the_other() -> None:
-    done: tuple[str, ...] = ()
+    completed: tuple[str, ...] = ()
     for step in STEPS:
-        assert a_night(done=done).next_step == step
-        done += (step,)
-    assert a_night(done=done).next_step is None
+        assert a_night(done=completed).next_step == step
+        completed += (step,)
+    assert a_night(done=completed).next_step is None
 
 
 @given(st.floats(-1e9, 1e9))
@@ -75,10 +75,10 @@ def test_the_same_command_goes_on_while_the_time_lasts(
 
 
 def test_issues_of_another_night_are_followed_once_it_is_over() -> None:
-    over = {"night": "before", "done": STEPS}
-    assert a_night().follows(a_night(**over))
-    assert not a_night().follows(a_night(**over | {"done": STEPS[:-1]}))
-    assert not a_night().follows(a_night(**over | {"selection": ("other",)}))
+    finished = {"night": "before", "done": STEPS}
+    assert a_night().follows(a_night(**finished))
+    assert not a_night().follows(a_night(**finished | {"done": STEPS[:-1]}))
+    assert not a_night().follows(a_night(**finished | {"selection": ("other",)}))
     assert not a_night().follows(a_night(done=STEPS)), "itself"
 
 
@@ -86,7 +86,7 @@ HIDDEN = "postgresql://***@h/db"
 
 
 @pytest.mark.parametrize(
-    ("kept", "asked", "named", "goes_on"),
+    ("stored", "request", "named", "goes_on"),
     [
         # all as before
         ({}, {}, "", {"budget_s": 60, "until": 1060, "database": "/a"}),
@@ -107,9 +107,9 @@ HIDDEN = "postgresql://***@h/db"
     ],
 )
 def test_what_was_asked_for_holds_when_it_is_resumed(
-    kept: dict[str, Any], asked: dict[str, Any], named: str, goes_on: dict[str, Any] | str
+    stored: dict[str, Any], request: dict[str, Any], named: str, goes_on: dict[str, Any] | str
 ) -> None:
-    last, now = a_night(**{"database": "/a"} | kept), a_night(**asked)
+    last, now = a_night(**{"database": "/a"} | stored), a_night(**request)
 
     def resumed() -> Night:
         return last.resumed(now, 1000, budget=named == "budget", database=named == "database")
@@ -118,8 +118,8 @@ def test_what_was_asked_for_holds_when_it_is_resumed(
         with pytest.raises(ConfigError, match=goes_on):
             resumed()
         return
-    found = resumed()
-    assert {name: getattr(found, name) for name in goes_on} == goes_on
+    night = resumed()
+    assert {name: getattr(night, name) for name in goes_on} == goes_on
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_it_ends_with_what_is_new(changed: dict[str, Any], code: int) -> None:
 )
 def test_what_is_newer_than_all_that_is_here_is_fetched(here: str, fetched: str) -> None:
     entries = [CatalogEntry(name, "s", name, "linux-x64", name in here) for name in "abcde"]
-    assert "".join(one.name for one in new_entries(entries)) == fetched
+    assert "".join(entry.name for entry in new_entries(entries)) == fetched
     assert list(new_entries([])) == []
 
 
@@ -174,9 +174,9 @@ def test_nights_are_read_the_newest_first_and_each_once(tmp_path: Path, logged: 
     damaged = tmp_path / "20261122T010000Z-c-nightly"
     damaged.mkdir()
     (damaged / STATE).write_text('{"kind": "nightly"')
-    assert [one.night[:8] for one in nights(tmp_path)] == ["20261123", "20261121"]
-    (said,) = logged.warnings
-    assert f"{damaged / STATE} is no night: " in said
+    assert [night.night[:8] for night in nights(tmp_path)] == ["20261123", "20261121"]
+    (text,) = logged.warnings
+    assert f"{damaged / STATE} is no night: " in text
 
 
 @pytest.mark.parametrize("name", ["../other", "/tmp/other", "20261120T010000Z-x-nightly"])
@@ -184,15 +184,15 @@ def test_a_night_whose_file_tells_of_another_folder_is_passed_over(
     tmp_path: Path, logged: Logged, name: str
 ) -> None:
     """It would be kept in that folder, wherever that is."""
-    own = tmp_path / "20261121T010000Z-b-nightly"
-    own.mkdir()
-    state = a_night(night=own.name).model_dump_json()
-    (own / STATE).write_text(state.replace(own.name, name))
+    folder = tmp_path / "20261121T010000Z-b-nightly"
+    folder.mkdir()
+    state = a_night(night=folder.name).model_dump_json()
+    (folder / STATE).write_text(state.replace(folder.name, name))
     assert list(nights(tmp_path)) == []
-    (said,) = logged.warnings
-    assert f"{own / STATE} is no night: " in said
-    (own / STATE).write_text(state)
-    assert [one.night for one in nights(tmp_path)] == [own.name]
+    (text,) = logged.warnings
+    assert f"{folder / STATE} is no night: " in text
+    (folder / STATE).write_text(state)
+    assert [night.night for night in nights(tmp_path)] == [folder.name]
 
 
 @pytest.mark.parametrize("changed", [{"run": "../r"}, {"base": "/r"}, {"night": ".."}])
@@ -215,11 +215,11 @@ def test_no_name_of_an_issue_leads_out_of_the_nights_folder(field: str) -> None:
         search=search,
         **dict.fromkeys(("first_seen", "first_run", "last_seen", "last_run"), "r"),
     )
-    kept = json.loads(issue.model_dump_json())
-    assert Issue.model_validate(kept) == issue
-    (kept if field == "id" else kept["search"])[field] = "../x"
+    content = json.loads(issue.model_dump_json())
+    assert Issue.model_validate(content) == issue
+    (content if field == "id" else content["search"])[field] = "../x"
     with pytest.raises(ValidationError, match="leads elsewhere"):
-        Issue.model_validate(kept)
+        Issue.model_validate(content)
 
 
 def test_one_night_at_a_time_uses_a_folder(tmp_path: Path) -> None:
@@ -243,14 +243,14 @@ def test_a_night_is_compared_with_the_last_one_that_is_over(tmp_path: Path) -> N
     of_a_night = f"--problem-file={tmp_path}/20261123T010000Z-ab-nightly/{PROBLEM}"
     by_hand = run()
     cut_short = run(of_a_night, problem="interrupted")
-    told = run(of_a_night)
+    completed = run(of_a_night)
     run(of_a_night)  # its night died, and told nobody
     run()
     new = run(of_a_night)
-    runs = [cut_short.run_id, "20261122T010000Z-cd", None, told.run_id, by_hand.run_id]
-    base = base_of(new, [a_night(run=one) for one in runs])
+    runs = [cut_short.run_id, "20261122T010000Z-cd", None, completed.run_id, by_hand.run_id]
+    base = base_of(new, [a_night(run=run) for run in runs])
     assert base is not None
-    assert base.path == told.path, "of the last that has its whole run"
+    assert base.path == completed.path, "of the last that has its whole run"
 
 
 def test_the_first_night_is_compared_with_what_was_run_before_by_hand(tmp_path: Path) -> None:
@@ -298,9 +298,9 @@ def test_what_nobody_knows_is_left_out_of_what_is_told(known: set[str], state: s
     least |= dict.fromkeys(("first_seen", "last_seen", "first_run", "last_run"), "r")
     issue = Issue(**least | {name: MAY_BE_KNOWN[name] for name in known})
     night = a_night(started="2026-11-23T10:50", run="r", issues=(issue,))
-    told = night_summary(night)
-    assert told is not None
-    causes = (f"{one.known} {one.folder}" for one in told.causes.values())
+    summary_told = night_summary(night)
+    assert summary_told is not None
+    causes = (f"{cause.known} {cause.folder}" for cause in summary_told.causes.values())
     for text in (issue_text(issue), *summary_lines(night), *causes):
         assert not re.search(r"\bNone\b", text), text
 

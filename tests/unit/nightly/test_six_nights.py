@@ -91,14 +91,14 @@ def test_headline_exit_code_message_and_site_agree(
     nights = list[Night]()
     messages = list[Message | None]()
     for number, (_, ends, code) in enumerate(NIGHTS):
-        began = BEGIN + timedelta(days=number)
+        start = BEGIN + timedelta(days=number)
         chain = PlannedNight(a_night(), (), tmp_path, None)
         chain.ends, chain.made = ends, {}
-        run_id = f"{began:%Y%m%dT%H%M%SZ}-{number:016x}"
+        run_id = f"{start:%Y%m%dT%H%M%SZ}-{number:016x}"
         run = run_folder(tmp_path, *map(chain.attempt, CASES), run_id=run_id)
         chain.night = a_night(
-            night=f"{began:%Y%m%dT%H%M%SZ}-{number:04x}-nightly",
-            started=began.isoformat(),
+            night=f"{start:%Y%m%dT%H%M%SZ}-{number:04x}-nightly",
+            started=start.isoformat(),
             site=str(tmp_path / "site"),
             budget_s=4 * 3600,
             until=datetime.now(UTC).timestamp() + 4 * 3600,

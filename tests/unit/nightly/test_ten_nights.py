@@ -56,8 +56,8 @@ class MockPytest:
         lost = "away" in name and self.number in AWAY
         outcome = "error" if lost else "failed" if CASES[name](self.draw, self.number) else "passed"
         why = "cable" if lost else name
-        said = f"{name}@{self.versions} {outcome} n={number} message={why}"
-        return attempt(said, device="phone" if "away" in name else "sim", duration_s=1)
+        text = f"{name}@{self.versions} {outcome} n={number} message={why}"
+        return attempt(text, device="phone" if "away" in name else "sim", duration_s=1)
 
 
 class TenNights(Chain):
@@ -78,7 +78,7 @@ class TenNights(Chain):
 
 @dataclass
 class Told:
-    """What a night told."""
+    """A night, and the texts that it published."""
 
     night: Night
     comparison: str
@@ -86,7 +86,7 @@ class Told:
     @property
     def issues(self) -> dict[str, Issue]:
         """By the case, of which each has a signature of its own."""
-        return {one.signature.rpartition("|")[2]: one for one in self.night.issues}
+        return {issue.signature.rpartition("|")[2]: issue for issue in self.night.issues}
 
 
 def ten_nights(reports: Path, seed: int, version: Callable[[int], str]) -> Iterator[Told]:
@@ -94,10 +94,10 @@ def ten_nights(reports: Path, seed: int, version: Callable[[int], str]) -> Itera
     for number in range(10):
         mock = MockPytest(number, draw, version(number))
         run = run_folder(reports, *(mock.attempt(name) for name in CASES))
-        began = BEGIN + timedelta(days=number)
-        begun = a_night(
-            night=f"{began:%Y%m%dT%H%M%SZ}-{number:04x}-nightly",
-            started=began.isoformat(),
+        start = BEGIN + timedelta(days=number)
+        started = a_night(
+            night=f"{start:%Y%m%dT%H%M%SZ}-{number:04x}-nightly",
+            started=start.isoformat(),
             budget_s=4 * 3600,
             until=datetime.now(UTC).timestamp() + 4 * 3600,
             done=STEPS[:2],
@@ -105,7 +105,7 @@ def ten_nights(reports: Path, seed: int, version: Callable[[int], str]) -> Itera
             run_exit_code=1,
             run_is_whole=True,
         )
-        chain = TenNights(begun, (), reports, None)
+        chain = TenNights(started, (), reports, None)
         mock.made = dict.fromkeys(CASES, 1)
         chain.mock = mock
         chain._save()
@@ -120,28 +120,30 @@ def test_each_is_told_as_what_it_is_from_the_second_night_on(
 ) -> None:
     states: dict[str, list[str]] = {name: [] for name in CASES}
     codes, reasons = [], []
-    for number, told in enumerate(ten_nights(tmp_path, SEED, version)):
+    for number, ended in enumerate(ten_nights(tmp_path, SEED, version)):
         for name in CASES:
-            issue = told.issues.get(name)
-            said = "-" if issue is None else "flaky" if issue.flaky else issue.state
-            states[name].append(said)
-        codes.append(told.night.exit_code)
-        reasons.append(told.night.failed_on)
+            issue = ended.issues.get(name)
+            shown = "-" if issue is None else "flaky" if issue.flaky else issue.state
+            states[name].append(shown)
+        codes.append(ended.night.exit_code)
+        reasons.append(ended.night.failed_on)
         lost = {
-            one.count for one in told.night.issues if one.fault == "lab" and one.state == "open"
+            entry.count
+            for entry in ended.night.issues
+            if entry.fault == "lab" and entry.state == "open"
         }
         assert lost == ({2} if number in AWAY else set())
-        assert told.comparison.startswith("### Devices: failed") == bool(told.night.failed_on)
-        assert "Devices: passed" not in told.comparison
-        assert ("#### Fixed" in told.comparison) == (number == 6)
+        assert ended.comparison.startswith("### Devices: failed") == bool(ended.night.failed_on)
+        assert "Devices: passed" not in ended.comparison
+        assert ("#### Fixed" in ended.comparison) == (number == 6)
     assert set(states["steady"]) == set(states["away"]) == {"-"}
     assert states["old"] == ["open"] * 10
     assert states["broken"] == ["-"] * 3 + ["open"] * 7
     assert states["mended"] == ["open"] * 6 + ["closed"] * 4
     assert states["old-away"] == ["open"] * 10, "it is known when its phone is back"
     for name in ("tenth", "third", "half"):
-        begun = states[name].index("flaky")
-        assert states[name] == ["-"] * begun + ["flaky"] * (10 - begun)
+        first = states[name].index("flaky")
+        assert states[name] == ["-"] * first + ["flaky"] * (10 - first)
     news = {states[name].index("flaky") for name in ("tenth", "third", "half")}
     assert [number for number, why in enumerate(reasons) if why] == sorted({0, 3, *news})
     assert reasons[3] == ("new",) or (reasons[3] == ("new", "flaky") and 3 in news)
@@ -175,7 +177,7 @@ def test_a_death_while_cases_are_run_again_changes_nothing(tmp_path: Path) -> No
     run_folder(tmp_path, passed.attempt("broken"))
     run = run_folder(tmp_path, failed.attempt("broken"))
     RunFolder(run).end({"exit_code": 1, "other_failures": True})
-    begun = a_night(
+    started = a_night(
         night="20261104T220000Z-0003-nightly",
         started=BEGIN.isoformat(),
         budget_s=3600,
@@ -186,11 +188,11 @@ def test_a_death_while_cases_are_run_again_changes_nothing(tmp_path: Path) -> No
         run_is_whole=True,
         other_failures=True,
     )
-    for left in (2, 0, 9):
-        chain = EndedNight(begun, (), tmp_path, None)
-        chain.mock, chain.left = failed, left
+    for remaining in (2, 0, 9):
+        chain = EndedNight(started, (), tmp_path, None)
+        chain.mock, chain.left = failed, remaining
         chain._save()
-        if left < 9:
+        if remaining < 9:
             with pytest.raises(KeyboardInterrupt):
                 chain._compare()
             assert not RunFolder(run).info()["finished"]
@@ -199,23 +201,23 @@ def test_a_death_while_cases_are_run_again_changes_nothing(tmp_path: Path) -> No
     assert info["finished"]
     assert (info["exit_code"], info["other_failures"], info["problem"]) == (1, True, None)
     assert failed.made["broken"] == 7, "each once"
-    assert [one[:5] for one in chain.night.failed_on] == ["new", "tests"]
-    assert [one.state for one in chain.night.issues] == ["open"]
+    assert [reason[:5] for reason in chain.night.failed_on] == ["new", "tests"]
+    assert [issue.state for issue in chain.night.issues] == ["open"]
 
 
 @pytest.mark.nightly
 def test_of_forty_courses_of_ten_nights_none_flaps(tmp_path: Path) -> None:
     wrong: Counter[str] = Counter()
     for seed in range(40):
-        seen: dict[str, list[str]] = {name: [] for name in ("tenth", "third", "half")}
-        for number, told in enumerate(ten_nights(tmp_path / str(seed), seed, str)):
-            wrong["new"] += "new" in told.night.failed_on and number != 3
-            wrong["fixed"] += "#### Fixed" in told.comparison and number != 6
-            for name, states in seen.items():
-                issue = told.issues.get(name)
+        counts: dict[str, list[str]] = {name: [] for name in ("tenth", "third", "half")}
+        for number, ended in enumerate(ten_nights(tmp_path / str(seed), seed, str)):
+            wrong["new"] += "new" in ended.night.failed_on and number != 3
+            wrong["fixed"] += "#### Fixed" in ended.comparison and number != 6
+            for name, states in counts.items():
+                issue = ended.issues.get(name)
                 if issue is not None:
                     states.append("flaky" if issue.flaky else issue.state)
-        for states in seen.values():
+        for states in counts.values():
             wrong["closed"] += states.count("closed")
             wrong["not flaky"] += states[1:].count("open")
     print(wrong)

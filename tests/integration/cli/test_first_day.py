@@ -28,7 +28,7 @@ from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import ROOT
 from tests.needed import ANDROID
 
-pytestmark = [pytest.mark.needs(one) for one in (ANDROID, ADBD, "qemu-aarch64", "unshare")]
+pytestmark = [pytest.mark.needs(need) for need in (ANDROID, ADBD, "qemu-aarch64", "unshare")]
 
 VERSION = "2.51.0"
 NOT_OK = {
@@ -48,7 +48,7 @@ def phone(tmp_path: Path, context_for: ContextFor) -> Iterator[Phone]:
 
 
 class Desk:
-    """Where somebody types what README says, with the phone plugged in."""
+    """The desk of somebody who follows README, with the phone plugged in."""
 
     def __init__(self, phone: Phone, folder: Path) -> None:
         folder.mkdir()
@@ -62,7 +62,7 @@ class Desk:
     def types(self, command: str, *more: str) -> tuple[int, str, str]:
         """Exit code, stdout and stderr; pulls out and plugs in when asked to."""
         program = [sys.executable, "-m", "harness.cli.main"]
-        out, said = self.folder / "out.txt", []
+        out, words = self.folder / "out.txt", []
         with out.open("w") as stdout:
             process = subprocess.Popen(
                 [*program, *shlex.split(command)[1:], *more],
@@ -74,12 +74,12 @@ class Desk:
             )
             assert process.stderr is not None
             for line in process.stderr:
-                said.append(line)
+                words.append(line)
                 if "pull the cable of" in line:
                     self.phone.link.cut_after(1)
                 if "plug phone in again" in line:
                     self.phone.link.resume()
-        return process.wait(timeout=60), out.read_text(), "".join(said)
+        return process.wait(timeout=60), out.read_text(), "".join(words)
 
 
 @pytest.mark.nightly
@@ -92,16 +92,16 @@ def test_readme_word_by_word(phone: Phone, tmp_path: Path) -> None:
     code, out, err = desk.types(init, "--server", str(desk.server))
     assert code == 0, err
     assert out.endswith("written: devices.yaml; next: qnn-harness doctor phone\n")
-    (found, _) = load_lab(desk.file).devices
-    assert isinstance(found, AdbDeviceConfig)
-    assert (found.name, found.serial, found.host) == ("phone", phone.link.address, "adb-host")
-    assert (found.soc, found.htp_arch, found.target) == ("QCS8550", 73, "android-arm64")
+    (device, _) = load_lab(desk.file).devices
+    assert isinstance(device, AdbDeviceConfig)
+    assert (device.name, device.serial, device.host) == ("phone", phone.link.address, "adb-host")
+    assert (device.soc, device.htp_arch, device.target) == ("QCS8550", 73, "android-arm64")
 
     code, out, _ = desk.types(doctor, "--json", "--no-smoke")
-    told = {check["name"]: check for check in json.loads(out)["checks"]}
-    assert (code, told["probe"]["status"], told["Android NDK"]["status"]) == (1, "ok", "ok")
-    assert told["runtime"]["status"] == "fail"
-    assert "PyPI has none for phones: set QAIRT_SDK_ROOT" in told["runtime"]["advice"]
+    by_name = {check["name"]: check for check in json.loads(out)["checks"]}
+    assert (code, by_name["probe"]["status"], by_name["Android NDK"]["status"]) == (1, "ok", "ok")
+    assert by_name["runtime"]["status"] == "fail"
+    assert "PyPI has none for phones: set QAIRT_SDK_ROOT" in by_name["runtime"]["advice"]
 
     # as docs/android.md says of Maven
     source = "name: central, kind: maven, coordinates: 'com.qualcomm.qti:qnn-runtime'"
@@ -115,9 +115,9 @@ def test_readme_word_by_word(phone: Phone, tmp_path: Path) -> None:
     with zipfile.ZipFile(desk.folder / "acceptance-phone.zip") as packed:
         checks = json.loads(packed.read("report.json"))["checks"]
         texts = [packed.read(name).decode() for name in packed.namelist()]
-    steps = {one["name"]: one["status"] for one in checks if one["group"] == "acceptance"}
-    wanted = {step.name: NOT_OK.get(step.name, "ok") for step in STEPS}
-    assert steps == {**wanted, "nothing left behind": "ok"}, out
+    steps = {check["name"]: check["status"] for check in checks if check["group"] == "acceptance"}
+    expected = {step.name: NOT_OK.get(step.name, "ok") for step in STEPS}
+    assert steps == {**expected, "nothing left behind": "ok"}, out
     assert "DSP nodes: adsprpc-smd (rw)" in out
     assert not [text for text in texts if phone.link.address in text]
     assert not (phone.data / "local/tmp/qnn-harness/acceptance").exists()

@@ -27,7 +27,7 @@ def adb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbClient]:
 
 @pytest.fixture
 def file(simulated_lab: Path) -> Path:
-    """Where a lab is to be written: nothing is there, and folders of state are the test's own."""
+    """The path of a new lab; folders of state are the test's own."""
     simulated_lab.unlink()
     return simulated_lab
 
@@ -36,9 +36,9 @@ def test_what_adb_sees_is_written_and_can_be_used(
     adb: AdbClient, start_device: StartDevice, file: Path
 ) -> None:
     device = start_device()
-    done = qnn_harness("init", "--server", f"127.0.0.1:{adb.port}", "--lab", file, "--json")
-    assert done.returncode == 0, done.stderr
-    (row,) = json.loads(done.stdout)["devices"]
+    completed = qnn_harness("init", "--server", f"127.0.0.1:{adb.port}", "--lab", file, "--json")
+    assert completed.returncode == 0, completed.stderr
+    (row,) = json.loads(completed.stdout)["devices"]
     assert (row["serial"], row["target"]) == (device.address, "linux-x64")
     assert (row["soc"], row["htp_arch"]) == ("QCS8550", 73)
     found, simulated = load_lab(file).devices
@@ -46,37 +46,40 @@ def test_what_adb_sees_is_written_and_can_be_used(
     assert (found.name, found.serial) == ("qcs8550-simulator", device.address)
     assert (found.soc, found.target, simulated.enabled) == ("QCS8550", "linux-x64", False)
     other = file.with_name("other.yaml")
-    said = qnn_harness("init", "--server", f"127.0.0.1:{adb.port}", "--lab", other).stdout
-    assert f"({device.address}): QCS8550, HTP v73, linux-x64: it" in said
+    stdout = qnn_harness("init", "--server", f"127.0.0.1:{adb.port}", "--lab", other).stdout
+    assert f"({device.address}): QCS8550, HTP v73, linux-x64: it" in stdout
     listed = json.loads(qnn_harness("devices", "--lab", file, "--json").stdout)["devices"]
     assert (listed[0]["state"], listed[0]["health"]) == ("device", "good"), listed[0]
 
 
 def test_nothing_is_overwritten(file: Path) -> None:
     file.write_text("mine")
-    done = qnn_harness("init", "--simulated", "--lab", file)
-    assert (done.returncode, file.read_text()) == (2, "mine")
-    assert f"error: {file}: already exists, and is not overwritten; --lab FILE names" in done.stderr
+    completed = qnn_harness("init", "--simulated", "--lab", file)
+    assert (completed.returncode, file.read_text()) == (2, "mine")
+    assert (
+        f"error: {file}: already exists, and is not overwritten; --lab FILE names"
+        in completed.stderr
+    )
 
 
 def test_a_simulated_device_alone(file: Path) -> None:
     server = f"127.0.0.1:{free_port()}"
-    done = qnn_harness("init", "--simulated", "--server", server, "--lab", file)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == f"written: {file}; next: qnn-harness doctor sim-v73\n"
-    assert [one.name for one in load_lab(file).in_use()] == ["sim-v73"]
+    completed = qnn_harness("init", "--simulated", "--server", server, "--lab", file)
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout == f"written: {file}; next: qnn-harness doctor sim-v73\n"
+    assert [config.name for config in load_lab(file).in_use()] == ["sim-v73"]
     assert [path.name for path in file.parent.glob("*devices*")] == ["devices.yaml"]
 
 
 def test_where_nothing_answers_nothing_is_written(adb: AdbClient, file: Path) -> None:
     port = free_port()
-    done = qnn_harness("init", "--server", f"127.0.0.1:{port}", "--lab", file)
-    assert done.returncode == 3
-    assert f"no adb server answers at 127.0.0.1:{port}; `/" in done.stderr
-    assert f"adb -P {port} start-server` starts one" in done.stderr
-    done = qnn_harness("init", "--server", f"127.0.0.1:{adb.port}", "--lab", file)
-    assert done.returncode == 3
-    assert "plug one in with USB debugging enabled" in done.stderr
+    completed = qnn_harness("init", "--server", f"127.0.0.1:{port}", "--lab", file)
+    assert completed.returncode == 3
+    assert f"no adb server answers at 127.0.0.1:{port}; `/" in completed.stderr
+    assert f"adb -P {port} start-server` starts one" in completed.stderr
+    completed = qnn_harness("init", "--server", f"127.0.0.1:{adb.port}", "--lab", file)
+    assert completed.returncode == 3
+    assert "plug one in with USB debugging enabled" in completed.stderr
     assert not file.exists()
 
 
@@ -84,20 +87,20 @@ def test_a_device_that_was_pulled_out_is_left_out(
     adb: AdbClient, start_device: StartDevice, file: Path
 ) -> None:
     start_device("gone").stop()
-    kept = start_device("kept")
-    done = qnn_harness("init", "--server", f"127.0.0.1:{adb.port}", "--lab", file)
-    assert done.returncode == 0, done.stderr
-    assert kept.address in [getattr(device, "serial", None) for device in load_lab(file).devices]
+    phone = start_device("kept")
+    completed = qnn_harness("init", "--server", f"127.0.0.1:{adb.port}", "--lab", file)
+    assert completed.returncode == 0, completed.stderr
+    assert phone.address in [getattr(device, "serial", None) for device in load_lab(file).devices]
 
 
 @pytest.mark.parametrize("server", ["127.0.0.1:x", "", ":5037", "a:99999", "a:0"])
 def test_an_address_that_is_none(server: str, file: Path) -> None:
-    done = qnn_harness("init", "--server", server, "--lab", file)
-    assert (done.returncode, file.exists()) == (2, False)
-    assert "is not HOST or HOST:PORT" in done.stderr
+    completed = qnn_harness("init", "--server", server, "--lab", file)
+    assert (completed.returncode, file.exists()) == (2, False)
+    assert "is not HOST or HOST:PORT" in completed.stderr
 
 
 def test_a_folder_that_is_not_there(file: Path) -> None:
-    done = qnn_harness("init", "--simulated", "--lab", file.parent / "none/devices.yaml")
-    assert done.returncode == 2
-    assert "cannot be written: No such file or directory" in done.stderr
+    completed = qnn_harness("init", "--simulated", "--lab", file.parent / "none/devices.yaml")
+    assert completed.returncode == 2
+    assert "cannot be written: No such file or directory" in completed.stderr

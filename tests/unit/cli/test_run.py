@@ -1,4 +1,4 @@
-"""What `qnn-harness run` hands to pytest."""
+"""The arguments that `qnn-harness run` passes to pytest."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The arguments of pytest, which runs nothing, in a folder of its own."""
     arguments: list[str] = []
 
-    def main(given: list[str], plugins: object) -> int:
-        arguments.extend(given)
+    def main(words: list[str], plugins: object) -> int:
+        arguments.extend(words)
         return 0
 
     monkeypatch.setattr(pytest, "main", main)
@@ -39,14 +39,14 @@ def test_an_option_without_its_value_is_refused(
     told: list[str], tmp_path: Path, option: str
 ) -> None:
     (tmp_path / "a.bin").write_bytes(CONTEXT)
-    done = CliRunner().invoke(run, ["a.bin", option])
-    assert done.exit_code == 2
+    completed = CliRunner().invoke(run, ["a.bin", option])
+    assert completed.exit_code == 2
     assert told == []
-    assert f"Option '{option}' requires an argument" in done.output
+    assert f"Option '{option}' requires an argument" in completed.output
 
 
 def test_no_option_has_an_empty_metavar() -> None:
-    assert not [one.opts for one in run.params if one.metavar == ""]
+    assert not [parameter.opts for parameter in run.params if parameter.metavar == ""]
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,9 @@ def test_a_negative_tolerance_is_read_as_a_value(tmp_path: Path, told: list[str]
 
 def test_no_name_is_taken_for_an_option_of_pytest(tmp_path: Path, told: list[str]) -> None:
     (tmp_path / "-k.bin").write_bytes(CONTEXT)
-    for given in ("./-k.bin", ".", str(tmp_path)):
-        CliRunner().invoke(run, [given], catch_exceptions=False, standalone_mode=False)
-    assert [one for one in told if one.endswith("-k.bin")] == [
+    for arguments in ("./-k.bin", ".", str(tmp_path)):
+        CliRunner().invoke(run, [arguments], catch_exceptions=False, standalone_mode=False)
+    assert [line for line in told if line.endswith("-k.bin")] == [
         "./-k.bin",
         "./-k.bin",
         f"{tmp_path}/-k.bin",
@@ -116,15 +116,15 @@ def test_an_empty_name_is_not_the_folder_one_is_in(
     tmp_path: Path, told: list[str], arguments: list[str]
 ) -> None:
     (tmp_path / "a.bin").write_bytes(CONTEXT)
-    for command, given in ((contexts, arguments), (run, [""])):
-        done = CliRunner().invoke(command, given)
-        assert (done.exit_code, "it is empty; name a file" in done.output) == (2, True)
+    for command, options in ((contexts, arguments), (run, [""])):
+        completed = CliRunner().invoke(command, options)
+        assert (completed.exit_code, "it is empty; name a file" in completed.output) == (2, True)
     assert not told
-    assert [one.name for one in tmp_path.iterdir()] == ["a.bin"]
+    assert [path.name for path in tmp_path.iterdir()] == ["a.bin"]
 
 
 @pytest.mark.parametrize(
-    ("device", "says", "told_of"),
+    ("device", "message", "told_of"),
     [
         ("sim-v73", "unknown QNN version '9.9'", "running on the simulated device sim-v73"),
         ("phone", "devices.yaml: no such file; --lab FILE names another", ""),
@@ -132,7 +132,7 @@ def test_an_empty_name_is_not_the_folder_one_is_in(
 )
 def test_a_search_takes_the_same_lab_as_the_run_that_it_searches(
     device: str,
-    says: str,
+    message: str,
     told_of: str,
     tmp_path: Path,
     told: list[str],
@@ -141,7 +141,7 @@ def test_a_search_takes_the_same_lab_as_the_run_that_it_searches(
     (tmp_path / "m.bin").write_bytes(CONTEXT)
     case = "m.bin::test_contexts[sim-v73-htp-2.51.0-m.bin-resident-1]"
     arguments = ["--axis=qnn", f"--case={case}", "--qnn=9.9", f"--device={device}"]
-    with pytest.raises(ConfigError, match=re.escape(says)):
+    with pytest.raises(ConfigError, match=re.escape(message)):
         bisect.main(arguments, standalone_mode=False)
     assert told_of in capsys.readouterr().err
     assert not told
@@ -163,22 +163,22 @@ def test_an_interrupt_is_not_wrong_input(
     (tmp_path / "a.bin").write_bytes(CONTEXT)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(pytest, "main", main)
-    done = CliRunner().invoke(run, ["a.bin", "--json"], standalone_mode=False)
-    assert (done.return_value, done.exception) == (code, None)
+    completed = CliRunner().invoke(run, ["a.bin", "--json"], standalone_mode=False)
+    assert (completed.return_value, completed.exception) == (code, None)
 
 
-@pytest.mark.parametrize(("began", "told"), [(True, True), (False, False)])
+@pytest.mark.parametrize(("is_begun", "told"), [(True, True), (False, False)])
 def test_who_interrupts_it_is_told_how_it_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, began: bool, told: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_begun: bool, told: bool
 ) -> None:
-    def main(given: list[str], plugins: list[Any]) -> int:
+    def main(arguments: list[str], plugins: list[Any]) -> int:
         plugins[0].interrupted = True
-        plugins[0].folder = RunFolder(tmp_path / "reports/1 a") if began else None
+        plugins[0].folder = RunFolder(tmp_path / "reports/1 a") if is_begun else None
         return 2
 
     monkeypatch.setattr(pytest, "main", main)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.bin").write_bytes(CONTEXT)
-    done = CliRunner().invoke(run, ["a.bin"], standalone_mode=False)
-    assert done.return_value == 130
-    assert ("to go on: the same command with --resume 'reports/1 a'" in done.stderr) == told
+    completed = CliRunner().invoke(run, ["a.bin"], standalone_mode=False)
+    assert completed.return_value == 130
+    assert ("to go on: the same command with --resume 'reports/1 a'" in completed.stderr) == told

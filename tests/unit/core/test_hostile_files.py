@@ -64,20 +64,20 @@ def test_whatever_a_file_holds_it_is_loaded_or_refused(
     encoding: str,
 ) -> None:
     text = LOADERS[load]
-    for where, taken_out, put_in in edits:
-        begin = int(where * len(text))
+    for offset, taken_out, put_in in edits:
+        begin = int(offset * len(text))
         text = text[:begin] + put_in + text[begin + taken_out :]
     path = tmp_path_factory.getbasetemp() / "hostile.yaml"
     path.write_bytes(text.encode(encoding, "replace"))
-    said = str(path)
+    message = str(path)
     try:
         load(path)
     except ConfigError as error:
-        said = str(error)
+        message = str(error)
         reached()
-    assert str(path) in said
-    assert len(said) < 20_000
-    assert said.encode()
+    assert str(path) in message
+    assert len(message) < 20_000
+    assert message.encode()
 
 
 def lines(count: int, line: str) -> str:
@@ -110,13 +110,17 @@ def test_what_is_said_is_short_however_much_is_wrong(
         load_lab(path)
     assert problem in str(caught.value)
     assert len(str(caught.value)) < 10_000
-    *said, last = str(caught.value).splitlines()
-    assert len(said) <= 20
+    *messages, last = str(caught.value).splitlines()
+    assert len(messages) <= 20
     assert last.startswith(("and ", str(path)))
 
 
 def test_time_grows_with_the_number_of_devices_and_not_faster(tmp_path: Path) -> None:
-    path, hosts, took = tmp_path / "devices.yaml", lines(250, "  - {{name: h{0}, host: a}}\n"), {}
+    path, hosts, duration_s = (
+        tmp_path / "devices.yaml",
+        lines(250, "  - {{name: h{0}, host: a}}\n"),
+        {},
+    )
     for count in (250, 2000):
         path.write_text(
             f"schema: 1\nhosts:\n{hosts}devices:\n"
@@ -124,14 +128,14 @@ def test_time_grows_with_the_number_of_devices_and_not_faster(tmp_path: Path) ->
         )
         rounds = []
         for _ in range(3):  # one of them may be disturbed
-            began = time.process_time()
+            start = time.process_time()
             lab = load_lab(path)
             for device in lab.in_use():
                 lab.health_of(device), lab.recovery_of(device), lab.gate_of(device)
                 lab.host(getattr(device, "host", ""))
-            rounds.append(time.process_time() - began)
-        took[count] = min(rounds)
-    assert took[2000] < 24 * took[250]
+            rounds.append(time.process_time() - start)
+        duration_s[count] = min(rounds)
+    assert duration_s[2000] < 24 * duration_s[250]
 
 
 def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:

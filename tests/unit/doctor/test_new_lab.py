@@ -1,4 +1,4 @@
-"""What `init` writes of what devices say: names, SoCs, and a file that can always be read."""
+"""The file that `init` writes: names, SoCs, and that it can always be read."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ OTHER_SKEL = "/vendor/dsp/cdsp/libQnnHtpV73Skel.so"
 
 
 def found(facts: DeviceFacts = FACTS, text: str = PHONE, **changes: str) -> FoundDevice:
-    made = {"name": "desk", "serial": "1a2b", "workdir": DEFAULT_WORKDIR} | changes
+    fields = {"name": "desk", "serial": "1a2b", "workdir": DEFAULT_WORKDIR} | changes
     device = AttachedDevice(
         config=AdbDeviceConfig(name="desk", serial="1a2b"),
         transport=AdbDevice("1a2b", AdbServer()),
         facts=facts,
         target=facts.target or "android-arm64",
-        workdir=made["workdir"],
+        workdir=fields["workdir"],
     )
-    return FoundDevice(made["name"], made["serial"], device, parse_answers(text))
+    return FoundDevice(fields["name"], fields["serial"], device, parse_answers(text))
 
 
 def loaded(
@@ -60,7 +60,7 @@ def loaded(
 
 
 @pytest.mark.parametrize(
-    ("said", "number", "skels", "name", "arch", "why"),
+    ("reported", "number", "skels", "name", "arch", "why"),
     [
         ("SM8650", 557, [], "SM8650", 75, "it says so itself"),
         ("QCS610", None, [SKEL], "QCS610", None, "it says so itself"),
@@ -74,11 +74,11 @@ def loaded(
     ],
 )
 def test_what_a_device_is(
-    said: str | None, number: int | None, skels: list[str], name: str, arch: int, why: str
+    reported: str | None, number: int | None, skels: list[str], name: str, arch: int, why: str
 ) -> None:
-    told = identify_soc(replace(FACTS, soc=said, soc_id=number), skels)
-    assert (told.name, told.htp_arch) == (name, arch)
-    assert why in told.why
+    soc = identify_soc(replace(FACTS, soc=reported, soc_id=number), skels)
+    assert (soc.name, soc.htp_arch) == (name, arch)
+    assert why in soc.why
 
 
 def test_names_of_socs_that_are_close() -> None:
@@ -116,9 +116,9 @@ class TestAddresses:
 
     @pytest.fixture(autouse=True)
     def says(self, monkeypatch: pytest.MonkeyPatch) -> list[FoundDevice]:
-        says = [found(workdir="/opt/x")]
-        monkeypatch.setattr(new_devices, "_visit", lambda *mock_arguments: says[0])
-        return says
+        listed = [found(workdir="/opt/x")]
+        monkeypatch.setattr(new_devices, "_visit", lambda *mock_arguments: listed[0])
+        return listed
 
     def added(self, lab: Lab | None, *urls: str) -> tuple[Lab, dict[str, str]]:
         return with_addresses(lab, urls, lambda mock_lab: pytest.fail("it is mocked"))
@@ -128,8 +128,8 @@ class TestAddresses:
         (config,) = lab.devices
         assert names == {self.URL: config.name}
         assert isinstance(config, AdbDeviceConfig)
-        told = (config.name, config.address, config.serial, config.soc, config.workdir)
-        assert told == ("1a2b", self.URL, "1a2b", "SM8650", "/opt/x")
+        shown = (config.name, config.address, config.serial, config.soc, config.workdir)
+        assert shown == ("1a2b", self.URL, "1a2b", "SM8650", "/opt/x")
         assert (config.target, config.htp_arch) == ("android-arm64", 75)
 
     def test_one_that_the_lab_has_is_that_one(self) -> None:
@@ -141,7 +141,7 @@ class TestAddresses:
         other = "adb://other.invalid/1a2b"
         more, names = self.added(lab, other)
         assert names == {other: known.name}
-        assert [one.name for one in more.select()] == ["desk", "1a2b"]
+        assert [device.name for device in more.select()] == ["desk", "1a2b"]
         (added,) = more.select(["1a2b"])
         assert isinstance(added, AdbDeviceConfig)
         assert added.address == other
@@ -215,7 +215,7 @@ def test_a_word_that_a_lab_does_not_take_stays_a_comment(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("target", "good", "chosen", "asked"),
+    ("target", "good", "chosen", "answer"),
     [
         ("linux-arm64", "/opt/qnn-harness", "/opt/qnn-harness", 2),
         ("linux-arm64", "/tmp/qnn-harness", "/tmp/qnn-harness", 4),
@@ -224,7 +224,7 @@ def test_a_word_that_a_lab_does_not_take_stays_a_comment(tmp_path: Path) -> None
     ],
 )
 def test_the_first_work_folder_that_takes_and_runs_files(
-    target: str, good: str, chosen: str, asked: int, monkeypatch: pytest.MonkeyPatch
+    target: str, good: str, chosen: str, answer: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A board may have no /data; a phone has nothing else."""
     folders = []
@@ -237,4 +237,4 @@ def test_the_first_work_folder_that_takes_and_runs_files(
     device = found(replace(FACTS, target=target)).device
     assert device is not None
     assert new_devices._with_workdir(device)[0].workdir == chosen
-    assert len(folders) == asked
+    assert len(folders) == answer

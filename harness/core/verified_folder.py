@@ -17,7 +17,6 @@ import json
 import logging
 import os
 import re
-import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -40,6 +39,7 @@ from harness.core.whole_file import (
     open_regular,
     read_json,
     read_note,
+    scratch_folder,
     sha256_of,
     write_json,
 )
@@ -51,9 +51,7 @@ MANIFEST: Final = "manifest.json"
 _FORMAT = 1
 _MAX_MANIFEST_BYTES = 16 << 20
 _FILE_NAME = re.compile(r"[A-Za-z0-9_+=@,.-]+(?:/[A-Za-z0-9_+=@,.-]+)*")
-_ABANDONED_S = 24 * 3600.0
 _LOOK_S: Final = 0.5
-_UNFINISHED = ".unfinished-"
 
 
 class FolderChangedError(Exception):
@@ -154,13 +152,8 @@ def work_folder(parent: Path) -> Iterator[Path]:
     """
     try:
         parent.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(parent)
-        folder = parent / f"{_UNFINISHED}{secrets.token_hex(8)}"
-        folder.mkdir()
-        try:
+        with scratch_folder(parent) as folder:
             yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
     except OSError as error:
         raise cache_problem(error) from error
 
@@ -171,11 +164,10 @@ def publish(folder: Path, final: Path) -> None:
     Both must be on one file system. Raises OSError.
     """
     final.parent.mkdir(parents=True, exist_ok=True)
-    old = final.parent / f"{_UNFINISHED}{secrets.token_hex(8)}"
-    with contextlib.suppress(FileNotFoundError):
-        final.rename(old)
-    folder.rename(final)
-    shutil.rmtree(old, ignore_errors=True)
+    with scratch_folder(final.parent) as old:
+        with contextlib.suppress(FileNotFoundError):
+            final.rename(old / "old")
+        folder.rename(final)
 
 
 @contextmanager
@@ -324,13 +316,6 @@ def _read_manifest(folder: Path) -> dict[str, Any] | None:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise FolderChangedError(f"{MANIFEST} is damaged") from error
     return dict(manifest)
-
-
-def _remove_abandoned(folder: Path) -> None:
-    for path in folder.glob(f"{_UNFINISHED}*"):
-        with contextlib.suppress(OSError):
-            if time.time() - path.stat().st_mtime > _ABANDONED_S:
-                shutil.rmtree(path, ignore_errors=True)
 
 
 _MAX_BYTES = 16 << 20

@@ -137,12 +137,12 @@ def test_publishing_replaces_what_was_there(tmp_path: Path) -> None:
     assert [path.name for path in final.parent.iterdir()] == ["entry"]
 
 
-def test_what_a_killed_process_left_goes_after_a_day(tmp_path: Path) -> None:
-    old, new = tmp_path / ".unfinished-old", tmp_path / ".unfinished-new"
+def test_the_folder_of_a_killed_process_is_removed(tmp_path: Path) -> None:
+    old, new = tmp_path / "qnn-harness-tmp-old", tmp_path / "qnn-harness-tmp-new"
     old.mkdir()
     new.mkdir()
-    yesterday = time.time() - 25 * 3600
-    os.utime(old, (yesterday, yesterday))
+    earlier = time.time() - 100
+    os.utime(old, (earlier, earlier))
     with work_folder(tmp_path):
         pass
     assert not old.exists()

@@ -86,7 +86,7 @@ HIDDEN = "postgresql://***@h/db"
 
 
 @pytest.mark.parametrize(
-    ("stored", "request", "named", "goes_on"),
+    ("stored", "renewed", "named", "goes_on"),
     [
         # all as before
         ({}, {}, "", {"budget_s": 60, "until": 1060, "database": "/a"}),
@@ -107,9 +107,9 @@ HIDDEN = "postgresql://***@h/db"
     ],
 )
 def test_what_was_asked_for_holds_when_it_is_resumed(
-    stored: dict[str, Any], request: dict[str, Any], named: str, goes_on: dict[str, Any] | str
+    stored: dict[str, Any], renewed: dict[str, Any], named: str, goes_on: dict[str, Any] | str
 ) -> None:
-    last, now = a_night(**{"database": "/a"} | stored), a_night(**request)
+    last, now = a_night(**{"database": "/a"} | stored), a_night(**renewed)
 
     def resumed() -> Night:
         return last.resumed(now, 1000, budget=named == "budget", database=named == "database")

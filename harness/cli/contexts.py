@@ -25,6 +25,7 @@ from harness.cli.lab_options import (
     lab_option,
     only_version,
     open_catalog,
+    output_option,
     require_output,
 )
 from harness.cli.printout import Printout
@@ -76,7 +77,7 @@ class ContextCompiled(Printout):
 
 @click.command("compile")
 @click.argument("model", type=NamedPath())
-@click.option("-o", "--output", type=NamedPath(), required=True, metavar="FILE", help="Output.")
+@output_option("Output.", required=True)
 @click.option("--soc", required=True, metavar="SOC", help="SoC to compile for, such as SM8650.")
 @click.option("--qnn", metavar="VERSION", help="QNN version of the compiler (default: newest).")
 @lab_option
@@ -165,22 +166,16 @@ def contexts() -> None:
 
 @contexts.command("extract")
 @files_argument
-@click.option(
-    "-o",
-    "--output",
-    "folder",
-    type=NamedPath(),
-    required=True,
-    metavar="DIR",
-    help="A new folder for the context binaries and their manifest.json.",
+@output_option(
+    "A new folder for the context binaries and their manifest.json.", metavar="DIR", required=True
 )
 @json_option
-def extract_command(files: tuple[Path, ...], folder: Path, as_json: bool) -> None:
+def extract_command(files: tuple[Path, ...], output: Path, as_json: bool) -> None:
     """Copy the context binaries out of FILEs, in the order in which a runtime would load them.
 
     A manifest.json lists the source and size of each; the folder can be used as a FILE.
     """
-    manifest = extract(open_artefacts(files), folder)
+    manifest = extract(open_artefacts(files), output)
     pieces = manifest.pieces
     width = max(len(piece.file or "-") for piece in pieces)
     lines = [
@@ -188,8 +183,8 @@ def extract_command(files: tuple[Path, ...], folder: Path, as_json: bool) -> Non
         f"{piece.artefact} {piece.origin}".rstrip()
         for piece in pieces
     ]
-    lines.append(f"{folder / MANIFEST} lists them")
-    say_result(ContextsExtracted(folder=str(folder), pieces=pieces), lines, as_json)
+    lines.append(f"{output / MANIFEST} lists them")
+    say_result(ContextsExtracted(folder=str(output), pieces=pieces), lines, as_json)
 
 
 @contexts.command()

@@ -18,6 +18,7 @@ from harness.cli.lab_options import (
     NamedPath,
     json_option,
     open_catalog,
+    output_option,
     reports_option,
     require_output,
     run_timeout_option,
@@ -80,7 +81,7 @@ def _case_options(command: AnyCommand) -> AnyCommand:
 
 @click.command("minimize")
 @click.argument("case", required=False)
-@click.option("-o", "--output", type=NamedPath(), metavar="FILE", help="The new archive.")
+@output_option("The new archive.")
 @click.option("--repeat", type=click.IntRange(1, 1000), help="Runs of each set (default: chosen).")
 @click.option(
     "--max-runs", type=click.IntRange(1), default=200, show_default=True, help="Maximum of runs."
@@ -146,9 +147,7 @@ def minimize_command(
 
 @click.command("bundle")
 @click.argument("case")
-@click.option(
-    "-o", "--output", type=NamedPath(), required=True, metavar="FILE", help="The new archive."
-)
+@output_option("The new archive.", required=True)
 @_case_options
 def bundle_command(case: str, output: Path, as_json: bool, **options: Any) -> None:
     """Pack CASE of a run: its contexts or model, its plan, versions and outcome, in one archive.

@@ -16,7 +16,7 @@ from rich.status import Status as Spinner
 from rich.table import Table
 from rich.text import Text
 
-from harness.cli.lab_options import NamedPath, json_option, lab_option
+from harness.cli.lab_options import NamedPath, json_option, lab_option, output_option
 from harness.cli.say import say, say_json, say_result
 from harness.core.cache import cache_path
 from harness.core.notices import Notices, shown_by
@@ -61,13 +61,7 @@ _PIPE_WIDTH: Final = 120
 @click.option("--acceptance", is_flag=True, help="Test every layer of one DEVICE.")
 @click.option("--unplug", is_flag=True, help="... and ask you to unplug it and plug it in.")
 @click.option("--reboot", is_flag=True, help="... and reboot it.")
-@click.option(
-    "-o",
-    "--output",
-    type=NamedPath(),
-    metavar="FILE",
-    help="Its archive (default: acceptance-DEVICE.zip).",
-)
+@output_option("Its archive (default: acceptance-DEVICE.zip).")
 @click.option(
     "--read", "archive", type=NamedPath(), metavar="ARCHIVE", help="Print it as a row of a table."
 )

@@ -90,6 +90,14 @@ run_timeout_option = click.option(
 )
 """`--run-timeout SECONDS`, given to the command as `run_timeout_s`."""
 
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def output_option(help: str, *, metavar: str = "FILE", **more: Any) -> Decorator:
+    """Return `-o/--output`, given to the command as `output`."""
+    return click.option("-o", "--output", type=NamedPath(), metavar=metavar, help=help, **more)
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 """`--json`, given to the command as `as_json`."""
 

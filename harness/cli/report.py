@@ -7,7 +7,13 @@ from pathlib import Path
 
 import click
 
-from harness.cli.lab_options import NamedPath, database_option, json_option, reports_option
+from harness.cli.lab_options import (
+    NamedPath,
+    database_option,
+    json_option,
+    output_option,
+    reports_option,
+)
 from harness.cli.printout import Printout
 from harness.cli.say import say, say_result
 from harness.core.outgoing_text import counted
@@ -51,9 +57,7 @@ def write(run: Path) -> None:
 
 @report.command()
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=NamedPath())
-@click.option(
-    "-o", "--output", type=NamedPath(), required=True, metavar="DIR", help="A new folder for it."
-)
+@output_option("A new folder for it.", metavar="DIR", required=True)
 @json_option
 def merge(runs: tuple[Path, ...], output: Path, as_json: bool) -> None:
     """Merge RUNs, such as those of several machines, into one run with reports.

@@ -15,7 +15,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from harness.cli.lab_options import NamedPath, lab_option, open_lab, require_output
+from harness.cli.lab_options import NamedPath, lab_option, open_lab, output_option, require_output
 from harness.cli.say import say
 from harness.core.cache import BOARDS, cache_root
 from harness.core.errors import ConfigError, InfraError
@@ -119,14 +119,8 @@ def start_command(name: str | None, lab_file: Path) -> None:
     show_default=True,
     help="Number of devices.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=NamedPath(),
-    metavar="FILE",
-    default=Path("farm.yaml"),
-    show_default=True,
-    help="Its lab; the file is removed at the end.",
+@output_option(
+    "Its lab; the file is removed at the end.", default=Path("farm.yaml"), show_default=True
 )
 def farm_command(count: int, output: Path) -> None:
     """Start a farm of simulated devices until Ctrl-C, and write its lab.

@@ -77,22 +77,17 @@ def report_progress(device: str, **facts: object) -> None:
         follower(device, facts)
 
 
-def progress_facts(
-    doing: str | None, completed: int = 0, total: int = 0, unit: str = ""
-) -> dict[str, object]:
-    """Return the facts for the progress of `doing`; None if it is over."""
-    if doing is None:
-        return dict.fromkeys(("doing", "done", "total", "unit"))
-    return {"doing": doing, "done": completed, "total": total, "unit": unit}
-
-
 @contextlib.contextmanager
 def progress_reporter(device: str) -> Iterator[Callable[..., None]]:
-    """Yield a reporter of a device's progress, as `progress_facts`; it is over after the block."""
+    """Yield a reporter of `doing`, `done`, `total` and `unit`, which are over after the block."""
+
+    def report(doing: str, done: int = 0, total: int = 0, unit: str = "") -> None:
+        report_progress(device, doing=doing, done=done, total=total, unit=unit)
+
     try:
-        yield lambda *progress: report_progress(device, **progress_facts(*progress))
+        yield report
     finally:
-        report_progress(device, **progress_facts(None))
+        report_progress(device, doing=None, done=None, total=None, unit=None)
 
 
 @contextlib.contextmanager

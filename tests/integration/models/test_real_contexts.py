@@ -16,7 +16,7 @@ import onnx
 import pytest
 
 from harness.core.errors import ConfigError, InfraError
-from harness.core.notices import followed_by, progress_facts
+from harness.core.notices import followed_by
 from harness.models import compile, compiler, worker
 from harness.models.compile import ContextKey, ContextStore
 from harness.models.compiler import (
@@ -248,12 +248,11 @@ def test_a_model_the_compiler_refuses_spoils_no_other(tmp_path: Path, catalog: C
     reports: list[dict[str, object]] = []
     with followed_by(lambda device, facts: reports.append({"device": device, **facts})):
         results = run_jobs(catalog.compiler_host("2.51.0"), jobs)
-    first, *_, last = reports
-    assert first | {"done": 0} == {"device": "", **progress_facts("compiling", 0, 3)}
-    assert last == {"device": "", **progress_facts(None)}
-    assert [report["done"] for report in reports[:-1]] == sorted(
-        report["done"] for report in reports[:-1]
-    )
+    first, *_, last = told
+    facts = {"doing": "compiling", "done": 0, "total": 3, "unit": ""}
+    assert first | {"done": 0} == {"device": "", **facts}
+    assert last == {"device": "", **dict.fromkeys(facts)}
+    assert [one["done"] for one in told[:-1]] == sorted(one["done"] for one in told[:-1])
     assert results["good"] is None
     assert len(list((tmp_path / "good").glob("*.bin"))) == 1
     refused, absent = results["refused"], results["absent"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from harness.core.notices import followed, followed_by, progress_facts, report_progress
+from harness.core.notices import followed, followed_by, progress_reporter, report_progress
 
 
 def test_who_follows_hears_it_and_only_as_long() -> None:
@@ -13,8 +13,8 @@ def test_who_follows_hears_it_and_only_as_long() -> None:
     report_progress("phone", case="a")
     with followed_by(lambda device, facts: heard.append((device, facts))):
         assert followed()
-        report_progress("phone", **progress_facts("pushing", 1, 2, "MB"))
-        report_progress("phone", **progress_facts(None))
+        with progress_reporter("phone") as report:
+            report("pushing", 1, 2, "MB")
     report_progress("phone", case="b")
     assert followed() == before
     facts = {"doing": "pushing", "done": 1, "total": 2, "unit": "MB"}

@@ -322,7 +322,7 @@ AnyModel = TypeVar("AnyModel", bound=BaseModel)
 
 
 def _is_known_schema(value: object) -> object:
-    if isinstance(value, bool):
+    if isinstance(value, bool | float):
         raise PydanticCustomError("schema", "unknown value", {"choices": [1]})
     if isinstance(value, int) and value > 1:
         text = "is {value}, for a newer qnn-harness: update this one"

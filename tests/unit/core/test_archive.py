@@ -162,7 +162,7 @@ GOOD = zipped(("pkg/lib.so", CONTENT), ("pkg/text", b"text"), ("pkg.libs/c++.so"
     changes=st.lists(
         st.tuples(st.integers(0, len(GOOD) - 1), st.integers(0, 255)), min_size=1, max_size=6
     ),
-    cut=st.integers(0, len(GOOD)) | st.just(len(GOOD)),
+    cut=st.just(len(GOOD)) | st.just(len(GOOD)) | st.integers(0, len(GOOD)),
 )
 def test_a_damaged_archive_gives_what_was_in_it_or_an_error(
     changes: list[tuple[int, int]], cut: int, tmp_path_factory: pytest.TempPathFactory

@@ -248,11 +248,13 @@ def test_a_model_the_compiler_refuses_spoils_no_other(tmp_path: Path, catalog: C
     reports: list[dict[str, object]] = []
     with followed_by(lambda device, facts: reports.append({"device": device, **facts})):
         results = run_jobs(catalog.compiler_host("2.51.0"), jobs)
-    first, *_, last = told
+    first, *_, last = reports
     facts = {"doing": "compiling", "done": 0, "total": 3, "unit": ""}
     assert first | {"done": 0} == {"device": "", **facts}
     assert last == {"device": "", **dict.fromkeys(facts)}
-    assert [one["done"] for one in told[:-1]] == sorted(one["done"] for one in told[:-1])
+    assert [report["done"] for report in reports[:-1]] == sorted(
+        report["done"] for report in reports[:-1]
+    )
     assert results["good"] is None
     assert len(list((tmp_path / "good").glob("*.bin"))) == 1
     refused, absent = results["refused"], results["absent"]

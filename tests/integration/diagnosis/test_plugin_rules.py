@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.integration.device_runs import DeviceRuns, Finished
 from tests.integration.extend_page import run_with_plugin, shown_module
 
@@ -43,10 +45,13 @@ def test_explain_does_not_recognise_it_without_the_package(tmp_path: Path) -> No
     assert (code, text.splitlines()[0]) == (1, "nothing in the one line is recognised as a cause")
 
 
-def test_a_case_has_the_diagnosis_of_a_rule_of_a_package(lab: DeviceRuns) -> None:
+@pytest.mark.parametrize("workers", [(), ("-n2",)])
+def test_a_case_has_the_diagnosis_of_a_rule_of_a_package(
+    lab: DeviceRuns, workers: tuple[str, ...]
+) -> None:
     (lab.folder / "test_mine.py").write_text(SUITE)
     (lab.folder / "pytest.ini").write_text("[pytest]\n")
-    words = ("pytest", "-m", "device", "--qnn=2.51.0")
+    words = ("pytest", "-m", "device", "--qnn=2.51.0", *workers)
     completed = run_with_plugin(RULES, lab.folder, *words, environment=lab.environment)
     (case,) = Finished(completed.returncode, completed.stdout, lab.reports).cases
     assert case["outcome"] == "failed"
@@ -56,13 +61,16 @@ def test_a_case_has_the_diagnosis_of_a_rule_of_a_package(lab: DeviceRuns) -> Non
     assert "acme-license" in (lab.reports / "latest/report.html").read_text()
 
 
-def test_a_wrong_rule_ends_a_run_before_it_begins(lab: DeviceRuns) -> None:
+@pytest.mark.parametrize("workers", [(), ("-n2",)])
+def test_a_wrong_rule_ends_a_run_before_its_first_case(
+    lab: DeviceRuns, workers: tuple[str, ...]
+) -> None:
     (lab.folder / "test_mine.py").write_text(SUITE)
     (lab.folder / "pytest.ini").write_text("[pytest]\n")
     wrong = RULES.replace("acme-license", "no-memory")
-    words = ("pytest", "-m", "device", "--qnn=2.51.0")
+    words = ("pytest", "-m", "device", "--qnn=2.51.0", *workers)
     completed = run_with_plugin(wrong, lab.folder, *words, environment=lab.environment)
     problem = "plug-in acme: qnn_diagnosis_rules: ValueError: a rule no-memory exists already"
     assert problem in completed.stdout
     assert completed.returncode == 2
-    assert not lab.reports.exists()
+    assert "1 failed" not in completed.stdout

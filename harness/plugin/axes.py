@@ -34,12 +34,6 @@ class DeviceRuntimes:
     orts: Mapping[str, Sequence[str]]
     reasons: Sequence[str]
 
-    def require_compilers(self) -> None:
-        """Raise VersionError, with all reasons, if no device has a compiler for its contexts."""
-        compilers = (names for runtimes in self.compilers.values() for names in runtimes.values())
-        if self.reasons and not any(compilers):
-            raise VersionError("; ".join(self.reasons))
-
 
 def device_runtimes(
     catalog: Catalog,

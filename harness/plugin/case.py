@@ -167,10 +167,6 @@ class Case:
         return self._outcome == "error"
 
     @property
-    def may_move(self) -> bool:
-        return self.attempt < len(self.placement.candidates)
-
-    @property
     def end(self) -> AttemptEnd:
         if self._outcome == "error" and self._cause == "infra":
             return self._lab_end

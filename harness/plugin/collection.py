@@ -150,40 +150,29 @@ FLAGS: Final = {name for name in _LISTED if not name.endswith("=")}
 """Options that do not select cases and take none."""
 
 
-def asks_for_devices(config: pytest.Config) -> bool:
-    """Return whether `-m` selects device tests, known before anything is collected."""
-    return wants_devices(config.getoption("markexpr", ""))
+def asks_for_devices(config: pytest.Config, *, alone: bool = False) -> bool:
+    """Return whether `-m` selects device tests, known before anything is collected.
+
+    `alone`: and no other tests.
+    """
+    return selects_devices(config.getoption("markexpr", ""), alone=alone)
 
 
-def asks_for_devices_alone(config: pytest.Config) -> bool:
-    """Return whether `-m` selects no other tests."""
-    return is_of_devices(config.getoption("markexpr", ""))
+def selects_devices(expression: str, *, alone: bool = False) -> bool:
+    """Return whether `-m` selects tests because they are device tests, or these `alone` (pure).
 
-
-def wants_devices(expression: str) -> bool:
-    """Return whether `-m` selects some test because it is a device test (pure)."""
-    return (True, False) in _truth_pairs(expression)
-
-
-def is_of_devices(expression: str) -> bool:
-    """Return whether `-m` selects device tests alone: `device and smoke and not slow` (pure)."""
-    return _truth_pairs(expression) in ({(True, False)}, {(True, False), (False, False)})
-
-
-def _truth_pairs(expression: str) -> set[tuple[bool, bool]]:
-    """Evaluate `-m` for a test with the mark `device` and without it.
-
-    Returns the distinct pairs for all combinations of the other marks in the expression.
+    It is evaluated for a test with the mark `device` and without it, for all combinations of the
+    other marks in it.
     """
     if (evaluate := compile_markexpr(expression)) is None:
-        return set()
+        return False
     others = sorted({*_MARK.findall(expression)} - {"device"})[:_MOST_MARKS]
     pairs: set[tuple[bool, bool]] = set()
     for chosen in product((False, True), repeat=len(others)):
         marks = {*compress(others, chosen)}
         as_device, as_other = (partial(_is_in, marks | extra) for extra in ({"device"}, set[str]()))
         pairs.add((evaluate(as_device), evaluate(as_other)))
-    return pairs
+    return (True, False) in pairs and not (alone and any(other for _, other in pairs))
 
 
 def _is_in(marks: Set[str], name: str, /, **_more: object) -> bool:

@@ -23,7 +23,6 @@ from harness.plugin.collection import (
     MISTAKE,
     Collected,
     asks_for_devices,
-    asks_for_devices_alone,
     deselect,
     need_of,
     placement_of,
@@ -196,7 +195,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
     A single device needs no worker.
     """
-    if not asks_for_devices_alone(config):
+    if not asks_for_devices(config, alone=True):
         return None
     workers = Selection(read_options(config)).most_workers
     return workers if workers > 1 else 0
@@ -381,7 +380,7 @@ def bench(request: pytest.FixtureRequest, placement: Placement) -> Bench:
     case.log_prefix = f"{logs.parent.name}/{logs.name}"
     case.device = ready.provisioned.record
     if request.node.get_closest_marker("timed") is not None:
-        session.wait_until_idle(may_move=case.may_move)
+        session.wait_until_idle(may_move=case.attempt < len(case.placement.candidates))
     return Bench(session)
 
 

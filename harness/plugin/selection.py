@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.core.errors import ConfigError, HarnessError, NoLabError
+from harness.core.errors import ConfigError, HarnessError, NoLabError, VersionError
 from harness.plugin.options import Options
 from harness.plugin.terminal import NOT_ASKED
 
@@ -209,8 +209,9 @@ class Selection:
         named = options.qnn_given or requirements.get("qnn")
         if requirements.get("engine") == "executorch" and not named:
             runtimes = self._fitting_executorch(made_by) or runtimes
-        if compiled:
-            runtimes.require_compilers()
+        with_compilers = any(any(names.values()) for names in runtimes.compilers.values())
+        if compiled and runtimes.reasons and not with_compilers:
+            raise VersionError("; ".join(runtimes.reasons))
         fitting, unfit = placements(
             self.devices,
             requirements,

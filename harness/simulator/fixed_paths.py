@@ -24,7 +24,6 @@ _CLONE_NEWNS: Final = 0x20000
 _CLONE_NEWUSER: Final = 0x10000000
 _RDONLY, _NOSUID, _NODEV, _REMOUNT, _BIND, _REC, _SLAVE = 1, 2, 4, 32, 4096, 16384, 1 << 19
 _MNT_DETACH: Final = 2
-_Tree = dict[str, "str | _Tree"]
 
 
 def map_fixed_paths(root: str) -> dict[str, str]:
@@ -86,7 +85,7 @@ def _enter(paths: Mapping[str, str], base: str) -> None:
     _call("pivot_root", base.encode(), f"{base}/old".encode())
     os.chdir("/")
     _mount("tmpfs", "/new", "tmpfs", _NOSUID | _NODEV, b"mode=755")
-    _build("/old", "/new", _tree(paths))
+    _build("/old", "/new", {path.strip("/"): folder for path, folder in paths.items()})
     _mount("none", "/new", flags=_REMOUNT | _BIND | _RDONLY | _NOSUID | _NODEV)
     os.chdir("/new")
     _call("pivot_root", b".", b".")
@@ -94,30 +93,21 @@ def _enter(paths: Mapping[str, str], base: str) -> None:
     os.chdir("/")
 
 
-def _tree(paths: Mapping[str, str]) -> _Tree:
-    tree: _Tree = {}
+def _build(old: str, new: str, paths: Mapping[str, str]) -> None:
+    """Make `new` show the content of `old`, with folders in the place of some relative `paths`."""
+    below: dict[str, dict[str, str]] = {}
     for path, folder in paths.items():
-        *parents, last = path.strip("/").split("/")
-        node = tree
-        for parent in parents:
-            child = node.setdefault(parent, {})
-            assert isinstance(child, dict)
-            node = child
-        node[last] = folder
-    return tree
-
-
-def _build(old: str, new: str, tree: _Tree) -> None:
-    """Make `new` show the content of `old`, with the folders of `tree` in their places."""
+        name, _, rest = path.partition("/")
+        below.setdefault(name, {})[rest] = folder
     for name in os.listdir(old) if os.path.isdir(old) else ():
-        if name not in tree:
+        if name not in below:
             _show(f"{old}/{name}", f"{new}/{name}")
-    for name, place in tree.items():
+    for name, inner in below.items():
         os.mkdir(f"{new}/{name}")
-        if isinstance(place, str):
-            _mount(f"/old{place}", f"{new}/{name}", flags=_BIND | _REC)
+        if "" in inner:
+            _mount(f"/old{inner['']}", f"{new}/{name}", flags=_BIND | _REC)
         else:
-            _build(f"{old}/{name}", f"{new}/{name}", place)
+            _build(f"{old}/{name}", f"{new}/{name}", inner)
 
 
 def _show(old: str, new: str) -> None:

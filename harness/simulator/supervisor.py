@@ -70,7 +70,7 @@ class BoundPort:
         return number
 
     def listen(self) -> None:
-        _set_shared(self.socket, True)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.listen(self.BACKLOG)
 
     def refuse(self) -> None:
@@ -80,7 +80,7 @@ class BoundPort:
         does not share the port, and keeps it from being used for a minute after its end.
         """
         # Before `shutdown`: another process could bind the port in between.
-        _set_shared(self.socket, False)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
         # Only if listening: else later connections would inherit it.
         if self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
             self.socket.shutdown(socket.SHUT_RDWR)
@@ -99,10 +99,6 @@ def _bind_port() -> socket.socket:
         except OSError:
             bound.close()
     raise InfraError("no port of 127.0.0.1 is free")
-
-
-def _set_shared(port: socket.socket, shared: bool) -> None:
-    port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, int(shared))
 
 
 HELLO_S: Final = 10.0

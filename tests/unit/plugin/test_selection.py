@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.plugin.collection import is_of_devices, wants_devices
+from harness.plugin.collection import selects_devices
 
 
 @pytest.mark.parametrize(
@@ -37,12 +37,12 @@ from harness.plugin.collection import is_of_devices, wants_devices
     ],
 )
 def test_which_devices_an_expression_wants(expression: str, is_wanted: bool, alone: bool) -> None:
-    assert wants_devices(expression) is is_wanted
-    assert is_of_devices(expression) is alone
+    assert selects_devices(expression) is is_wanted
+    assert selects_devices(expression, alone=True) is alone
 
 
 def test_many_other_marks_take_no_time() -> None:
     others = " or ".join(f"mark_{number}" for number in range(40))
-    assert wants_devices(f"{others} or device")
-    assert is_of_devices(f"device and ({others})")
-    assert not wants_devices(f"not device and ({others})")
+    assert selects_devices(f"{others} or device")
+    assert selects_devices(f"device and ({others})", alone=True)
+    assert not selects_devices(f"not device and ({others})")

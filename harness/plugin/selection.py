@@ -293,7 +293,7 @@ class Selection:
 
         (config,) = self.lab.select([placement.device])
         keys = ("name", "serial", "soc", "target", "simulated")
-        return DeviceRecord.model_validate({key: getattr(config, key) for key in keys})
+        return DeviceRecord.model_validate({key: getattr(config, key, None) for key in keys})
 
     def fixed(self, record: Callable[[], CaseRecord]) -> Fixed | None:
         """Return the known issues that a passed case was expected to show, None without any."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.bench.placement import Placement
 from harness.core.errors import ConfigError
 from harness.plugin.selection import Selection
 
@@ -48,3 +49,14 @@ def test_devices_are_asked_for_by_name_or_by_pool(
 def test_a_name_that_is_neither_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="'q' is not in the lab"):
         _ = select(tmp_path, "q").devices
+
+
+@pytest.mark.parametrize(("name", "serial"), [("a", "A"), ("e", None)])
+def test_a_device_is_recorded_before_it_was_queried(
+    tmp_path: Path, name: str, serial: str | None
+) -> None:
+    selection = select(tmp_path)
+    with (tmp_path / "devices.yaml").open("a") as lab:
+        lab.write("  - {name: e, simulated: true, soc: QCS8550}\n")
+    record = selection.device_record(Placement(name, "htp", "2.51.0", None))
+    assert (record.name, record.serial, record.simulated) == (name, serial, name == "e")

@@ -390,55 +390,46 @@ class Verdict:
 class ProcessEnding:
     """One way in which a probe process can end: its condition, and its verdict."""
 
-    name: str
     applies: Callable[[ProbeRun], bool]
     verdict: Callable[[ProbeRun], Verdict]
 
 
 ENDINGS: Final = (
     ProcessEnding(
-        "damaged",
         lambda run: damage(run.transcript) is not None,
         lambda run: _no_verdict("infra", f"{damage(run.transcript)}"),
     ),
     ProcessEnding(
-        "plan-damaged",
         lambda run: run.transcript.plan_damaged,
         lambda run: _no_verdict(
             "infra", f"the plan was damaged on its way: {run.transcript.plan_error}"
         ),
     ),
     ProcessEnding(
-        "plan-refused",
         lambda run: run.transcript.plan_error is not None,
         lambda run: _no_verdict(
             "harness", f"the probe refused its plan: {run.transcript.plan_error}"
         ),
     ),
     ProcessEnding(
-        "not-started",
         lambda run: run.transcript.start is None,
         lambda run: _no_verdict("infra", _silence(run, "did not start")),
     ),
     ProcessEnding(
-        "unread-until-deadline",
         lambda run: run.transcript.unread and _late(run),
         lambda run: _no_verdict(
             "infra", _silence(run, "may have been blocked because its output was not read")
         ),
     ),
     ProcessEnding(
-        "hung",
         lambda run: _late(run),
         lambda run: _judge_cut_short(run, "hung", f"did not end within {run.duration_s:.1f} s"),
     ),
     ProcessEnding(
-        "endless-output",
         lambda run: run.truncated,
         lambda run: _judge_cut_short(run, "hung", "wrote without end and was ended"),
     ),
     ProcessEnding(
-        "signal",
         # a crash after a complete plan comes from tearing down what a failed step never set up
         lambda run: (
             _signal(run) is not None
@@ -447,31 +438,26 @@ ENDINGS: Final = (
         lambda run: _judge_cut_short(run, "crashed", f"was ended by {_signal(run)}"),
     ),
     ProcessEnding(
-        "nobody-read",
         lambda run: not run.transcript.done and run.exit_code in _EXITS_UNREAD,
         lambda run: _no_verdict("infra", _silence(run, "could not write its results")),
     ),
     ProcessEnding(
         # one flipped bit in an adb packet's header, and its server silently drops the packet
-        "last-words-lost",
         lambda run: not run.transcript.done and run.exit_code in _EXITS_AFTER_RESULTS,
         lambda run: _no_verdict("infra", _silence(run, "ended, but its last output was lost")),
     ),
     ProcessEnding(
         # a process exits only between events; within an event only a signal ends it
-        "event-unfinished",
         lambda run: run.transcript.cut_off and _signal(run) is None,
         lambda run: _no_verdict("infra", _silence(run, "ended by itself, and within an event")),
     ),
     ProcessEnding(
-        "left-early",
         lambda run: not run.transcript.done,
         lambda run: _judge_cut_short(
             run, "crashed", f"ended with exit code {run.exit_code} before its plan was done"
         ),
     ),
     ProcessEnding(
-        "another-plan",
         lambda run: misfit(run.transcript, run.plan) is not None,
         lambda run: _no_verdict(
             "infra",
@@ -479,7 +465,6 @@ ENDINGS: Final = (
         ),
     ),
     ProcessEnding(
-        "left-with-a-code",
         lambda run: run.exit_code not in _WENT_WELL and run.transcript.first_failure is None,
         lambda run: _judge_cut_short(run, "crashed", f"ended with exit code {run.exit_code}"),
     ),

@@ -52,6 +52,7 @@ from harness.report.sections import bisection_table, bisections_of
 from harness.results.coverage import Coverage
 from harness.results.journal import without_gc
 from harness.site.pages import (
+    COMPARISON,
     FRONT,
     Bar,
     CopiedPages,
@@ -362,8 +363,8 @@ def night_blocks(
     if night is not None and night.vanished:
         yield Heading("Vanished: they had a verdict before")
         yield Items([Item(Span(case, style="code")) for case in night.vanished])
-    pages = [(site.pages.run(run.run), "each case, with logs and times")]
-    comparison = site.pages.comparison(night.night if night else "")
+    pages = [(site.pages.path(run.run), "each case, with logs and times")]
+    comparison = site.pages.path(night.night if night else "", COMPARISON)
     pages.append((comparison, "compared with the run before, with speed and memory"))
     if targets := [links.page(path, text) for path, text in pages if path]:
         yield Paragraph(["Its pages: ", *joined(targets)])
@@ -647,7 +648,7 @@ def _digests(
             run.digest,
             str(run.not_run),
             night.model_dump_json() if night else "",
-            pages.run(run.run) + pages.comparison(night.night if night else ""),
+            pages.path(run.run) + pages.path(night.night if night else "", COMPARISON),
         )
         yield run.run, hashlib.sha256("\n".join(parts).encode("utf-8", "replace")).hexdigest()
         before = look + run.run

@@ -101,7 +101,7 @@ class Links:
 
 
 _REPORTS: Final = "reports"
-_RUN, _COMPARISON = "report.html", "comparison.html"
+REPORT, COMPARISON = "report.html", "comparison.html"
 _MAX_BYTES: Final = 64 << 20
 # before the page's own text
 _NO_SCRIPTS: Final = (
@@ -118,15 +118,8 @@ class CopiedPages:
     out: Path
     bisections: tuple[Listed, ...] = ()
 
-    def run(self, run: str) -> str:
-        """Return the path of a run's or bisection's page in the site; empty if there is none."""
-        return self._path(run, _RUN)
-
-    def comparison(self, night: str) -> str:
-        """Return the path of the comparison of a night's run with the one before."""
-        return self._path(night, _COMPARISON)
-
-    def _path(self, folder: str, name: str) -> str:
+    def path(self, folder: str, name: str = REPORT) -> str:
+        """Return the path in the site of the page of a run, bisection or night; empty without."""
         path = f"{_REPORTS}/{folder}/{name}"
         return path if folder and (self.out / path).is_file() else ""
 
@@ -142,13 +135,13 @@ def copy_pages(database: Database, nights: Mapping[str, NightSummary], out: Path
     bisections = [bisection for reports in parents for bisection in bisections_in(reports)]
     for reports in parents:
         for bisection in bisections:
-            _copy_page(out, reports, bisection.name, _RUN)
+            _copy_page(out, reports, bisection.name, REPORT)
     for run, folder in folders.items():
         night = nights.get(run)
         base = folders.get(night.base or "") if night else None
-        _copy_page(out, folder.parent, run, _RUN, JOURNAL, RunFolder(base) if base else None)
+        _copy_page(out, folder.parent, run, REPORT, JOURNAL, RunFolder(base) if base else None)
         if night is not None:
-            _copy_page(out, folder.parent, night.night, _COMPARISON)
+            _copy_page(out, folder.parent, night.night, COMPARISON)
     return CopiedPages(out, tuple(bisections))
 
 
@@ -293,7 +286,7 @@ def _row(site: SiteData, kind: Became, changes: Sequence[NightChange], links: Li
     cells += joined(tests[:shown])
     cells += [f" and {len(tests) - shown} more"] if shown < len(tests) else []
     summary = site.cause(first.run_index, first.cause)
-    known: list[str | Span] = [links.page(site.pages.run(summary.folder), summary.known)]
+    known: list[str | Span] = [links.page(site.pages.path(summary.folder), summary.known)]
     if kind == "known":
         issues = dict.fromkeys(change.known_issue for change in changes if change.known_issue)
         known = ["known issue ", *joined([Span(issue, style="code") for issue in issues])]

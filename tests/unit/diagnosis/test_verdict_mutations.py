@@ -48,7 +48,7 @@ def test_nothing_is_wrong_as_it_is() -> None:
     assert wrong_endings(ENDINGS) == wrong_blame(BLAME) == 0
 
 
-@pytest.mark.parametrize("index", range(len(ENDINGS)), ids=[ending.name for ending in ENDINGS])
+@pytest.mark.parametrize("index", range(len(ENDINGS)))
 def test_without_an_ending_a_row_fails(index: int) -> None:
     assert wrong_endings([*ENDINGS[:index], *ENDINGS[index + 1 :]])
 
@@ -62,11 +62,7 @@ def competing() -> list[tuple[int, int]]:
     return sorted(pairs)
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    competing(),
-    ids=[f"{ENDINGS[a].name}-before-{ENDINGS[b].name}" for a, b in competing()],
-)
+@pytest.mark.parametrize(("first", "second"), competing())
 def test_the_order_of_two_endings_decides(first: int, second: int) -> None:
     swapped = list(ENDINGS)
     swapped[first], swapped[second] = swapped[second], swapped[first]

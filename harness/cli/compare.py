@@ -18,13 +18,13 @@ from harness.history.comparison import (
     Pair,
     apply_history,
 )
-from harness.history.comparison_json import report_of
 from harness.history.comparison_text import (
     ComparisonView,
     compare_folders,
     lines,
     markdown,
     page,
+    report_of,
     view_of,
 )
 from harness.history.previous import histories, previous_of

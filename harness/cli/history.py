@@ -31,8 +31,7 @@ from harness.history.importing import (
 )
 from harness.history.run_changes import facts_lookup
 from harness.history.states import CaseState
-from harness.history.timeline import Filter
-from harness.history.timeline_text import history_of, lines
+from harness.history.timeline import Filter, history_of, lines
 from harness.results.run_folder import JOURNAL
 
 _NEGATIVE: Final = 1

@@ -37,8 +37,8 @@ from harness.core.tagged_model import TaggedModel
 from harness.core.whole_file import write_whole
 from harness.diagnosis.explanation import Explanation
 from harness.doctor.check import DoctorReport
-from harness.history.comparison_json import ComparisonReport
-from harness.history.timeline_text import HistoryReport
+from harness.history.comparison_text import ComparisonReport
+from harness.history.timeline import HistoryReport
 from harness.lab import devices, fields, health, inventory
 from harness.lab.devices import DeviceConfig
 from harness.lab.fields import RuntimeSource

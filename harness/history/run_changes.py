@@ -20,13 +20,16 @@ from harness.history.states import format_versions, versions_of
 from harness.history.timeline import (
     MARKS,
     CaseLine,
+    CauseFacts,
     Filter,
     NightChange,
     StoredRun,
+    Tested,
+    by_run,
     changes_of,
+    facts_of,
     lines_of,
 )
-from harness.history.timeline_text import CauseFacts, Tested, by_run, facts_of
 from harness.results.coverage import Coverage
 
 NOTHING_NEW: Final[Mapping[int, Collection[str]]] = MappingProxyType({})

@@ -1,15 +1,39 @@
-"""Cases and failures over many runs: since when, where, how often, what changed (pure)."""
+"""Cases, kinds of failures and causes over many runs: since when, where, and what changed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import groupby
 from typing import Final, Literal, NamedTuple
 
-from harness.history.attempts import Attempt, CaseAttempts, cause_id, same_failure
-from harness.history.comparison import Pair
-from harness.history.states import CaseState, format_versions, state_of, versions_of
+from harness.core.outgoing_text import counted
+from harness.core.schema_field import Schema1
+from harness.diagnosis.error import Part, signature_text
+from harness.history.attempts import (
+    Attempt,
+    CaseAttempts,
+    attempts_by_name,
+    cause_id,
+    limits_of,
+    same_failure,
+)
+from harness.history.comparison import Bisectable, Pair
+from harness.history.comparison_text import CaseSide
+from harness.history.states import (
+    CaseState,
+    StateKind,
+    format_attempts,
+    format_versions,
+    state_of,
+    versions_of,
+)
+from harness.history.surroundings import named_files
+from harness.report.document import Span, Style, as_text, shortened
+from harness.results.coverage import LOST_TO, Fault
 from harness.runtimes.runtime import version_key
 from harness.transport.faults import NO_SERVER
 
@@ -253,3 +277,480 @@ def versions_changed(before: Attempt, after: Attempt) -> str:
     return ", ".join(
         f"{name} {old or 'none'} to {new or 'none'}" for name, old, new in changes if old != new
     )
+
+
+_DEVICES: Final = 5
+_SOCS: Final = 4
+_VERSIONS: Final = 2
+
+
+class DeviceResult(Part):
+    """A device that ran the tests of a cause: affected by it, or passes them, or fails otherwise.
+
+    A device that fails as a known issue expects is affected, too.
+    """
+
+    device: str
+    soc: str | None
+    result: Literal["affected", "passes", "fails otherwise"]
+
+
+class CauseFacts(Part):
+    """The devices that a cause affects in the last run that had it, and those that it does not.
+
+    `since` is the start of `since_run`, the run that it came with. `versions_changed` are those
+    that changed then, in words; null if no earlier run has its cases. `files_changed` are files
+    of tests, models and inputs that changed then. `only_with` are the versions with which it shows
+    on these devices, if the tests pass there with others.
+    """
+
+    shows: Literal["fails", "flaky", "no verdict", "fixed"]
+    devices: tuple[DeviceResult, ...]
+    only_with: tuple[str, ...] = ()
+    since: str
+    since_run: str
+    versions_changed: str | None = None
+    files_changed: tuple[str, ...] = ()
+
+
+Tested = dict[tuple[str, str], bool]
+"""For each device and versions whether all tests passed there."""
+LinkTo = Callable[..., Span]
+"""Makes the text for a device or a night, with a link where there are pages, of its `kind`, its
+`name` (the run's id for a night), perhaps another `text`, and a `style`."""
+
+
+def _unlinked(kind: str, name: str, text: str = "", style: Style = "plain") -> Span:
+    return Span(text or name, style=style)
+
+
+def facts_line(facts: CauseFacts, link: LinkTo = _unlinked) -> list[str | Span]:
+    """Return the facts as one line, as in `fails on 1 of 2 tested SM8750 (phone-1); passes on
+    1 of 2 tested SM8750 (phone-2); since 2026-11-21; changed then: qnn 2.49.40 to 2.50.40`."""
+    line: list[str | Span] = []
+    for words, result in ((facts.shows, "affected"), ("passes", "passes")):
+        if places := list(_places(facts, result, link)):
+            line += ["; " if line else "", f"{words} on ", *places]
+    line = line or [facts.shows]
+    if facts.only_with:
+        versions = _separated([[Span(name, style="code")] for name in facts.only_with], " or ")
+        line += ["; only with ", *versions]
+    line += ["; since ", link("night", facts.since_run, facts.since[:10])]
+    changed = [facts.versions_changed] if facts.versions_changed else []
+    changed += [named_files(facts.files_changed)] if facts.files_changed else []
+    if not changed and facts.versions_changed is None:
+        return [*line, ", its first stored run"]
+    if not changed:
+        return [*line, ", with the same versions"]
+    names = _separated([[Span(name, style="code")] for name in changed], ", ")
+    return [*line, "; changed then: ", *names]
+
+
+def facts_of(
+    changes: Sequence[NightChange],
+    tested: Tested,
+    socs: Mapping[str, str | None],
+    runs: Sequence[StoredRun],
+) -> CauseFacts:
+    """Return the facts of a cause by the changes of its cases in a run, of which there is one.
+
+    `tested` is about the tests of these cases in that run.
+    """
+    affected = {change.device for change in changes if change.device}
+    failed_otherwise = {device for (device, _), passed in tested.items() if not passed}
+    bad = {change.versions for change in changes}
+    good = {versions for (device, versions), ok in tested.items() if ok and device in affected}
+    kinds = {change.became for change in changes}
+    since = min(change.since for change in changes)
+    changed = [change.changed for change in changes if change.since == since]
+    return CauseFacts(
+        shows="no verdict"
+        if "lost" in kinds
+        else "fixed"
+        if kinds == {"fixed"}
+        else "flaky"
+        if kinds == {"flaky"}
+        else "fails",
+        devices=tuple(
+            DeviceResult(
+                device=device,
+                soc=socs.get(device),
+                result="affected"
+                if device in affected
+                else "fails otherwise"
+                if device in failed_otherwise
+                else "passes",
+            )
+            for device in sorted(affected | {device for device, _ in tested})
+        ),
+        only_with=tuple(sorted(bad)) if len(bad) <= _VERSIONS and good - bad else (),
+        since=runs[since].started,
+        since_run=runs[since].run,
+        versions_changed=max((words for words in changed if words is not None), default=None),
+    )
+
+
+def _places(facts: CauseFacts, result: str, link: LinkTo) -> Iterator[str | Span]:
+    """Yield the devices with a result by SoC, and how many were tested."""
+    by_soc: dict[str | None, list[DeviceResult]] = {}
+    for device in facts.devices:
+        by_soc.setdefault(device.soc, []).append(device)
+    parts = list[list[str | Span]]()
+    judged = "" if facts.shows == "no verdict" else "tested "
+    for soc, of_soc in sorted(by_soc.items(), key=lambda item: item[0] or ""):
+        names = [device.device for device in of_soc if device.result == result]
+        if not names:
+            continue
+        # one more name takes no more room than "and 1 more"
+        shown = names if len(names) == _DEVICES + 1 else names[:_DEVICES]
+        listed = _separated([[link("device", name, style="code")] for name in shown], ", ")
+        listed += [f" and {len(names) - len(shown)} more"] if len(names) > len(shown) else []
+        kind = Span(soc, style="code") if soc else "devices"
+        parts.append([f"{len(names)} of {len(of_soc)} {judged}", kind, " (", *listed, ")"])
+    yield from _separated(parts[:_SOCS], ", ")
+    if len(parts) > _SOCS:
+        yield f" and on {len(parts) - _SOCS} more SoCs"
+
+
+def _separated(parts: Sequence[Sequence[str | Span]], separator: str) -> list[str | Span]:
+    return [piece for part in parts for piece in (separator, *part)][1:]
+
+
+class KindRow(Part):
+    """A kind of failure: when it was seen, how often, where, with which versions.
+
+    `facts` are those of its most frequent cause in the last runs, if a case still fails so.
+    """
+
+    kind: str
+    first: str
+    last: str
+    failures: int
+    runs: int
+    cases: int
+    devices: tuple[str, ...]
+    versions: tuple[str, ...]
+    facts: CauseFacts | None = None
+
+
+class CaseRow(Bisectable):
+    """A case through all runs; with other options for its file (`asked`) it is another case.
+
+    `recent` has a character for each of its last runs: `.` passed, `F` failed, `x` failed as
+    expected, `~` flaky, `?` lost to the lab, the harness or wrong input, `-` not tested. `since` is
+    when it began to end as it does, `lost` why it has no verdict in its last run. Runs are counted
+    by their last attempt, `attempts` counts all. `last_good` and `first_bad` are the last pass and
+    the first failure after it; if it never passed with its own versions, the last pass with other
+    ones. `state` is judged by its last runs; of a flaky case, `flaky_failed` of the
+    `flaky_attempts` with the same versions failed. `limits` are those of simulated devices, if
+    only these show that it fails.
+    """
+
+    case: str
+    asked: str = ""
+    fails: bool
+    lost: Fault | None
+    since: str
+    runs: int
+    passed: int
+    failed: int
+    expected: int
+    no_verdict: int
+    flaky_runs: int
+    attempts: int = 0
+    failed_attempts: int = 0
+    pass_rate: float | None
+    state: StateKind | None = None
+    flaky_failed: int | None = None
+    flaky_attempts: int | None = None
+    recent: str
+    kinds: tuple[str, ...]
+    last_good: CaseSide | None
+    last_good_at: str | None
+    first_bad: CaseSide | None
+    first_bad_at: str | None
+    limits: str | None = None
+
+
+class LackingRun(Part):
+    """A run in which `not_run` cases left no record; null if the number is unknown."""
+
+    run: str
+    started: str
+    not_run: int | None
+
+
+class HistoryReport(Part):
+    """The history of the cases that were asked for. `lost` is the number of cases without a verdict
+    in the last run that has them. `lacking` are runs in which cases left no record, whatever their
+    names.
+    """
+
+    schema_number: Schema1 = 1
+    kind: Literal["history"] = "history"
+    runs: int
+    first: str
+    last: str
+    lost: int
+    lacking: tuple[LackingRun, ...]
+    kinds: tuple[KindRow, ...]
+    cases: tuple[CaseRow, ...]
+
+
+def case_row(line: CaseLine, bisectable: Callable[[Pair, CaseState | None], Bisectable]) -> CaseRow:
+    """Return the row of a line; `bisectable` returns the bisection between pass and failure."""
+    edge = line.edge
+    good, bad = (edge.before, edge.after) if edge is not None else (None, None)
+    state = line.case_state
+    flaky = state if state and state.is_flaky else None
+    runs, verdicts = len(line.runs), len(line.judged_runs)
+    failures = [attempts.last for attempts in line.judged_runs if attempts.last.is_bad]
+    passed = verdicts - len(failures)
+    return CaseRow(
+        case=line.last.case,
+        asked=line.last.file_options,
+        fails=line.fails,
+        lost=line.last.fault,
+        since=line.since,
+        runs=runs,
+        passed=passed,
+        failed=len(failures),
+        expected=sum(attempt.known_issue is not None for attempt in failures),
+        no_verdict=runs - verdicts,
+        flaky_runs=sum(run.is_flaky for run in line.runs),
+        attempts=sum(run.verdicts for run in line.judged_runs),
+        failed_attempts=sum(run.failed for run in line.judged_runs),
+        pass_rate=passed / verdicts if verdicts else None,
+        state=state.kind if state else None,
+        flaky_failed=flaky.failed if flaky else None,
+        flaky_attempts=flaky.verdicts if flaky else None,
+        recent="".join(map(mark_of, line.runs[-MARKS:])),
+        kinds=tuple(kind for kind, _ in Counter(map(kind_of, failures)).most_common()),
+        last_good=CaseSide.of(good),
+        last_good_at=good.started if good else None,
+        first_bad=CaseSide.of(bad),
+        first_bad_at=line.since if bad else None,
+        limits=limits_of(filter(None, (good, line.bad))) if line.fails else None,
+        **dict(bisectable(edge, state) if edge is not None else Bisectable()),
+    )
+
+
+class _Failure(NamedTuple):
+    case_group: str
+    run: str
+    started: str
+    device: str
+    versions: str
+    cause: str
+
+
+def history_of(
+    attempts: Iterable[tuple[str, str, Attempt]],
+    runs: Sequence[StoredRun],
+    bisectable: Callable[[Pair, CaseState | None], Bisectable],
+    criteria: Filter,
+    facts: Callable[[str], CauseFacts | None],
+) -> HistoryReport:
+    """Return the history of attempts, each with the key of its group and its run, sorted by these.
+
+    `runs` are all stored runs, the newest last; `facts` returns those of a cause by its id. If a
+    diagnosis is asked for, other cases are left out.
+    """
+    order = {run.run: index for index, run in enumerate(runs)}
+    named, first, last = set[str](), "", ""
+    failures: dict[str, list[_Failure]] = {}
+    rows, failing = list[CaseRow](), set[str]()
+    for group, of_group in groupby(attempts, key=lambda entry: entry[0]):
+        cases = by_run(of_group, order)
+        for run, case in ((run, case) for run, of_run in cases for case in of_run.values()):
+            named.add(run)
+            attempt = case.last
+            first = min(first or attempt.started, attempt.started)
+            last = max(last, attempt.started)
+            if attempt.is_bad and attempt.has_verdict:
+                ran_with = attempt.device or "?", format_versions(versions_of(attempt))
+                failure = _Failure(group, run, case.started, *ran_with, cause_id(attempt))
+                failures.setdefault(kind_of(attempt), []).append(failure)
+        for line in lines_of(of_run for _, of_run in cases):
+            row = case_row(line, bisectable)
+            if not criteria.diagnosis or criteria.diagnosis in row.kinds:
+                rows.append(row)
+                failing |= {kind_of(line.judged)} if line.judged and line.fails else set()
+    kinds = [
+        _kind_row(kind, of_kind, facts if kind in failing else None)
+        for kind, of_kind in failures.items()
+        if criteria.diagnosis in ("", kind)
+    ]
+    return HistoryReport(
+        runs=len(named),
+        first=first,
+        last=last,
+        lost=sum(row.lost is not None for row in rows),
+        lacking=tuple(
+            LackingRun(run=run.run, started=run.started, not_run=run.not_run)
+            for run in runs
+            if run.not_run != 0 and criteria.spans(run.started)
+        ),
+        kinds=tuple(sorted(kinds, key=lambda kind: (-kind.failures, kind.kind))),
+        # failing ones first; cases that were never judged come last of theirs
+        cases=tuple(
+            sorted(
+                rows, key=lambda row: (not row.fails, not row.since, row.pass_rate or 0.0, row.case)
+            )
+        ),
+    )
+
+
+def _kind_row(
+    kind: str, failures: Sequence[_Failure], facts: Callable[[str], CauseFacts | None] | None
+) -> KindRow:
+    causes = Counter(failure.cause for failure in failures)
+    last = {failure.cause: failure.started for failure in sorted(failures, key=_started)}
+    cause = max(causes, key=lambda cause: (causes[cause], last[cause]))
+    return KindRow(
+        kind=kind,
+        first=min(map(_started, failures)),
+        last=max(map(_started, failures)),
+        failures=len(failures),
+        runs=len({failure.run for failure in failures}),
+        cases=len({failure.case_group for failure in failures}),
+        devices=tuple(sorted({failure.device for failure in failures})),
+        versions=tuple(sorted({failure.versions for failure in failures})),
+        facts=facts(cause) if facts is not None else None,
+    )
+
+
+def _started(failure: _Failure) -> str:
+    return failure.started
+
+
+def by_run(
+    attempts: Iterable[tuple[str, str, Attempt]], order: Mapping[str, int]
+) -> list[tuple[str, dict[str, CaseAttempts]]]:
+    """Group the attempts of a case group by run, oldest first; `order` has the indexes of runs."""
+    runs = [
+        (run, attempts_by_name((attempt for _, _, attempt in of_run), order.get(run, -1)))
+        for run, of_run in groupby(attempts, key=lambda entry: entry[1])
+    ]
+    return sorted(runs, key=lambda entry: order.get(entry[0], -1))
+
+
+_SHOWN: Final = 40
+_WIDTH: Final = 200
+
+
+def lines(report: HistoryReport) -> Iterator[str]:
+    """Yield lines for a terminal: kinds of failures, then cases that fail or do not always pass."""
+    if not report.cases:
+        yield f"the history has no such case{_lacks(report)}"
+        return
+    lost = f"; {counted(report.lost, 'case')} without a verdict in the last run" * bool(report.lost)
+    yield f"{counted(report.runs, 'run')}, {_days(report)}{lost}{_lacks(report)}"
+    for kind in report.kinds[:_SHOWN]:
+        yield (
+            f"{kind.failures:5} x {shortened(signature_text(kind.kind), _WIDTH)}: {_days(kind)}, "
+            f"{counted(kind.cases, 'case')}"
+        )
+        yield f"        on {_some(kind.devices)}; {_some(kind.versions)}"
+        if kind.facts is not None:
+            yield f"        {as_text(facts_line(kind.facts))}"
+    if len(report.kinds) > _SHOWN:
+        yield f"... and {counted(len(report.kinds) - _SHOWN, 'more kind')}"
+    troubled = [case for case in report.cases if case.failed or case.flaky_runs]
+    limits = dict[str, None]()
+    for case in troubled[:_SHOWN]:
+        limits |= dict.fromkeys([case.limits] if case.limits else [])
+        yield f"{case.recent}  {case.case}"
+        yield f"        {ends(case)}; {rates(case)}"
+        if len(case.kinds) > 1:
+            kinds = tuple(map(signature_text, case.kinds))
+            yield f"        failed for {counted(len(kinds), 'cause')}: {_some(kinds)}"
+        if case.first_bad_at and case.last_good_at:
+            good, bad = case.last_good_at[:19], case.first_bad_at[:19]
+            if case.changed:
+                good, bad = good + _with(case.last_good), bad + _with(case.first_bad)
+            same_run = case.last_good_at >= case.first_bad_at  # cases of one run have no order
+            words = ("passed", "failed") if same_run else ("last good", "first bad")
+            yield f"        {words[0]} {good}, {words[1]} {bad}"
+            command = case.hindrance if case.bisect is None else shlex.join(case.bisect)
+            yield f"        {command}"
+    if len(troubled) > _SHOWN:
+        yield f"... and {counted(len(troubled) - _SHOWN, 'more case')}"
+    yield from limits
+    rest = [case for case in report.cases if not (case.failed or case.flaky_runs)]
+    unjudged = sum(not case.since for case in rest)
+    lost_verdicts = sum(bool(case.since and case.lost) for case in rest)
+    counts = {
+        "never failed": len(rest) - unjudged - lost_verdicts,
+        "never failed before the verdict was lost": lost_verdicts,
+        "never had a verdict": unjudged,
+    }
+    parts = [f"{counted(number, 'case')} {words}" for words, number in counts.items() if number]
+    yield ", ".join(parts) or "each case failed at some time"
+
+
+def _with(side: CaseSide | None) -> str:
+    return f" ({shortened(side.versions, _WIDTH)})" if side is not None and side.versions else ""
+
+
+def _lacks(report: HistoryReport) -> str:
+    """Return the runs in which cases left no record, in words; empty if there are none."""
+    known = [run for run in report.lacking if run.not_run]
+    unknown = [run for run in report.lacking if run.not_run is None]
+    text = ""
+    if known:
+        count = counted(sum(run.not_run or 0 for run in known), "case")
+        text += f"; {count} not run in {_runs(known)}"
+    if unknown:
+        text += f"; whether all was run is unknown of {_runs(unknown)}"
+    return text
+
+
+def _runs(runs: Sequence[LackingRun]) -> str:
+    newest = runs[-1].run
+    return newest if len(runs) == 1 else f"{counted(len(runs), 'run')}, the last of them {newest}"
+
+
+def ends(case: CaseRow) -> str:
+    """Return how a case ends and since when, in words; without a verdict now, how it ended before.
+
+    A case that was never judged neither passes nor fails.
+    """
+    if not case.since:
+        return "no verdict"
+    if case.lost is not None:
+        verb = "failed" if case.fails else "passed"
+        return f"no verdict now, {LOST_TO[case.lost]}; {verb} before, since {case.since[:10]}"
+    if case.state == "flaky":
+        return f"flaky, {'failed' if case.fails else 'passed'} in its last run"
+    return f"{'fails' if case.fails else 'passes'} since {case.since[:10]}"
+
+
+def rates(case: CaseRow) -> str:
+    """Return how often a case passes, in words."""
+    if not case.passed + case.failed:
+        return f"{counted(case.no_verdict, 'run')}, none with a verdict"
+    runs = case.passed + case.failed
+    parts = [f"{case.passed} of {counted(runs, 'run')} passed"]
+    if case.attempts > runs:
+        parts.append(format_attempts(case.failed_attempts, case.attempts))
+    if case.flaky_attempts is not None:
+        failed = format_attempts(case.flaky_failed or 0, case.flaky_attempts)
+        parts.append(f"{failed} on the same versions")
+    if case.flaky_runs:
+        parts.append(f"flaky within {counted(case.flaky_runs, 'run')}")
+    if case.no_verdict:
+        parts.append(f"{case.no_verdict} without a verdict")
+    if case.asked:
+        parts.append(f"asked: {shortened(case.asked, _WIDTH)}")
+    return ", ".join(parts)
+
+
+def _days(period: KindRow | HistoryReport) -> str:
+    first, last = period.first[:10], period.last[:10]
+    return first if first == last else f"{first} to {last}"
+
+
+def _some(names: tuple[str, ...], most: int = 4) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return "; ".join(shortened(name, _WIDTH) for name in names[:most]) + more

@@ -21,7 +21,7 @@ from harness.history.attempts import Attempt, cause_of, short_hash
 from harness.history.comparison import Category, Comparison, Pair
 from harness.history.states import CONFIRMED, CaseHistory, format_attempts
 from harness.history.surroundings import files_used
-from harness.history.timeline_text import CauseFacts, facts_line
+from harness.history.timeline import CauseFacts, facts_line
 from harness.plugin.user_files import is_of_a_file
 from harness.report.document import Line, Paragraph, Table, as_code, as_markdown, code, markdown
 from harness.report.summary import rerun_command

@@ -37,8 +37,15 @@ from harness.history.database import CauseSummary, Database, NightSummary, runs
 from harness.history.performance import SMALLEST_SCALE, median, scales
 from harness.history.previous import since_previous
 from harness.history.run_changes import ChangeStore, DeviceRow, StoredCause
-from harness.history.timeline import MARKS, TITLES, Became, NightChange, StoredRun
-from harness.history.timeline_text import CauseFacts, facts_line
+from harness.history.timeline import (
+    MARKS,
+    TITLES,
+    Became,
+    CauseFacts,
+    NightChange,
+    StoredRun,
+    facts_line,
+)
 from harness.report.document import (
     Block,
     Heading,

@@ -10,8 +10,7 @@ from typing import Any
 from harness.diagnosis.error import Diagnosis, ErrorRecord
 from harness.history.attempts import Attempt
 from harness.history.comparison import Bisectable, Category, Comparison, Pair
-from harness.history.comparison_json import ComparisonReport, report_of
-from harness.history.comparison_text import ComparisonView
+from harness.history.comparison_text import ComparisonReport, ComparisonView, report_of
 from harness.history.database import Database
 from harness.history.importing import list_runs, stored_attempts
 from harness.history.performance import judge_speed

@@ -9,8 +9,7 @@ from harness.history.attempts import Attempt, cause_id
 from harness.history.database import Database, open_database
 from harness.history.importing import import_run, list_runs
 from harness.history.run_changes import facts_lookup, list_causes
-from harness.history.timeline import MARKS
-from harness.history.timeline_text import CauseFacts, DeviceResult, facts_line
+from harness.history.timeline import MARKS, CauseFacts, DeviceResult, facts_line
 from harness.report.document import Paragraph, Span, as_markdown, as_text, html
 from harness.results.record import CaseRecord
 from tests.unit.history.runs import attempt, run_folder

@@ -19,18 +19,16 @@ from harness.history.database import group_key
 from harness.history.states import CaseState
 from harness.history.timeline import (
     CaseLine,
-    Filter,
-    StoredRun,
-    lines_of,
-)
-from harness.history.timeline_text import (
     CauseFacts,
     DeviceResult,
+    Filter,
     HistoryReport,
     LackingRun,
+    StoredRun,
     case_row,
     history_of,
     lines,
+    lines_of,
 )
 from harness.runtimes.runtime import version_key
 from tests.integration.hostile_words import CANARY, steering

@@ -17,8 +17,7 @@ from harness.diagnosis.error import ErrorRecord
 from harness.history.attempts import Attempt, attempts_by_name, cause_of, finder
 from harness.history.comparison import apply_history, compare
 from harness.history.states import AGAIN, CaseHistory
-from harness.history.timeline import kind_of
-from harness.history.timeline_text import CauseFacts
+from harness.history.timeline import CauseFacts, kind_of
 from harness.lab import facts, facts as vitals
 from harness.nightly.issues import (
     CauseSearch,

@@ -557,13 +557,13 @@ def history_of(
     diagnosis is asked for, other cases are left out.
     """
     order = {run.run: index for index, run in enumerate(runs)}
-    named, first, last = set[str](), "", ""
+    run_ids, first, last = set[str](), "", ""
     failures: dict[str, list[_Failure]] = {}
     rows, failing = list[CaseRow](), set[str]()
     for group, of_group in groupby(attempts, key=lambda entry: entry[0]):
         cases = by_run(of_group, order)
         for run, case in ((run, case) for run, of_run in cases for case in of_run.values()):
-            named.add(run)
+            run_ids.add(run)
             attempt = case.last
             first = min(first or attempt.started, attempt.started)
             last = max(last, attempt.started)
@@ -582,7 +582,7 @@ def history_of(
         if criteria.diagnosis in ("", kind)
     ]
     return HistoryReport(
-        runs=len(named),
+        runs=len(run_ids),
         first=first,
         last=last,
         lost=sum(row.lost is not None for row in rows),

@@ -24,7 +24,7 @@ from harness.history.attempts import resolution_of, unit_of
 from harness.history.performance import MOST_RUNS, Change, interval, judge as judge_noisy
 from harness.results.drift import NOT_KEPT, Output, steps_of
 from harness.results.op_events import cost_of, dearest
-from harness.results.record import CaseRecord
+from harness.results.record import CaseRecord, is_figure
 
 RunAnswer = Literal["good", "bad", "unsure", "untestable", "unknown"]
 GoodOrBad = Literal["good", "bad"]
@@ -161,7 +161,12 @@ def figure(figures: Mapping[str, object], path: str) -> float:
     the median. `op NAME` is the cost of an op, with those fused with it. Raises Unmeasured.
     """
     if path.startswith(OP):
-        return _of_op(figures, path.removeprefix(OP))
+        profile, name = figures.get("profile"), path.removeprefix(OP)
+        if (cost := cost_of(profile, name)) is not None:
+            return cost
+        largest = ", ".join(dearest(profile))
+        hint = f": the largest are {largest}" if largest else ", nor any other"
+        raise Unmeasured(f"no op {name} was profiled{hint}")
     value: object = figures
     for part in path.split("."):
         if isinstance(value, Mapping) and part in value:
@@ -172,33 +177,16 @@ def figure(figures: Mapping[str, object], path: str) -> float:
             raise Unmeasured(f"{path} was not measured")
     if isinstance(value, list | tuple):
         value = _of_many(value, "median", path)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Unmeasured(f"{path} is not a number")
-    return _float(value)
-
-
-def _of_op(figures: Mapping[str, object], name: str) -> float:
-    profile = figures.get("profile")
-    cost = cost_of(profile, name)
-    if cost is None:
-        largest = ", ".join(dearest(profile))
-        hint = f": the largest are {largest}" if largest else ", nor any other"
-        raise Unmeasured(f"no op {name} was profiled{hint}")
-    return cost
+    if not is_figure(value):
+        raise Unmeasured(f"{path} is not a number that can be compared")
+    return float(value)
 
 
 def _of_many(values: list[object] | tuple[object, ...], function: str, path: str) -> float:
-    numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
+    numbers = [value for value in values if is_figure(value)]
     if not numbers or len(numbers) < len(values):
         raise Unmeasured(f"{path} is not a list of numbers")
-    return float(_OF_MANY[function]([_float(number) for number in numbers]))
-
-
-def _float(value: float) -> float:
-    try:
-        return float(value)
-    except OverflowError as error:
-        raise Unmeasured("a number is too large") from error
+    return float(_OF_MANY[function]([*map(float, numbers)]))
 
 
 _CODE = re.compile(r"0x[0-9a-f]{1,16}|\d{1,20}", re.ASCII | re.IGNORECASE)
@@ -307,10 +295,7 @@ class Comparison:
         return Judged("bad" if change.verdict == bad_verdict else "good", why)
 
     def value(self, figures: Mapping[str, object]) -> float:
-        value = figure(figures, self.name)
-        if not math.isfinite(value):
-            raise Unmeasured(f"{self.name} is not a finite number")
-        return value
+        return figure(figures, self.name)
 
     def is_met(self, figures: Mapping[str, object], good: float | None = None) -> bool:
         """Return whether the measurements of a run meet the condition. Raises Unmeasured."""

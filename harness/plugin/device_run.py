@@ -125,12 +125,6 @@ class Records:
             )
         return self.folder
 
-    def last_durations(self) -> dict[str, dict[str, float]]:
-        """Return the seconds of each case by device, in the last runs of the same selection."""
-        from harness.history.previous import last_durations
-
-        return last_durations(self.planned_folder, list(selection(sys.argv)))
-
     def discard(self) -> None:
         """Remove the folder of a run that was refused before any case had a record."""
         folder = self.folder
@@ -163,22 +157,16 @@ class Records:
     def is_done(self, item: pytest.Item) -> bool:
         """Return whether a test is left out: it has its verdict, or `--again` does not name it.
 
-        Raises ConfigError.
+        A verdict is about the files as they are now. Raises ConfigError if a case's file had other
+        options: that is another case.
         """
         if self.again is not None:
             return item.nodeid not in self.again
-        return placement_of(item) is not None and self._has_verdict(item)
-
-    def _has_verdict(self, item: pytest.Item) -> bool:
-        """Return whether a case has its verdict, for the files as they are now.
-
-        Raises ConfigError if its file had other options: that is another case.
-        """
-        from harness.results.coverage import LOST_TO
-
-        record = self.earlier.get(item.nodeid)
+        record = self.earlier.get(item.nodeid) if placement_of(item) is not None else None
         if record is None:
             return False
+        from harness.results.coverage import LOST_TO
+
         options = file_options(item, self._selection.options.contexts)
         if record.asked != options:
             problem = f"asked something else of {item.nodeid} ({record.asked or 'no option'}) than "

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import signal
+import sys
 from collections import defaultdict
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.platform import children
 from harness.core.whole_file import read_json, scratch_folder
 from harness.plugin.case_order import learn_paces
-from harness.plugin.collection import asks_for_devices
+from harness.plugin.collection import asks_for_devices, selection
 from harness.plugin.plugin_compat import ignored_options
 from harness.plugin.pytest_internals import (
     forget_in_junitxml,
@@ -153,8 +154,10 @@ class Controller:
     def pytest_xdist_setupnodes(self, config: pytest.Config) -> None:
         """Look up earlier durations for the workers, and listen to their progress."""
         if asks_for_devices(config):
-            kinds = self._run.selection.kinds
-            self._paces = learn_paces(self._run.records.last_durations(), kinds)
+            from harness.history.previous import last_durations
+
+            folder, words = self._run.records.planned_folder, list(selection(sys.argv))
+            self._paces = learn_paces(last_durations(folder, words), self._run.selection.kinds)
         if self._run.live is not None:
             self._run.live.listen(self._shared.path)
 

@@ -105,25 +105,25 @@ class SshHost:
         self._cleanup.close()
 
     def _configure(self) -> None:
-        told = {"folder": str(self.folder), "port": self.port}
+        settings = {"folder": str(self.folder), "port": self.port}
         for name in ("host_key", "user_key"):
             keygen = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.folder / name]
             subprocess.run(keygen, check=True)
-        (self.folder / "sshd_config").write_text(_SSHD_CONFIG.format(**told))
-        (self.folder / "ssh_config").write_text(_SSH_CONFIG.format(**told))
+        (self.folder / "sshd_config").write_text(_SSHD_CONFIG.format(**settings))
+        (self.folder / "ssh_config").write_text(_SSH_CONFIG.format(**settings))
         self.trust()
         self.bin.mkdir()
         self.there.mkdir()
-        told |= {"python": sys.executable, "ssh": self._ssh, "port": self.adb.port}
-        told |= {"adb": adb_binary(), "adb_port": self.adb.port}
+        settings |= {"python": sys.executable, "ssh": self._ssh, "port": self.adb.port}
+        settings |= {"adb": adb_binary(), "adb_port": self.adb.port}
         for wrapper, text in ((self.bin / "ssh", _SSH), (self.there / "adb", _ADB)):
-            wrapper.write_text(text.format(**told))
+            wrapper.write_text(text.format(**settings))
             wrapper.chmod(0o755)
         if os.getuid() == 0:
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
 
     def trust(self, *ports: str, known: bool = True) -> None:
-        """Whether ssh knows the host's key, also at other ports that lead there."""
+        """Make ssh know the host's key, also at other ports that lead there."""
         key = (self.folder / "host_key.pub").read_text()
         lines = [f"[127.0.0.1]:{port} {key}" for port in (self.port, *ports)]
         (self.folder / "known_hosts").write_text("".join(lines) if known else "")
@@ -181,19 +181,19 @@ class SshHost:
 
     def tunnels(self) -> list[int]:
         """The processes of ssh that lead there now."""
-        found = []
-        for one in Path("/proc").glob("[0-9]*/cmdline"):
+        tunnels = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):
-                words = one.read_bytes().split(b"\0")
+                words = path.read_bytes().split(b"\0")
                 config = f"{self.folder}/ssh_config".encode()
                 if words[0] == self._ssh.encode() and {b"-N", config} <= {*words}:
-                    found.append(int(one.parent.name))
-        return found
+                    tunnels.append(int(path.parent.name))
+        return tunnels
 
     def begun(self) -> int:
-        """How often a tunnel was begun."""
-        begun = self.folder / "begun"
-        return len(begun.read_text().splitlines()) if begun.exists() else 0
+        """The number of tunnels that were begun."""
+        log = self.folder / "begun"
+        return len(log.read_text().splitlines()) if log.exists() else 0
 
     def kill_tunnel(self) -> None:
         for pid in self.tunnels():

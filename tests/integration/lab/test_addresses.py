@@ -114,7 +114,7 @@ def test_whoever_waits_gets_it_as_it_is_by_then(
     monkeypatch.setattr(lease._log, "warning", lambda text: waiting.set())
     with simulated(tmp_path, "alone") as device, FaultyLink(device.address) as link:
         first = open_at("sim-first", device.address)
-        held = first.device("at-0").attach()
+        attached = first.device("at-0").attach()
         second = open_at("sim-second", link.address, wait_s=60)
         got: list[str] = []
         thread = threading.Thread(
@@ -122,28 +122,28 @@ def test_whoever_waits_gets_it_as_it_is_by_then(
         )
         thread.start()
         assert waiting.wait(60)
-        held.transport.reboot(timeout_s=60)
-        until, boot = time.monotonic() + 60, held.facts.boot
-        while boot == held.facts.boot and time.monotonic() < until:
+        attached.transport.reboot(timeout_s=60)
+        until, boot = time.monotonic() + 60, attached.facts.boot
+        while boot == attached.facts.boot and time.monotonic() < until:
             with contextlib.suppress(InfraError):
-                boot = read_facts(held.transport, held.workdir).boot
+                boot = read_facts(attached.transport, attached.workdir).boot
         first.close()
         thread.join(60)
         assert got == [boot]
-        assert got != [held.facts.boot]
+        assert got != [attached.facts.boot]
 
 
 def test_two_names_of_one_process_share_a_device(tmp_path: Path, open_at: OpenAt) -> None:
     with simulated(tmp_path, "alone") as device, FaultyLink(device.address) as link:
         opened = open_at("sim-first", device.address, link.address)
         names = ("at-0", "at-1")
-        assert len({opened.device(one).attach().facts.identity for one in names}) == 1
+        assert len({opened.device(name).attach().facts.identity for name in names}) == 1
         opened.device("at-0").require_held()
 
 
 def test_devices_that_call_themselves_alike_are_two(tmp_path: Path, open_at: OpenAt) -> None:
-    with simulated(tmp_path, "twin") as one, simulated(tmp_path, "twin") as other:
-        first, second = open_at("sim-first", one.address), open_at("sim-second", other.address)
-        said = [opened.device("at-0").attach().facts for opened in (first, second)]
-        assert said[0].identity == said[1].identity
-        assert said[0].boot != said[1].boot
+    with simulated(tmp_path, "twin") as device, simulated(tmp_path, "twin") as other:
+        first, second = open_at("sim-first", device.address), open_at("sim-second", other.address)
+        facts = [opened.device("at-0").attach().facts for opened in (first, second)]
+        assert facts[0].identity == facts[1].identity
+        assert facts[0].boot != facts[1].boot

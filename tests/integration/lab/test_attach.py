@@ -21,22 +21,22 @@ devices:
 """
 
 
-@pytest.mark.parametrize("at", ["storage", pytest.param("start", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", ["storage", pytest.param("start", marks=pytest.mark.slow)])
 def test_closed_by_another_thread_it_leaves_nothing_and_begins_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """As Ctrl-C does to a command that begins its devices in threads."""
-    asked, goes_on = threading.Event(), threading.Event()
-    owner = Instances if at == "storage" else SimulatedDevice
-    begin = getattr(owner, at)
+    entered, goes_on = threading.Event(), threading.Event()
+    owner = Instances if step == "storage" else SimulatedDevice
+    begin = getattr(owner, step)
 
     def slow(self: object, *arguments: object) -> object:
-        done = begin(self, *arguments) if at == "storage" else None
-        asked.set()
+        completed = begin(self, *arguments) if step == "storage" else None
+        entered.set()
         goes_on.wait(2)  # before that, a lab that does not wait for this one has closed
-        return done if at == "storage" else begin(self, *arguments)
+        return completed if step == "storage" else begin(self, *arguments)
 
-    monkeypatch.setattr(owner, at, slow)
+    monkeypatch.setattr(owner, step, slow)
     file, root = tmp_path / "devices.yaml", tmp_path / "simulated"
     file.write_text(LAB)
     lab = OpenLab(load_lab(file), key_folder=tmp_path, storage_root=root, instances=Instances(root))
@@ -47,7 +47,7 @@ def test_closed_by_another_thread_it_leaves_nothing_and_begins_nothing(
 
     beginning = threading.Thread(target=attach)
     beginning.start()
-    assert asked.wait(60)
+    assert entered.wait(60)
     lab.close()
     goes_on.set()
     beginning.join(60)

@@ -80,14 +80,14 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_held_device_is_refused_with_the_holders_name(folder: Path) -> None:
     mine = Leases(folder, purpose="mine")
-    with holding(folder) as (process, said):
-        assert said == "holds"
+    with holding(folder) as (process, line):
+        assert line == "holds"
         with pytest.raises(DeviceHeld, match=rf"phone is held by .*{process.pid} \(a test\)"):
             mine.acquire(KEY, "phone")
-        held = mine.find_holding(KEY)
-        assert held is not None
-        assert held.holder is not None
-        assert held.holder.pid == process.pid
+        current = mine.find_holding(KEY)
+        assert current is not None
+        assert current.holder is not None
+        assert current.holder.pid == process.pid
         mine.acquire("local:another", "tablet")
     mine.close()
 
@@ -98,8 +98,8 @@ def test_a_killed_holder_frees_it_at_once(folder: Path) -> None:
         process.kill()
         process.wait()
         mine.acquire(KEY, "phone")
-    with holding(folder) as (_, said):
-        assert f"{os.getpid()} (mine)" in said
+    with holding(folder) as (_, line):
+        assert f"{os.getpid()} (mine)" in line
     mine.close()
     assert mine.find_holding(KEY) is None
 
@@ -113,10 +113,10 @@ def test_waiting_ends_when_it_is_free_or_at_the_deadline(folder: Path, logged: L
     assert last.startswith("no longer waiting for device phone, after ")
     mine.close()
     with holding(folder):
-        began = time.monotonic()
+        start = time.monotonic()
         with pytest.raises(DeviceHeld, match=r"\(waited \d+(\.\d)? s\)"):
             mine.acquire(KEY, "phone", wait_s=0.5)
-        assert 0.5 <= time.monotonic() - began < SLACK_S
+        assert 0.5 <= time.monotonic() - start < SLACK_S
 
 
 def test_a_holder_that_was_stopped_is_told_from_one_that_works(folder: Path) -> None:
@@ -158,11 +158,11 @@ def test_another_user_waits_for_the_same_file(folder: Path) -> None:
     (file,) = folder.iterdir()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o1777
     assert stat.S_IMODE(file.stat().st_mode) == 0o666
-    with holding(folder, user=65534) as (_, said):
-        assert "(mine)" in said
+    with holding(folder, user=65534) as (_, line):
+        assert "(mine)" in line
     mine.close()
-    with holding(folder, user=65534) as (process, said):
-        assert said == "holds"
+    with holding(folder, user=65534) as (process, line):
+        assert line == "holds"
         with pytest.raises(DeviceHeld, match=str(process.pid)):
             mine.acquire(KEY, "phone")
 
@@ -170,9 +170,9 @@ def test_another_user_waits_for_the_same_file(folder: Path) -> None:
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
     """Not below pytest's own, which each session closes to other accounts as it starts."""
-    with tempfile.TemporaryDirectory() as made:
-        Path(made).chmod(0o755)
-        yield Path(made)
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
 
 
 @pytest.mark.needs("root")
@@ -182,8 +182,8 @@ def test_another_user_gets_it_when_it_is_free(open_folder: Path) -> None:
     mine.acquire(KEY, "phone")
 
     def first() -> str:
-        with holding(folder, user=65534, wait_s=60) as (_, said):
-            return said
+        with holding(folder, user=65534, wait_s=60) as (_, line):
+            return line
 
     with ThreadPoolExecutor(1) as pool:
         waits = pool.submit(first)
@@ -211,8 +211,8 @@ def test_one_of_many_gets_it(folder: Path) -> None:
         leases.close()
 
 
-@pytest.mark.parametrize("what", ["link", "folder", "fifo", "garbage"])
-def test_what_somebody_put_there(folder: Path, tmp_path: Path, what: str) -> None:
+@pytest.mark.parametrize("kind", ["link", "folder", "fifo", "garbage"])
+def test_what_somebody_put_there(folder: Path, tmp_path: Path, kind: str) -> None:
     mine = Leases(folder, purpose="mine")
     mine.acquire(KEY, "phone")
     (file,) = folder.iterdir()
@@ -220,15 +220,15 @@ def test_what_somebody_put_there(folder: Path, tmp_path: Path, what: str) -> Non
     assert not file.exists()
     victim = tmp_path / "victim"
     victim.write_text("precious")
-    if what == "garbage":
+    if kind == "garbage":
         file.write_bytes(os.urandom(100_000))
         mine.acquire(KEY, "phone")
         assert json.loads(file.read_bytes())["pid"] == os.getpid()
         mine.close()
         return
-    if what == "link":
+    if kind == "link":
         file.symlink_to(victim)
-    elif what == "folder":
+    elif kind == "folder":
         file.mkdir()
     else:
         os.mkfifo(file)
@@ -237,18 +237,18 @@ def test_what_somebody_put_there(folder: Path, tmp_path: Path, what: str) -> Non
     assert victim.read_text() == "precious"
 
 
-@pytest.mark.parametrize("how", ["removed", "renamed", "replaced", "folder-renamed"])
+@pytest.mark.parametrize("way", ["removed", "renamed", "replaced", "folder-renamed"])
 def test_who_lost_its_lease_is_told_and_gives_up(
-    folder: Path, how: str, monkeypatch: pytest.MonkeyPatch
+    folder: Path, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease_module, "HEARTBEAT_S", 0.02)
-    told = SimpleQueue[str]()
-    monkeypatch.setattr(lease_module._log, "warning", told.put)
+    warnings = SimpleQueue[str]()
+    monkeypatch.setattr(lease_module._log, "warning", warnings.put)
     mine, other = Leases(folder, purpose="mine"), Leases(folder, purpose="other")
     mine.acquire(KEY, "phone")
     mine.require(KEY)
     (file,) = folder.iterdir()
-    match how:
+    match way:
         case "removed":
             file.unlink()
         case "renamed":
@@ -258,7 +258,7 @@ def test_who_lost_its_lease_is_told_and_gives_up(
             (folder / "new").rename(file)
         case "folder-renamed":
             folder.rename(folder.with_name("away"))
-    assert "the lease of device phone is lost" in told.get(timeout=60)
+    assert "the lease of device phone is lost" in warnings.get(timeout=60)
     other.acquire(KEY, "phone")
     with pytest.raises(LeaseLost, match="removed or replaced"):
         mine.require(KEY)
@@ -270,7 +270,7 @@ def test_who_lost_its_lease_is_told_and_gives_up(
     mine.acquire(KEY, "phone")
     mine.require(KEY)
     mine.close()
-    assert told.empty()  # who lets go has lost nothing
+    assert warnings.empty()  # who lets go has lost nothing
 
 
 def test_a_lost_lease_stays_lost_when_its_file_is_put_back(folder: Path, logged: Logged) -> None:
@@ -397,15 +397,15 @@ def test_two_runs_use_a_simulated_device_at_the_same_time(lab: DeviceRuns, tmp_p
             )
             for number in range(2)
         ]
-        done = [run.result() for run in runs]
+        completed = [run.result() for run in runs]
     leases.close()
-    assert [run.code for run in done] == [0, 0], [run.output for run in done]
-    assert not any("waiting" in run.output for run in done)
+    assert [run.code for run in completed] == [0, 0], [run.output for run in completed]
+    assert not any("waiting" in run.output for run in completed)
     assert not any((lab.folder / "simulated/.runs").iterdir())
 
 
 @pytest.fixture
-def kept(lab: DeviceRuns) -> Iterator[tuple[DeviceRuns, str]]:
+def held_device(lab: DeviceRuns) -> Iterator[tuple[DeviceRuns, str]]:
     """A lab whose device has an address that stays, as real ones have, and the key of its lease."""
     home = lab.folder / "home"
     server = KeptServer(home)
@@ -426,16 +426,18 @@ def kept(lab: DeviceRuns) -> Iterator[tuple[DeviceRuns, str]]:
         server.stop()
 
 
-def test_a_run_that_does_not_get_its_device(kept: tuple[DeviceRuns, str], tmp_path: Path) -> None:
-    lab, key = kept
+def test_a_run_that_does_not_get_its_device(
+    held_device: tuple[DeviceRuns, str], tmp_path: Path
+) -> None:
+    lab, key = held_device
     suite = written(tmp_path, MEETING_SUITE)
     leases = Leases(lab.folder / "leases", purpose="a person at the desk")
     leases.acquire(key, "kept")
-    done = lab.run("--lease-timeout", "0.5", suites=suite)
+    finished = lab.run("--lease-timeout", "0.5", suites=suite)
     leases.close()
-    assert done.code == 3, done.output
-    assert "waiting up to 0.5 s for device kept" in done.output
-    assert "(a person at the desk)" in done.output
+    assert finished.code == 3, finished.output
+    assert "waiting up to 0.5 s for device kept" in finished.output
+    assert "(a person at the desk)" in finished.output
     assert not list((lab.folder / "quarantine").glob("*"))
 
 
@@ -468,18 +470,18 @@ def test_losing(bench, how):
 
 
 def test_a_case_that_lost_its_lease_has_no_verdict(
-    kept: tuple[DeviceRuns, str], tmp_path: Path
+    held_device: tuple[DeviceRuns, str], tmp_path: Path
 ) -> None:
-    lab, key = kept
+    lab, key = held_device
     suite = written(tmp_path, LOSING_SUITE)
-    done = lab.run("--lease-timeout", "0", suites=suite, LEASE_KEY=key)
-    assert done.code == 3, done.output
-    ends = [(case["axes"]["how"], case["outcome"], case["cause"]) for case in done.cases]
+    finished = lab.run("--lease-timeout", "0", suites=suite, LEASE_KEY=key)
+    assert finished.code == 3, finished.output
+    ends = [(case["axes"]["how"], case["outcome"], case["cause"]) for case in finished.cases]
     assert ends == [
         ("removed", "error", "infra"),
         ("removed", "passed", None),
         ("taken", "error", "infra"),
-    ], done.output
-    assert "lease of device kept is lost" in done.case(how="taken")["error"]["message"]
-    assert done.output.count("warning: the lease of device kept is lost") == 2
+    ], finished.output
+    assert "lease of device kept is lost" in finished.case(how="taken")["error"]["message"]
+    assert finished.output.count("warning: the lease of device kept is lost") == 2
     assert not list((lab.folder / "quarantine").glob("*"))

@@ -40,14 +40,14 @@ def test_a_host_is_waited_for_once_and_brings_its_devices_back(
         for name in ("far-0", "far-1"):
             watch.require(lab.device(name))
         far.stop()
-        waited, begun = [], far.begun()
+        waited, tunnels = [], far.begun()
         for name in ("far-0", "far-1"):
-            began = time.monotonic()
+            start = time.monotonic()
             assert not watch.failed(lab.device(name), case_over=False)
-            waited.append(time.monotonic() - began)
+            waited.append(time.monotonic() - start)
         assert waited[0] >= BACK_S > waited[1]
         # who looks does so ever more seldom
-        assert far.begun() - begun <= 6
+        assert far.begun() - tunnels <= 6
         for name in ("far-0", "far-1"):
             with pytest.raises(InfraError, match=f"device {name} is not used: it does not answer"):
                 watch.require(lab.device(name))
@@ -65,6 +65,6 @@ def test_a_host_is_waited_for_once_and_brings_its_devices_back(
             lab.device("far-1").attach().transport.shell("echo here", timeout_s=60).stdout
             == b"here\n"
         )
-    told = [(event.device, event.event) for event in events if event.event != "health"]
-    assert [name for name, event in told if event == "quarantine"] == ["far-0", "far-1"]
-    assert {name for name, event in told if event == "healed"} == {"far-0", "far-1"}
+    steps = [(event.device, event.event) for event in events if event.event != "health"]
+    assert [name for name, event in steps if event == "quarantine"] == ["far-0", "far-1"]
+    assert {name for name, event in steps if event == "healed"} == {"far-0", "far-1"}

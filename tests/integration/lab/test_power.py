@@ -93,9 +93,9 @@ class Desk:
     def require(self) -> None:
         self._watch.require(self.lab.device(DESK))
 
-    def told(self) -> list[tuple[str, str]]:
+    def steps(self) -> list[tuple[str, str]]:
         events, self.events[:] = self.events[:], []
-        return [(one.event, one.state) for one in events if one.event != "health"]
+        return [(event.event, event.state) for event in events if event.event != "health"]
 
     @property
     def switched(self) -> int:
@@ -113,5 +113,5 @@ def test_a_command_brings_it_back_where_a_reboot_is_forbidden(desk: Desk) -> Non
     desk.watch(desk.thaws)
     desk.freeze()
     assert desk.failed()
-    assert desk.told() == [("reconnect", "bad"), ("power-cycle", "good")]
+    assert desk.steps() == [("reconnect", "bad"), ("power-cycle", "good")]
     assert desk.switched == 1

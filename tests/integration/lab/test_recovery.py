@@ -53,10 +53,10 @@ class Ward:
         )
 
     @property
-    def told(self) -> list[tuple[str, str]]:
-        """What went wrong, and what was done about it."""
-        found = [(event.event, event.state) for event in self.events]
-        return [one for one in found if one != ("health", "good")]
+    def steps(self) -> list[tuple[str, str]]:
+        """Return the faults, and the steps that were taken."""
+        steps = [(event.event, event.state) for event in self.events]
+        return [step for step in steps if step != ("health", "good")]
 
     def answers(self) -> bool:
         return self.device.attach().transport.shell("echo here", timeout_s=60).stdout == b"here\n"
@@ -64,14 +64,14 @@ class Ward:
 
 @pytest.fixture
 def ward(simulated_lab: Path, tmp_path: Path) -> Iterator[Ward]:
-    made = Ward(simulated_lab, tmp_path)
-    with made.lab:
-        yield made
+    ward = Ward(simulated_lab, tmp_path)
+    with ward.lab:
+        yield ward
 
 
 def test_a_healthy_device_is_used_without_a_word(ward: Ward) -> None:
     ward.watch.require(ward.device)
-    assert ward.told == []
+    assert ward.steps == []
     assert ward.answers()
 
 
@@ -79,7 +79,7 @@ def test_a_device_that_died_is_connected_again(ward: Ward) -> None:
     ward.watch.require(ward.device)
     os.kill(ward.lab.simulation.devices[NAME].pid or 0, signal.SIGKILL)
     assert ward.watch.failed(ward.device, case_over=False)
-    assert ward.told == [("reconnect", "good")]
+    assert ward.steps == [("reconnect", "good")]
     assert ward.events[-1].vitals is not None
     assert ward.events[-1].vitals.free_ram_bytes
     assert ward.answers()
@@ -90,7 +90,7 @@ def test_an_adb_server_that_died_is_started_again(ward: Ward) -> None:
     assert ward.lab.simulation.server is not None
     os.kill(ward.lab.simulation.server.pid or 0, signal.SIGKILL)
     assert ward.watch.failed(ward.device, case_over=False)
-    assert ward.told[-1][1] == "good"
+    assert ward.steps[-1][1] == "good"
     assert ward.answers()
 
 
@@ -106,7 +106,7 @@ def test_an_adb_server_that_hangs_is_replaced(ward: Ward) -> None:
         with_pid = Path(f"/proc/{pid}")
         if with_pid.exists():
             os.kill(pid, signal.SIGCONT)
-    assert ward.told == [("reconnect", "bad"), ("restart-server", "good")]
+    assert ward.steps == [("reconnect", "bad"), ("restart-server", "good")]
     assert ward.answers()
 
 
@@ -137,10 +137,10 @@ def test_leftovers_of_this_computer_are_ended_and_nobody_elses(ward: Ward) -> No
 @pytest.mark.slow
 def test_failing_again_and_again_ends_in_quarantine_and_heals(ward: Ward) -> None:
     ward.watch.require(ward.device)
-    over = [False, False, True, False, True, True]
-    usable = [ward.watch.failed(ward.device, case_over=case_over) for case_over in over]
+    case_ends = [False, False, True, False, True, True]
+    usable = [ward.watch.failed(ward.device, case_over=case_over) for case_over in case_ends]
     assert usable == [True] * 5 + [False]
-    assert [event for event, _ in ward.told] == [
+    assert [event for event, _ in ward.steps] == [
         "reconnect",
         "end-leftovers",
         "restart-server",
@@ -154,7 +154,7 @@ def test_failing_again_and_again_ends_in_quarantine_and_heals(ward: Ward) -> Non
         ward.watch.require(ward.device)
     ward.now += 61
     ward.watch.require(ward.device)
-    assert ward.told[-1][0] == "healed"
+    assert ward.steps[-1][0] == "healed"
     assert ward.quarantine.find(ward.device.key) is None
 
 
@@ -163,7 +163,7 @@ def test_success_is_a_fresh_start(ward: Ward) -> None:
     for _ in range(3):
         assert ward.watch.failed(ward.device, case_over=False)
         ward.device.fitness.succeeded()
-    assert [event for event, _ in ward.told] == ["reconnect"] * 3
+    assert [event for event, _ in ward.steps] == ["reconnect"] * 3
 
 
 def test_a_device_that_cannot_come_back(ward: Ward, tmp_path: Path) -> None:
@@ -174,11 +174,11 @@ def test_a_device_that_cannot_come_back(ward: Ward, tmp_path: Path) -> None:
     storage.rename(tmp_path / "away")
     storage.write_text("in the way")
     assert not ward.watch.failed(ward.device, case_over=False)
-    assert ward.told[-1] == ("quarantine", "bad")
+    assert ward.steps[-1] == ("quarantine", "bad")
     storage.unlink()
     health = ward.watch.heal(ward.device)
     assert health.state != "bad"
-    assert ward.told[-1][0] == "healed"
+    assert ward.steps[-1][0] == "healed"
     ward.watch.require(ward.device)
     assert ward.answers()
 
@@ -205,20 +205,20 @@ def test_what_is_around_a_case_is_what_was_seen_last(ward: Ward) -> None:
     assert ward.watch.environment(ward.device) == {"cases_before": 0}
     ward.watch.require(ward.device)
     ward.now = 5.0
-    around = ward.watch.environment(ward.device)
-    assert (around["seen_s"], around["cases_before"]) == (5.0, 1)
+    environment = ward.watch.environment(ward.device)
+    assert (environment["seen_s"], environment["cases_before"]) == (5.0, 1)
     (checked,) = ward.events
     assert checked.vitals is not None
-    assert around.get("hottest_c") == checked.vitals.hottest_c
+    assert environment.get("hottest_c") == checked.vitals.hottest_c
 
 
 def test_who_follows_is_told_why_a_timed_case_waits(simulated_lab: Path, tmp_path: Path) -> None:
     gate = "    gate: {max_busy_percent: 1, max_temperature_c: 150, wait_s: 0}\n"
     simulated_lab.write_text(simulated_lab.read_text() + gate)
-    ward, lines, said = Ward(simulated_lab, tmp_path), Lines(), []
+    ward, lines, messages = Ward(simulated_lab, tmp_path), Lines(), []
 
     def follow(device: str, facts: Mapping[str, object]) -> None:
-        said.append(lines.merge(device, facts))
+        messages.append(lines.merge(device, facts))
 
     busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
@@ -227,7 +227,7 @@ def test_who_follows_is_told_why_a_timed_case_waits(simulated_lab: Path, tmp_pat
     finally:
         busy.kill()
         busy.wait()
-    *_, (device, line), (_, after) = said
+    *_, (device, line), (_, after) = messages
     assert device == NAME
     assert "busy" in str(line["doing"])
     assert str(line["doing"]).startswith("waiting: ")
@@ -261,10 +261,10 @@ devices:
 
 
 def test_a_quarantine_does_not_end_before_the_probe_has_run(ward: Ward) -> None:
-    asked: list[str] = []
+    checks: list[str] = []
 
     def fails(device: LabDevice) -> str | None:
-        asked.append(device.name)
+        checks.append(device.name)
         return "it ends with a segmentation fault"
 
     watch = DeviceWatch(
@@ -274,13 +274,13 @@ def test_a_quarantine_does_not_end_before_the_probe_has_run(ward: Ward) -> None:
         on_event=ward.events.append,
     )
     watch.require(ward.device)
-    assert asked == []  # a device that was well is not kept waiting
+    assert checks == []  # a device that was well is not kept waiting
     ward.quarantine.put(ward.device.key, "its probe crashed")
     ward.device.fitness = Fitness()  # as of a new run
     with pytest.raises(InfraError, match="segmentation fault"):
         watch.require(ward.device)
     assert watch.heal(ward.device).state == "bad"
-    assert asked == [NAME, NAME]
+    assert checks == [NAME, NAME]
     entry = ward.quarantine.find(ward.device.key)
     assert entry is not None
     assert entry.why == "its probe crashed"
@@ -347,8 +347,8 @@ def test_a_cut_at_any_moment_of_the_first_look_costs_no_device(
         link.resume()
         assert ward.answers(), share
     assert link.cuts > cuts_before + 10
-    assert "quarantine" not in [event for event, _ in ward.told]
-    assert ("reconnect", "good") in ward.told
+    assert "quarantine" not in [event for event, _ in ward.steps]
+    assert ("reconnect", "good") in ward.steps
 
 
 def test_a_second_fault_while_a_device_is_brought_back_is_waited_out(
@@ -356,20 +356,20 @@ def test_a_second_fault_while_a_device_is_brought_back_is_waited_out(
 ) -> None:
     ward, link = far_ward
     ward.watch.require(ward.device)
-    looks = 0
+    checks = 0
 
     def fails_twice(device: LabDevice) -> None:
-        nonlocal looks
-        looks += 1
-        if looks <= 2:
+        nonlocal checks
+        checks += 1
+        if checks <= 2:
             link.cut()
             attached = device.attach()
             ask_vitals(attached.transport, attached.workdir)
 
     watch = DeviceWatch(ward.quarantine, probe_problem=fails_twice, on_event=ward.events.append)
     assert watch.failed(ward.device, case_over=True)
-    assert looks >= 3
-    assert ward.told[-1] == ("reconnect", "good")
+    assert checks >= 3
+    assert ward.steps[-1] == ("reconnect", "good")
     assert ward.quarantine.find(ward.device.key) is None
 
 
@@ -381,7 +381,7 @@ def test_faults_in_a_row_that_a_reconnect_mends_are_no_reason_to_give_up(
     for _ in range(3):  # without retries each is the end of a case
         link.cut()
         assert ward.watch.failed(ward.device, case_over=True)
-    assert "quarantine" not in [event for event, _ in ward.told]
+    assert "quarantine" not in [event for event, _ in ward.steps]
 
 
 @pytest.mark.nightly
@@ -396,8 +396,8 @@ def test_a_device_that_was_only_unplugged_is_back_as_soon_as_it_answers(
         hasty.watch.require(hasty.device)
         FaultyLink.cut(link)
         assert not hasty.watch.failed(hasty.device, case_over=True)
-        told = [event for event, _ in hasty.told]
-        assert told == ["reconnect", "quarantine"]
+        steps = [event for event, _ in hasty.steps]
+        assert steps == ["reconnect", "quarantine"]
         entry = hasty.quarantine.find(hasty.device.key)
         assert entry is not None
         assert entry.until == "answers"
@@ -406,11 +406,11 @@ def test_a_device_that_was_only_unplugged_is_back_as_soon_as_it_answers(
             hasty.now += seconds
             with pytest.raises(InfraError, match=f"{NAME} is used again as soon as it answers"):
                 hasty.watch.require(hasty.device)
-        assert [event for event, _ in hasty.told] == told
+        assert [event for event, _ in hasty.steps] == steps
         link.resume()
         hasty.now += 10
         hasty.watch.require(hasty.device)
-        assert [event for event, _ in hasty.told] == [*told, "healed"]
+        assert [event for event, _ in hasty.steps] == [*steps, "healed"]
     assert hasty.quarantine.find(hasty.device.key) is None
 
 

@@ -106,14 +106,14 @@ class Started:
             )
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text()
 
     def wait_for(self, text: str) -> float:
         """Waits until it has said something; how long that took."""
-        began = time.monotonic()
-        wait_until(lambda: text in self.said, lambda: f"not said: {text}\n{self.said}")
-        return time.monotonic() - began
+        start = time.monotonic()
+        wait_until(lambda: text in self.output, lambda: f"not said: {text}\n{self.output}")
+        return time.monotonic() - start
 
     def end(self) -> int:
         return self.process.wait(RUN_TIMEOUT_S)
@@ -135,12 +135,12 @@ def started(
     command[command.index("--reports") + 1] = str(runs.folder / reports)
     if words:
         command = [sys.executable, "-m", "harness.cli.main", *words, "--lab", str(runs.file)]
-    begun = Started(runs, command, f"{reports}.log", cases)
+    session = Started(runs, command, f"{reports}.log", cases)
     try:
-        yield begun
+        yield session
     finally:
-        begun.process.kill()
-        begun.process.wait()
+        session.process.kill()
+        session.process.wait()
 
 
 def behind_a_gate(
@@ -161,14 +161,14 @@ def moment(text: str) -> float:
 
 
 def spans(cases: list[dict[str, Any]], device: str) -> list[tuple[float, float]]:
-    """When cases ran on a device, by the wall clock."""
-    own = [case for case in cases if case["device"]["name"] == device]
-    return [(moment(c["started"]), moment(c["started"]) + c["duration_s"]) for c in own]
+    """Return the start and end of each case on a device, by the wall clock."""
+    of_device = [case for case in cases if case["device"]["name"] == device]
+    return [(moment(c["started"]), moment(c["started"]) + c["duration_s"]) for c in of_device]
 
 
 def is_whole(runs: DeviceRuns, reports: str, cases: int) -> None:
-    found = journal(runs, reports).cases
-    assert [case["outcome"] for case in found] == ["passed"] * cases, found
+    whole_cases = journal(runs, reports).cases
+    assert [case["outcome"] for case in whole_cases] == ["passed"] * cases, whole_cases
 
 
 @pytest.mark.nightly
@@ -180,27 +180,27 @@ def test_a_person_has_a_device_within_a_case_and_the_run_ends_whole(
     gate, shared.environment["HELD"] = shared.folder / "gate", "2"
     gate.touch()
     with started(shared, "run", 12, "-n", workers) as run:
-        wait_until(lambda: "PASSED" in run.said, lambda: run.said)
+        wait_until(lambda: "PASSED" in run.output, lambda: run.output)
         with started(
             shared, "reserve", 0, words=("devices", "reserve", "one", "--why", "look")
         ) as person:
             person.wait_for("waiting for device one")
             gate.unlink()
             assert person.wait_for("one is yours for 30m") < 20 * CASE_S
-            begun = time.time()
-            told = shared.qnn_harness("devices", "--lab", shared.file).stdout
-            assert "devices reserve: look" in told
-            assert " until " in told
+            start = time.time()
+            output = shared.qnn_harness("devices", "--lab", shared.file).stdout
+            assert "devices reserve: look" in output
+            assert " until " in output
             time.sleep(2 * CASE_S)
             ended = time.time()
             person.process.send_signal(signal.SIGINT)
-            assert person.end() == 0, person.said
-            assert "one is given back" in person.said
-        assert run.end() == 0, run.said
+            assert person.end() == 0, person.output
+            assert "one is given back" in person.output
+        assert run.end() == 0, run.output
     is_whole(shared, "run", 12)
     cases = journal(shared, "run").cases
-    assert not [span for span in spans(cases, "one") if span[0] < ended and span[1] > begun]
-    assert [span for span in spans(cases, "two") if begun < span[0] < ended]
+    assert not [span for span in spans(cases, "one") if span[0] < ended and span[1] > start]
+    assert [span for span in spans(cases, "two") if start < span[0] < ended]
     assert not list((shared.folder / "leases").iterdir())
 
 
@@ -210,7 +210,7 @@ def test_two_runs_of_different_length_and_one_person(shared: DeviceRuns, workers
     """The long run has the one device there is; the short one and the person wait for it."""
     only, gate = behind_a_gate(shared, workers, patience_s=600)
     with started(shared, "long", 6, *only) as long:
-        wait_until(lambda: "PASSED" in long.said, lambda: long.said)
+        wait_until(lambda: "PASSED" in long.output, lambda: long.output)
         with started(shared, "short", 2, *only) as short:
             short.wait_for("waiting up to 600 s for device one")
             with started(
@@ -219,8 +219,8 @@ def test_two_runs_of_different_length_and_one_person(shared: DeviceRuns, workers
                 person.wait_for("waiting for device one")
                 gate.unlink()
                 assert person.wait_for("one is yours") < 20 * CASE_S
-                assert person.end() == 0, person.said
-            assert [long.end(), short.end()] == [0, 0], long.said + short.said
+                assert person.end() == 0, person.output
+            assert [long.end(), short.end()] == [0, 0], long.output + short.output
     is_whole(shared, "long", 6)
     is_whole(shared, "short", 2)
     ends = [end for _, end in spans(journal(shared, "long").cases, "one")]
@@ -234,63 +234,63 @@ def test_two_runs_of_different_length_and_one_person(shared: DeviceRuns, workers
 def test_a_short_run_waits_for_one_case_at_most(shared: DeviceRuns, workers: int) -> None:
     """It has a device whenever a case of the long run ends, also if all are in use."""
     with started(shared, "long", 300, "-n", 2) as long:
-        wait_until(lambda: "PASSED" in long.said, lambda: long.said)
+        wait_until(lambda: "PASSED" in long.output, lambda: long.output)
         with started(shared, "short", 4, "-n", workers) as short:
-            assert short.end() == 0, short.said
-        assert long.process.poll() is None, long.said
+            assert short.end() == 0, short.output
+        assert long.process.poll() is None, long.output
         long.process.send_signal(signal.SIGINT)
-        assert long.end() == 2, long.said
+        assert long.end() == 2, long.output
     is_whole(shared, "short", 4)
     ours, theirs = (
-        sorted(span for name in NAMES for span in spans(journal(shared, which).cases, name))
-        for which in ("short", "long")
+        sorted(span for name in NAMES for span in spans(journal(shared, run).cases, name))
+        for run in ("short", "long")
     )
     assert {case["outcome"] for case in journal(shared, "long").cases} == {"passed"}
     # beside a case of the short run others begin two on the other device, and then one on each
-    for (begun, _), (later, _) in pairwise(ours):
-        assert sum(begun < other < later for other, _ in theirs) <= 4, (ours, theirs)
+    for (earlier, _), (later, _) in pairwise(ours):
+        assert sum(earlier < other < later for other, _ in theirs) <= 4, (ours, theirs)
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_run_that_ends_while_a_person_has_its_device_leaves_nothing(
-    shared: DeviceRuns, how: signal.Signals
+    shared: DeviceRuns, way: signal.Signals
 ) -> None:
     """Nor does it take the device from the person."""
     with started(shared, "run", 60, "--device", "one", "-n0") as run:
-        wait_until(lambda: "PASSED" in run.said, lambda: run.said)
+        wait_until(lambda: "PASSED" in run.output, lambda: run.output)
         with started(
             shared, "reserve", 0, words=("devices", "reserve", "one", "--for", "1h")
         ) as person:
             person.wait_for("one is yours")
             run.wait_for("waiting for device one: held by")
-            run.process.send_signal(how)
+            run.process.send_signal(way)
             run.end()
-            told = shared.qnn_harness("devices", "--lab", shared.file).stdout
-            assert "devices reserve" in told
+            output = shared.qnn_harness("devices", "--lab", shared.file).stdout
+            assert "devices reserve" in output
             person.process.send_signal(signal.SIGTERM)
             person.end()
     with started(shared, "again", 1, "--device", "one", "-n0") as again:
-        assert again.end() == 0, again.said
+        assert again.end() == 0, again.output
     assert not list((shared.folder / "leases").iterdir())
 
 
 @pytest.mark.nightly
 def test_who_stops_asking_leaves_the_run_alone(shared: DeviceRuns) -> None:
     with started(shared, "run", 6, "--device", "one", "-n0") as run:
-        wait_until(lambda: "PASSED" in run.said, lambda: run.said)
+        wait_until(lambda: "PASSED" in run.output, lambda: run.output)
         with started(shared, "reserve", 0, words=("devices", "reserve", "one")) as person:
             person.wait_for("waiting for device one")
             person.process.send_signal(signal.SIGINT)
             assert person.end() in (0, 130)
-        assert run.end() == 0, run.said
+        assert run.end() == 0, run.output
     is_whole(shared, "run", 6)
     assert not list((shared.folder / "leases").iterdir())
 
 
 @pytest.mark.nightly
 def test_a_bisection_says_what_its_runs_wait_for(shared: DeviceRuns) -> None:
-    """What they print is kept in a file that nobody looks at meanwhile."""
+    """Their output is kept in a file that nobody reads meanwhile."""
     case = f"{shared.folder / 'test_slow.py'}::test_slow[one-htp-2.51.0-0]"
     with started(
         shared, "reserve", 0, words=("devices", "reserve", "one", "--for", "1h")
@@ -307,5 +307,5 @@ def test_a_bisection_says_what_its_runs_wait_for(shared: DeviceRuns) -> None:
         time.sleep(4)
         person.process.send_signal(signal.SIGINT)
         assert person.end() == 0
-        said, _ = logged.communicate(timeout=RUN_TIMEOUT_S)
-    assert said == "passed\n", said
+        output, _ = logged.communicate(timeout=RUN_TIMEOUT_S)
+    assert output == "passed\n", output

@@ -68,8 +68,8 @@ def test_an_address_in_devices_yaml(far: SshHost, tmp_path: Path) -> None:
 def test_all_processes_share_one_tunnel_and_it_goes_with_the_last(far: SshHost) -> None:
     users = [user_of(far) for _ in range(5)]
     try:
-        said = [user.stdout.readline() for user in users if user.stdout]
-        assert said == [f"{sorted(device.address for device in far.devices)}\n"] * 5
+        output = [user.stdout.readline() for user in users if user.stdout]
+        assert output == [f"{sorted(device.address for device in far.devices)}\n"] * 5
         assert far.begun() == len(far.tunnels()) == 1
         for user in users[:3]:  # whoever began it is among them, or not
             user.kill()
@@ -104,7 +104,7 @@ def test_a_tunnel_that_died_is_begun_anew_for_all(far: SshHost) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "message"),
     [
         (lambda far: far.trust(known=False), "Host key verification failed"),
         (lambda far: (far.folder / "user_key.pub").write_text(""), "Permission denied"),
@@ -112,18 +112,20 @@ def test_a_tunnel_that_died_is_begun_anew_for_all(far: SshHost) -> None:
         (lambda far: (far.bin / "ssh").write_text("#!/bin/sh\nexit 9\n"), "ssh ended with 9"),
     ],
 )
-def test_what_ssh_says_is_told(far: SshHost, spoil: Callable[[SshHost], None], said: str) -> None:
+def test_what_ssh_says_is_told(
+    far: SshHost, spoil: Callable[[SshHost], None], message: str
+) -> None:
     spoil(far)
     server = server_of(far)
-    with pytest.raises(InfraError, match=said) as caught:
+    with pytest.raises(InfraError, match=message) as caught:
         server.devices()
     port = far.login.partition(":")[2]
     login = far.login.partition(":")[0]
     assert f"`ssh -p {port} {login} true` must work" in str(caught.value)
-    begun = far.begun()
-    with pytest.raises(InfraError, match=said):  # whoever comes next need not try it
+    tunnels = far.begun()
+    with pytest.raises(InfraError, match=message):  # whoever comes next need not try it
         server.devices()
-    assert far.begun() == begun
+    assert far.begun() == tunnels
     until(lambda: not far.tunnels())
 
 

@@ -25,7 +25,7 @@ def open_lab(folder: Path, adb: KeptServer, serial: str) -> OpenLab:
 
 
 @pytest.mark.parametrize(
-    ("said", "may"),
+    ("reported", "may"),
     [
         ({}, True),
         ({"service.adb.tls.port": "37251"}, False),
@@ -34,13 +34,13 @@ def open_lab(folder: Path, adb: KeptServer, serial: str) -> OpenLab:
         ({"service.adb.tcp.port": "-1"}, True),
     ],
 )
-def test_who_may_be_rebooted(tmp_path: Path, said: dict[str, str], may: bool) -> None:
+def test_who_may_be_rebooted(tmp_path: Path, reported: dict[str, str], may: bool) -> None:
     adb = KeptServer(tmp_path)
     adb.start()
     device = SimulatedDevice(
         "desk",
         storage=tmp_path / "storage",
-        properties=device_properties("desk", "QCS8550") | said,
+        properties=device_properties("desk", "QCS8550") | reported,
         public_key=harness_key(tmp_path).with_suffix(".pub"),
     )
     try:

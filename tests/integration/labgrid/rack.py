@@ -26,10 +26,10 @@ PROGRAMS = Path(sys.executable).parent
 PATIENCE_S = 60.0
 
 
-def wait_until(is_so: Callable[[], object], what: str) -> None:
+def wait_until(is_so: Callable[[], object], kind: str) -> None:
     until = time.monotonic() + PATIENCE_S
     while not is_so():
-        assert time.monotonic() < until, what
+        assert time.monotonic() < until, kind
         time.sleep(0.1)
 
 
@@ -98,10 +98,10 @@ class Labgrid:
         _kill(was_there)
 
     def client(self, *words: str, user: str = "admin") -> str:
-        """What labgrid's own client says."""
-        done = self._client(*words, user=user)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        """Return the output of labgrid's own client."""
+        completed = self._client(*words, user=user)
+        assert completed.returncode == 0, completed.stdout + completed.stderr
+        return completed.stdout
 
     def _client(self, *words: str, user: str = "admin") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -114,7 +114,7 @@ class Labgrid:
         )
 
     def holders(self) -> dict[str, str]:
-        """Who has each place that somebody has."""
+        """Return the holder of each place that is held."""
         words = self.client("who").splitlines()[1:]
         return {line.split()[2]: f"{line.split()[1]}/{line.split()[0]}" for line in words}
 
@@ -193,7 +193,7 @@ class Rack(Labgrid):
         self._cleanup.close()
 
     def address_of(self, name: str, stack: contextlib.ExitStack) -> str:
-        """Where the device of a place is reached, through whatever `stack` then ends."""
+        """Return the address of a place's device, reached through what `stack` ends."""
         return self.devices[name].address
 
     def more_of(self, name: str) -> dict[str, dict[str, object]]:

@@ -73,17 +73,17 @@ def begin(runs: DeviceRuns, *prefix: str) -> subprocess.Popen[str]:
 def share(rack: Rack, folder: Path, start: dict[str, Start]) -> None:
     """Has each account run two sessions at once, four on two places, and asks the devices."""
     with contextlib.ExitStack() as ends:
-        begun: list[tuple[DeviceRuns, subprocess.Popen[str]]] = []
+        started: list[tuple[DeviceRuns, subprocess.Popen[str]]] = []
         for name in [*start, *start]:
-            own = folder / f"{len(begun)}-{name}"
-            own.mkdir()
-            runs = DeviceRuns(own)
-            (own / "test_use.py").write_text(SUITE)
+            run_folder = folder / f"{len(started)}-{name}"
+            run_folder.mkdir()
+            runs = DeviceRuns(run_folder)
+            (run_folder / "test_use.py").write_text(SUITE)
             rack.describe(runs)
             process = start[name](runs)
             ends.callback(process.kill)
-            begun.append((runs, process))
-        for runs, process in begun:
+            started.append((runs, process))
+        for runs, process in started:
             output, _ = process.communicate(timeout=RUN_TIMEOUT_S)
             assert process.returncode == 0, output
             cases = Finished(0, "", runs.reports).cases
@@ -106,7 +106,7 @@ def share(rack: Rack, folder: Path, start: dict[str, Start]) -> None:
 @pytest.fixture
 def accounts() -> Iterator[list[str]]:
     """Two accounts of this computer, which are gone afterwards."""
-    names = [f"qnn-{who}-{os.getpid()}" for who in ("alice", "bob")]
+    names = [f"qnn-{name}-{os.getpid()}" for name in ("alice", "bob")]
     with contextlib.ExitStack() as ends:
         for name in names:
             subprocess.run(["useradd", "--no-create-home", name], check=True, timeout=60)

@@ -96,8 +96,8 @@ class Ward:
         runs = DeviceRuns(folder)
         rack.describe(runs, recovery=recovery, places=2)
 
-        def take(wanted: PlaceRequest) -> FoundPlaces:
-            session = Session(wanted)
+        def take(request: PlaceRequest) -> FoundPlaces:
+            session = Session(request)
             ends.callback(session.close)
             return session.places
 
@@ -115,11 +115,11 @@ class Ward:
         for name in ("p1", "p2"):
             self.watch.require(self.lab.device(name))
 
-    def told(self) -> list[tuple[str, str]]:
-        """What was done since this was asked last."""
+    def steps(self) -> list[tuple[str, str]]:
+        """Return the steps taken since the last call."""
         events, self.events[:] = self.events[:], []
-        said = [(event.event, event.state) for event in events]
-        return [one for one in said if one != ("health", "good")]
+        steps = [(event.event, event.state) for event in events]
+        return [event for event in steps if event != ("health", "good")]
 
 
 @pytest.fixture
@@ -134,10 +134,10 @@ def ward(rack: PoweredRack, tmp_path: Path) -> Iterator[Ward]:
 
 @pytest.mark.slow
 def test_a_device_that_was_switched_off_is_switched_on(rack: PoweredRack, ward: Ward) -> None:
-    ward.told()
+    ward.steps()
     rack.switch_off("p1")
     assert ward.watch.failed(ward.lab.device("p1"), case_over=False)
-    assert ward.told() == [("reconnect", "bad"), ("power-cycle", "good")]
+    assert ward.steps() == [("reconnect", "bad"), ("power-cycle", "good")]
     assert rack.asked == ["0", "1"]
 
 
@@ -152,13 +152,15 @@ def test_no_device_is_switched_for_its_host(rack: PoweredRack, ward: Ward) -> No
 
 @pytest.mark.nightly
 def test_a_run_goes_on_with_it(rack: PoweredRack, tmp_path: Path) -> None:
-    with steps(tmp_path / "a", rack, recovery=RECOVERY, filters={"name": "p1"}) as begun:
-        assert begun.wait_for(0) == "p1"
+    with steps(tmp_path / "a", rack, recovery=RECOVERY, filters={"name": "p1"}) as session:
+        assert session.wait_for(0) == "p1"
         rack.switch_off("p1")
-        begun.go(0, 1)
-        code, output, cases = begun.finish()
+        session.go(0, 1)
+        code, output, cases = session.finish()
     assert code == 0, output
     assert cases == [("error", "infra", "p1")] + [("passed", None, "p1")] * 2
     assert rack.asked == ["0", "1"]
-    told = [(one["event"], one["state"]) for one in Finished(0, "", begun.runs.reports).events]
+    told = [
+        (event["event"], event["state"]) for event in Finished(0, "", session.runs.reports).events
+    ]
     assert told == [("reconnect", "bad"), ("power-cycle", "good")]

@@ -74,13 +74,13 @@ def _nothing_is_left(rack: Rack) -> Iterator[None]:
 def keeper_of(process: subprocess.Popen[str]) -> int:
     """The process that keeps the places of a run."""
     threads = Path(f"/proc/{process.pid}/task").iterdir()
-    children = [pid for one in threads for pid in (one / "children").read_text().split()]
-    found = [
+    children = [pid for thread in threads for pid in (thread / "children").read_text().split()]
+    keepers = [
         int(pid)
         for pid in children
         if b"harness.labgrid" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
-    return found[0] if found else 0
+    return keepers[0] if keepers else 0
 
 
 class Steps:
@@ -122,22 +122,22 @@ class Steps:
             from tests.integration.device_runs import Finished
 
             cases = Finished(0, "", self.runs.reports).cases
-        attempts = [(one["outcome"], one["cause"], one["device"]["name"]) for one in cases]
+        attempts = [(case["outcome"], case["cause"], case["device"]["name"]) for case in cases]
         return self.process.returncode, output, attempts
 
 
 @contextlib.contextmanager
 def steps(folder: Path, rack: Rack, *options: str, **settings: object) -> Iterator[Steps]:
-    begun = Steps(folder, rack, *options, **settings)
+    session = Steps(folder, rack, *options, **settings)
     try:
-        yield begun
+        yield session
     finally:
-        begun.process.kill()
-        begun.process.wait()
+        session.process.kill()
+        session.process.wait()
 
 
 def is_noticed(place: str) -> bool:
-    """Whether a keeper has seen that a place was taken away."""
+    """Return True once a keeper has noticed that a place was taken away."""
     file = lost_file(Path(), place)
     return any(cache_root().glob(f"labgrid/*/{file}"))
 
@@ -147,10 +147,10 @@ def test_a_run_takes_its_places_and_gives_them_back(rack: Rack, tmp_path: Path) 
     rack.describe(lab, places=2)
     suite = tmp_path / "test_quick.py"
     suite.write_text(QUICK)
-    done = lab.run("-n", "auto", suites=suite)
-    assert done.code == 0, done.output
-    assert [case["outcome"] for case in done.cases] == ["passed"] * 4
-    assert {case["device"]["name"] for case in done.cases} <= {"p1", "p2"}
+    finished = lab.run("-n", "auto", suites=suite)
+    assert finished.code == 0, finished.output
+    assert [case["outcome"] for case in finished.cases] == ["passed"] * 4
+    assert {case["device"]["name"] for case in finished.cases} <= {"p1", "p2"}
     assert not rack.holders()
 
 
@@ -160,11 +160,11 @@ def test_a_place_is_not_held_idle_for_another(rack: Rack, tmp_path: Path) -> Non
     rack.describe(lab, places=2, wait_s=2 * RUN_TIMEOUT_S)
     suite = tmp_path / "test_quick.py"
     suite.write_text(QUICK)
-    done = lab.run("-n", "auto", suites=suite)
-    assert done.code == 0, done.output
-    assert {case["device"]["name"] for case in done.cases} == {"p2"}
-    assert "with board=sim; they are held by desk/bob\n" in done.output
-    assert "goes on with 1 of 2 places of labgrid" in done.output
+    finished = lab.run("-n", "auto", suites=suite)
+    assert finished.code == 0, finished.output
+    assert {case["device"]["name"] for case in finished.cases} == {"p2"}
+    assert "with board=sim; they are held by desk/bob\n" in finished.output
+    assert "goes on with 1 of 2 places of labgrid" in finished.output
     rack.client("-p", "p1", "release", user="bob")
 
 
@@ -176,12 +176,12 @@ def test_what_only_looks_takes_nothing(rack: Rack, tmp_path: Path) -> None:
     suite.write_text(QUICK)
     rack.client("-p", "p1", "acquire", user="bob")
     for option in ("--collect-only", "--plan"):
-        done = lab.run(option, suites=suite)
-        assert done.code == 0, done.output
-    told = lab.qnn_harness("devices", "--lab", lab.file)
-    assert told.returncode == 0, told.stderr
-    assert "p1: place p1 of labgrid is not yours: it is held by desk/bob" in told.stdout
-    assert "p2: place p2 of labgrid is not yours: nobody holds it" in told.stdout
+        finished = lab.run(option, suites=suite)
+        assert finished.code == 0, finished.output
+    listed = lab.qnn_harness("devices", "--lab", lab.file)
+    assert listed.returncode == 0, listed.stderr
+    assert "p1: place p1 of labgrid is not yours: it is held by desk/bob" in listed.stdout
+    assert "p2: place p2 of labgrid is not yours: nobody holds it" in listed.stdout
     assert rack.holders() == {"p1": "desk/bob"}
     rack.client("-p", "p1", "release", user="bob")
 
@@ -201,8 +201,8 @@ def test_two_sessions_share_no_place_and_a_third_waits_in_the_queue(
             third.go(0, 1)
             assert third.wait_for(0) == freed
             second.go(0, 1)
-            for one in (first, second, third):
-                code, output, cases = one.finish()
+            for session in (first, second, third):
+                code, output, cases = session.finish()
                 assert code == 0, output
                 assert [outcome for outcome, _, _ in cases] == ["passed", "passed"]
         assert "a place of labgrid with board=sim; they are held by" in output
@@ -212,8 +212,8 @@ def test_two_sessions_share_no_place_and_a_third_waits_in_the_queue(
 def test_a_place_that_nobody_gives_back_is_no_verdict(rack: Rack, tmp_path: Path) -> None:
     for name in rack.names:
         rack.client("-p", name, "acquire", user="bob")
-    with steps(tmp_path / "a", rack, wait_s=1) as begun:
-        code, output, cases = begun.finish()
+    with steps(tmp_path / "a", rack, wait_s=1) as session:
+        code, output, cases = session.finish()
     assert code == 3, output
     assert "no place of labgrid became free within 1 s" in output
     assert not cases
@@ -224,28 +224,28 @@ def test_a_place_that_nobody_gives_back_is_no_verdict(rack: Rack, tmp_path: Path
 
 @pytest.mark.slow
 def test_a_place_that_an_admin_takes_away_is_a_fault_of_the_lab(rack: Rack, tmp_path: Path) -> None:
-    with steps(tmp_path / "a", rack, places=2) as begun:
-        taken = begun.wait_for(0)
-        rack.client("-p", taken, "release", "--kick")
-        rack.client("-p", taken, "acquire")
-        wait_until(lambda: is_noticed(taken), "the keeper does not see it")
-        begun.go(0, 1)
-        code, output, cases = begun.finish()
-    (other,) = {"p1", "p2"} - {taken}
+    with steps(tmp_path / "a", rack, places=2) as session:
+        place = session.wait_for(0)
+        rack.client("-p", place, "release", "--kick")
+        rack.client("-p", place, "acquire")
+        wait_until(lambda: is_noticed(place), "the keeper does not see it")
+        session.go(0, 1)
+        code, output, cases = session.finish()
+    (other,) = {"p1", "p2"} - {place}
     assert code == 0, output
-    assert cases[0] == ("error", "infra", taken)
+    assert cases[0] == ("error", "infra", place)
     assert cases[1:] == [("passed", None, other)] * 2
-    assert rack.holders() == {taken: "desk/admin"}
-    rack.client("-p", taken, "release")
+    assert rack.holders() == {place: "desk/admin"}
+    rack.client("-p", place, "release")
 
 
 @pytest.mark.slow
 def test_a_session_that_dies_gives_its_place_back(rack: Rack, tmp_path: Path) -> None:
-    with steps(tmp_path / "a", rack) as begun:
-        begun.wait_for(0)
+    with steps(tmp_path / "a", rack) as session:
+        session.wait_for(0)
         assert rack.holders()
-        os.kill(begun.process.pid, signal.SIGKILL)
-        begun.process.wait()
+        os.kill(session.process.pid, signal.SIGKILL)
+        session.process.wait()
         wait_until(lambda: not rack.holders(), "the place of a dead session")
 
 
@@ -253,16 +253,16 @@ def test_a_session_that_dies_gives_its_place_back(rack: Rack, tmp_path: Path) ->
 def test_a_coordinator_that_is_killed_and_started_again_costs_nothing(
     rack: Rack, tmp_path: Path
 ) -> None:
-    with steps(tmp_path / "a", rack) as begun:
-        place = begun.wait_for(0)
+    with steps(tmp_path / "a", rack) as session:
+        place = session.wait_for(0)
         before = rack.holders()
         rack.stop()
-        begun.go(0)
-        begun.wait_for(1)
+        session.go(0)
+        session.wait_for(1)
         rack.start()
         wait_until(lambda: rack.holders() == before, "the place is not taken again")
-        begun.go(1)
-        code, output, cases = begun.finish()
+        session.go(1)
+        code, output, cases = session.finish()
     assert code == 0, output
     assert cases == [("passed", None, place)] * 2
 
@@ -270,14 +270,14 @@ def test_a_coordinator_that_is_killed_and_started_again_costs_nothing(
 @pytest.mark.slow
 def test_a_coordinator_that_is_just_started_anew_costs_no_run(rack: Rack, tmp_path: Path) -> None:
     rack.stop()
-    with steps(tmp_path / "a", rack) as begun:
-        assert begun.process.stdout is not None
-        asked = next((line for line in begun.process.stdout if "does not answer" in line), "")
+    with steps(tmp_path / "a", rack) as session:
+        assert session.process.stdout is not None
+        notice = next((line for line in session.process.stdout if "does not answer" in line), "")
         rack.start()
-        begun.go(0, 1)
-        code, output, cases = begun.finish()
+        session.go(0, 1)
+        code, output, cases = session.finish()
     assert code == 0, output
-    assert "retrying for" in asked
+    assert "retrying for" in notice
     assert [outcome for outcome, _, _ in cases] == ["passed", "passed"]
 
 
@@ -286,16 +286,16 @@ def test_a_coordinator_that_is_just_started_anew_costs_no_run(rack: Rack, tmp_pa
 def test_a_keeper_that_dies_is_replaced_and_costs_nothing(
     rack: Rack, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
-    with steps(tmp_path / "a", rack, *options) as begun:
-        place = begun.wait_for(0)
-        before, keeper = rack.holders(), keeper_of(begun.process)
+    with steps(tmp_path / "a", rack, *options) as session:
+        place = session.wait_for(0)
+        before, keeper = rack.holders(), keeper_of(session.process)
         os.kill(keeper, signal.SIGKILL)
-        begun.go(0)
-        assert begun.wait_for(1) == place
-        assert keeper_of(begun.process) != keeper
+        session.go(0)
+        assert session.wait_for(1) == place
+        assert keeper_of(session.process) != keeper
         assert rack.holders() == before
-        begun.go(1)
-        code, output, cases = begun.finish()
+        session.go(1)
+        code, output, cases = session.finish()
     assert code == 0, output
     assert cases == [("passed", None, place)] * 2
 
@@ -304,18 +304,18 @@ def test_a_keeper_that_dies_is_replaced_and_costs_nothing(
 def test_an_exporter_that_is_away_is_waited_for(rack: Rack, tmp_path: Path) -> None:
     rack.stop_exporter()
     wait_until(lambda: not rack.client("resources"), "that the exporter is away")
-    with steps(tmp_path / "a", rack) as begun:
+    with steps(tmp_path / "a", rack) as session:
         wait_until(rack.has_reservations, "nobody queues")
         rack.start_exporter()
-        begun.go(0, 1)
-        code, output, cases = begun.finish()
+        session.go(0, 1)
+        code, output, cases = session.finish()
     assert code == 0, output
     assert [outcome for outcome, _, _ in cases] == ["passed", "passed"]
     assert "is passed over: its exporter shows no service" in output
     rack.stop_exporter()
     wait_until(lambda: not rack.client("resources"), "that the exporter is away")
-    with steps(tmp_path / "b", rack, wait_s=5) as begun:
-        code, output, cases = begun.finish()
+    with steps(tmp_path / "b", rack, wait_s=5) as session:
+        code, output, cases = session.finish()
     assert code == 3, output
     assert "no exporter of labgrid shows a service for any of p" in output
     assert not cases
@@ -327,20 +327,20 @@ def test_what_is_wrong_is_said(rack: Rack, tmp_path: Path) -> None:
     suite = tmp_path / "test_quick.py"
     suite.write_text(QUICK)
     rack.describe(lab, filters={"board": "other"})
-    done = lab.run(suites=suite)
-    assert done.code == 2
-    assert "devices.yaml: labgrid.filters: no place of the coordinator at" in done.output
-    assert "has board=other (valid: adb_serial=" in done.output
+    finished = lab.run(suites=suite)
+    assert finished.code == 2
+    assert "devices.yaml: labgrid.filters: no place of the coordinator at" in finished.output
+    assert "has board=other (valid: adb_serial=" in finished.output
     rack.describe(lab, coordinator="127.0.0.1:1", wait_s=1)
-    done = lab.run(suites=suite)
-    assert done.code == 3
-    assert "labgrid's coordinator at 127.0.0.1:1 does not answer" in done.output
+    finished = lab.run(suites=suite)
+    assert finished.code == 3
+    assert "labgrid's coordinator at 127.0.0.1:1 does not answer" in finished.output
     with TCPServer(("127.0.0.1", 0), Greeter) as other:
         Thread(target=other.serve_forever, daemon=True).start()
-        there = f"127.0.0.1:{other.server_address[1]}"
-        told = f"labgrid.coordinator: what listens at {there} is no coordinator that labgrid "
-        with pytest.raises(ConfigError, match=told):
-            found_places(PlaceRequest(there, {}, 1, 0.0))
+        address = f"127.0.0.1:{other.server_address[1]}"
+        problem = f"labgrid.coordinator: what listens at {address} is no coordinator that labgrid "
+        with pytest.raises(ConfigError, match=problem):
+            found_places(PlaceRequest(address, {}, 1, 0.0))
         other.shutdown()
 
 
@@ -348,10 +348,10 @@ def test_what_is_wrong_is_said(rack: Rack, tmp_path: Path) -> None:
 def test_who_stops_waiting_leaves_the_queue(rack: Rack, tmp_path: Path) -> None:
     for name in rack.names:
         rack.client("-p", name, "acquire", user="bob")
-    with steps(tmp_path / "a", rack) as begun:
+    with steps(tmp_path / "a", rack) as session:
         wait_until(rack.has_reservations, "nobody queues")
-        begun.process.send_signal(signal.SIGINT)
-        begun.process.communicate(timeout=RUN_TIMEOUT_S)
+        session.process.send_signal(signal.SIGINT)
+        session.process.communicate(timeout=RUN_TIMEOUT_S)
         wait_until(lambda: not rack.has_reservations(), "the reservation stays")
     for name in rack.names:
         rack.client("-p", name, "release", user="bob")

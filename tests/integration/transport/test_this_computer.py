@@ -73,23 +73,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_what_becomes_of_a_script_is_our_own_child(device: ThisComputer) -> None:
-    done = device.shell("exec cut -d' ' -f4 /proc/self/stat", timeout_s=60)
-    assert int(done.stdout) == os.getpid()
-    own = ThisComputer.for_plans({"ONLY": "this"}).shell("env", timeout_s=60).stdout.decode()
-    names = {line.partition("=")[0] for line in own.splitlines()}
+    completed = device.shell("exec cut -d' ' -f4 /proc/self/stat", timeout_s=60)
+    assert int(completed.stdout) == os.getpid()
+    variables = ThisComputer.for_plans({"ONLY": "this"}).shell("env", timeout_s=60).stdout.decode()
+    names = {line.partition("=")[0] for line in variables.splitlines()}
     assert "ONLY" in names
     assert names <= {"ONLY", "PATH", "PWD", "OLDPWD", "SHLVL", "_", "QNN_HARNESS_CALL"}
 
 
 def test_a_process_that_closes_its_outputs_is_waited_for(device: ThisComputer) -> None:
-    began = time.monotonic()
-    done = device.shell("exec >&- 2>&-; sleep 0.5; exit 4", timeout_s=60)
-    assert (done.exit_code, time.monotonic() - began > 0.5) == (4, True)
+    start = time.monotonic()
+    completed = device.shell("exec >&- 2>&-; sleep 0.5; exit 4", timeout_s=60)
+    assert (completed.exit_code, time.monotonic() - start > 0.5) == (4, True)
 
 
 def test_one_that_closes_its_outputs_may_still_read(device: ThisComputer) -> None:
-    done = device.shell("exec >&- 2>&-; wc -c >/dev/null", stdin=bytes(3 << 20), timeout_s=60)
-    assert done.exit_code == 0
+    completed = device.shell("exec >&- 2>&-; wc -c >/dev/null", stdin=bytes(3 << 20), timeout_s=60)
+    assert completed.exit_code == 0
 
 
 def test_what_ends_leftovers_leaves_plans_of_this_host_alone(device: ThisComputer) -> None:
@@ -102,28 +102,28 @@ def test_what_ends_leftovers_leaves_plans_of_this_host_alone(device: ThisCompute
 
 def test_what_was_begun_in_the_background_goes_on_but_for_plans(device: ThisComputer) -> None:
     script = "sleep 50 >/dev/null 2>&1 </dev/null & echo $!"
-    left = int(device.shell(script, timeout_s=60).stdout)
-    os.kill(left, 0)
+    running = int(device.shell(script, timeout_s=60).stdout)
+    os.kill(running, 0)
     assert device.end_leftovers(timeout_s=20)
-    gone = int(ThisComputer.for_plans({}).shell(script, timeout_s=60).stdout)
+    ended = int(ThisComputer.for_plans({}).shell(script, timeout_s=60).stdout)
     until = time.monotonic() + SLACK_S
-    while Path(f"/proc/{gone}").exists() and time.monotonic() < until:
-        if ") Z " in Path(f"/proc/{gone}/stat").read_text():
+    while Path(f"/proc/{ended}").exists() and time.monotonic() < until:
+        if ") Z " in Path(f"/proc/{ended}/stat").read_text():
             return
         time.sleep(0.05)
-    assert not Path(f"/proc/{gone}").exists()
+    assert not Path(f"/proc/{ended}").exists()
 
 
 def test_files_have_a_deadline(device: ThisComputer, folder: str, tmp_path: Path) -> None:
     big = tmp_path / "big"
     with big.open("wb") as sparse:
         sparse.truncate(1 << 33)
-    began = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(DeviceTimeout):
         device.push([PushItem(big, f"{folder}/big")], timeout_s=0.05)
     with pytest.raises(DeviceTimeout):
         device.pull(str(big), tmp_path / "back", timeout_s=0.05, max_bytes=1 << 40)
-    assert time.monotonic() - began < SLACK_S
+    assert time.monotonic() - start < SLACK_S
     assert not (tmp_path / "back").exists()
 
 
@@ -173,7 +173,7 @@ def test_cases_run_on_it(tmp_path: Path) -> None:
     suite.write_text(SUITE)
     here = {"name": "here", "transport": "local", "soc": "QCS8550", "workdir": f"{tmp_path}/work"}
     lab.file.write_text(yaml.safe_dump({"schema": 1, "devices": [here]}))
-    done = lab.run("-n", "1", suites=suite)
-    assert done.code == 1, done.output
-    assert sorted(case["outcome"] for case in done.cases) == ["crashed", "passed"]
-    assert {case["device"]["serial"] for case in done.cases} == {"this-computer"}
+    finished = lab.run("-n", "1", suites=suite)
+    assert finished.code == 1, finished.output
+    assert sorted(case["outcome"] for case in finished.cases) == ["crashed", "passed"]
+    assert {case["device"]["serial"] for case in finished.cases} == {"this-computer"}

@@ -1,4 +1,4 @@
-"""What devices show of their DSP and GPU is read without trust; the script runs on any shell."""
+"""Signs of a DSP and a GPU are read without trust; the script runs on any shell."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def test_answers(lines: list[str] | None, expected: Coprocessors | None) -> None
 
 @given(st.lists(st.text(max_size=40), max_size=200))
 def test_whatever_comes_is_bounded(lines: list[str]) -> None:
-    found = parse_coprocessors({"coprocessors": [*lines, *["dsp /x"] * 100, "looked"]})
-    assert found is not None
-    assert len(found.dsp) == 32
+    parsed = parse_coprocessors({"coprocessors": [*lines, *["dsp /x"] * 100, "looked"]})
+    assert parsed is not None
+    assert len(parsed.dsp) == 32
 
 
 def test_the_script_answers_on_this_computer() -> None:
-    done = subprocess.run(
+    completed = subprocess.run(
         ["/bin/sh", "-c", f"set -- /tmp\n{SCRIPT}"],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-    assert parse_facts(done.stdout).coprocessors is not None
-    assert done.stdout.rstrip().endswith("@qnn-harness:end")
+    assert parse_facts(completed.stdout).coprocessors is not None
+    assert completed.stdout.rstrip().endswith("@qnn-harness:end")

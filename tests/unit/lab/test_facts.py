@@ -1,4 +1,4 @@
-"""What devices answer about themselves, from several kinds of systems, is read without trust."""
+"""Answers of several kinds of systems about themselves are read without trust."""
 
 from __future__ import annotations
 
@@ -98,31 +98,31 @@ def test_known_systems(text: str, expected: DeviceFacts) -> None:
 
 def test_a_device_of_a_simulated_farm_is_told_from_a_phone_by_itself() -> None:
     listed = "".join(f"[{key}]: [{value}]\n" for key, value in device_properties("a", "X").items())
-    told = parse_facts(f"@qnn-harness:properties\n{listed}@qnn-harness:end\n")
-    assert told.simulated
+    facts = parse_facts(f"@qnn-harness:properties\n{listed}@qnn-harness:end\n")
+    assert facts.simulated
     assert not parse_facts(PHONE).simulated
 
 
 def test_silence_is_all_unknown() -> None:
-    said = {name for name, value in vars(parse_facts("")).items() if value}
-    assert said == {"target_reason"}
+    known = {name for name, value in vars(parse_facts("")).items() if value}
+    assert known == {"target_reason"}
 
 
 @reaches(0.8)
 @given(damaged(PHONE) | damaged(BOARD))
 def test_a_damaged_answer_makes_up_no_fact(text: str) -> None:
     """Whatever is told was said: as a word of the answer, or as a number in it."""
-    found = parse_facts(text)
-    if found.soc or found.ram_bytes:
+    parsed = parse_facts(text)
+    if parsed.soc or parsed.ram_bytes:
         reached()
-    told = text.replace("\r\n", "\n")
-    for word in (found.machine, found.soc, found.adreno, found.serial_number, found.glibc):
-        assert word is None or word in told
-    for number in (found.soc_id, found.android_api):
-        assert number is None or str(number) in told
-    for size in (found.ram_bytes, found.free_storage_bytes):
+    lines = text.replace("\r\n", "\n")
+    for word in (parsed.machine, parsed.soc, parsed.adreno, parsed.serial_number, parsed.glibc):
+        assert word is None or word in lines
+    for number in (parsed.soc_id, parsed.android_api):
+        assert number is None or str(number) in lines
+    for size in (parsed.ram_bytes, parsed.free_storage_bytes):
         assert size is None or size % 1024 == 0
-        assert size is None or str(size // 1024) in told
+        assert size is None or str(size // 1024) in lines
 
 
 @reaches(0.5)

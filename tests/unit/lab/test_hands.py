@@ -1,4 +1,4 @@
-"""What a person must do is told with the reason, and only where nothing else helps."""
+"""A manual action is named with its reason, and only where nothing else helps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.transport.adb_server import STATE_ADVICE, state_advice
 
 
 @pytest.mark.parametrize(
-    ("state", "code", "why", "said"),
+    ("state", "code", "why", "advice"),
     [
         ("bad", "low-battery", "its battery has 3 %", "charge it: another cable"),
         ("suspect", "low-battery", "its battery has 14 % and is charging", None),
@@ -32,28 +32,28 @@ from harness.transport.adb_server import STATE_ADVICE, state_advice
         ("bad", "unreachable", "no adb server answers at x", "see why its adb server"),
     ],
 )
-def test_what_hands_must_do(state: State, code: str, why: str, said: str | None) -> None:
+def test_what_hands_must_do(state: State, code: str, why: str, advice: str | None) -> None:
     other = HealthFinding("suspect", "low-memory", "little")
-    hands = needs_hands("desk", [other, HealthFinding(state, code, why)])
-    if said is None:
-        assert hands is None
+    action = needs_hands("desk", [other, HealthFinding(state, code, why)])
+    if advice is None:
+        assert action is None
         return
-    assert hands is not None
-    assert hands.why == why
-    assert said in hands.do
-    assert "\n" not in hands.do
+    assert action is not None
+    assert action.why == why
+    assert advice in action.do
+    assert "\n" not in action.do
 
 
 @pytest.mark.parametrize("code", ["unreachable", "dsp-down", "low-battery"])
 def test_a_simulated_device_has_no_cable(code: str) -> None:
-    hands = needs_hands("sim-v73", [HealthFinding("bad", code, "why")], simulated=True)
-    assert hands is not None
-    assert "qnn-harness devices heal sim-v73" in hands.do
-    assert "cable" not in hands.do
+    action = needs_hands("sim-v73", [HealthFinding("bad", code, "why")], simulated=True)
+    assert action is not None
+    assert "qnn-harness devices heal sim-v73" in action.do
+    assert "cable" not in action.do
 
 
 @pytest.mark.parametrize(
-    ("state", "serial", "said"),
+    ("state", "serial", "expected"),
     [
         ("offline", "1a2b", "reconnect its cable"),
         ("offline", "127.0.0.1:5555", "qnn-harness devices heal"),
@@ -61,10 +61,10 @@ def test_a_simulated_device_has_no_cable(code: str) -> None:
         ("asleep", "1a2b", "nobody knows"),
     ],
 )
-def test_only_what_hangs_on_a_cable_is_told_of_one(state: str, serial: str, said: str) -> None:
-    told = state_advice(state, serial, "nobody knows")
-    assert said in told
-    assert ("cable" in told) == (said == "reconnect its cable")
+def test_only_what_hangs_on_a_cable_is_told_of_one(state: str, serial: str, expected: str) -> None:
+    advice = state_advice(state, serial, "nobody knows")
+    assert expected in advice
+    assert ("cable" in advice) == (expected == "reconnect its cable")
 
 
 def test_a_device_that_is_well_needs_none() -> None:

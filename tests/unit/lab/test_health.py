@@ -23,7 +23,7 @@ ALL = ("reconnect", "end-leftovers", "restart-server", "reboot")
 
 
 @pytest.mark.parametrize(
-    ("said", "state", "code"),
+    ("reported", "state", "code"),
     [
         ({}, "good", None),
         ({"booted": True, "uptime_s": 500.0, "battery_percent": 15}, "good", None),
@@ -48,21 +48,21 @@ ALL = ("reconnect", "end-leftovers", "restart-server", "reboot")
         ({"hottest_c": 100.1}, "bad", "hot"),
     ],
 )
-def test_one_thing_at_a_time(said: dict[str, Any], state: str, code: str | None) -> None:
-    health = judge_health(Vitals(**said), HealthRules(), has_dsp=False)
+def test_one_thing_at_a_time(reported: dict[str, Any], state: str, code: str | None) -> None:
+    health = judge_health(Vitals(**reported), HealthRules(), has_dsp=False)
     assert health.state == state
     assert [finding.code for finding in health.findings] == ([code] if code else [])
     assert str(health).startswith(state)
     if code == "low-battery":
-        charging = "" if said["battery_charging"] else "not "
+        charging = "" if reported["battery_charging"] else "not "
         assert str(health) == f"{state}: its battery has 14 % and is {charging}charging"
 
 
 @pytest.mark.parametrize(("free", "code"), [(999_999, "storage-full"), (1_000_000, "not-writable")])
 def test_what_cannot_be_written_where_nothing_is_free_is_full(free: int, code: str) -> None:
     vitals = Vitals(write_problem="I/O error", free_storage_bytes=free)
-    found = judge_health(vitals, HealthRules(), has_dsp=False).findings
-    assert [finding.code for finding in found] == [code, "low-storage"]
+    findings = judge_health(vitals, HealthRules(), has_dsp=False).findings
+    assert [finding.code for finding in findings] == [code, "low-storage"]
 
 
 def test_what_holds_where_a_lab_says_nothing() -> None:
@@ -147,8 +147,8 @@ def test_which_steps_may_bring_a_device_back(
 def test_the_users_own_server_is_restarted_only_if_that_was_asked_for(
     codes: tuple[str, ...], may_restart: bool, expected: tuple[str, ...]
 ) -> None:
-    asked = {"own_server": False, "may_reboot": False, "may_restart": may_restart}
-    assert recovery_steps(codes, 1, **asked) == expected
+    options = {"own_server": False, "may_reboot": False, "may_restart": may_restart}
+    assert recovery_steps(codes, 1, **options) == expected
 
 
 def test_what_needs_a_connection_is_not_tried_without_one() -> None:

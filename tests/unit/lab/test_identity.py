@@ -48,7 +48,7 @@ def test_what_a_device_says(first: list[str], now: list[str], same: bool) -> Non
 
 
 @pytest.mark.parametrize(
-    ("serial", "said", "same"),
+    ("serial", "reported", "same"),
     [
         ("1a2b", "1a2b", True),
         ("1a2b", "3c4d", False),
@@ -58,12 +58,12 @@ def test_what_a_device_says(first: list[str], now: list[str], same: bool) -> Non
         ("adb-1a2b-Xy._adb-tls-connect._tcp", "3c4d", True),
     ],
 )
-def test_the_serial_of_a_device_on_usb(serial: str, said: str | None, same: bool) -> None:
+def test_the_serial_of_a_device_on_usb(serial: str, reported: str | None, same: bool) -> None:
     if same:
-        require_serial(serial, said)
+        require_serial(serial, reported)
     else:
         with pytest.raises(InfraError, match="another device answers"):
-            require_serial(serial, said)
+            require_serial(serial, reported)
 
 
 @pytest.mark.parametrize(
@@ -94,22 +94,22 @@ def test_the_id_on_a_device(
     "shell", [pytest.param(name, marks=pytest.mark.needs(name)) for name in ("dash", "bash")]
 )
 @pytest.mark.parametrize(
-    ("there", "fine"), [("right\n", True), ("wrong\n", False), ("", False), (None, False)]
+    ("content", "fine"), [("right\n", True), ("wrong\n", False), ("", False), (None, False)]
 )
 def test_the_shell_that_starts_a_probe_checks_it(
-    shell: str, there: str | None, fine: bool, tmp_path: Path
+    shell: str, content: str | None, fine: bool, tmp_path: Path
 ) -> None:
     path = tmp_path / "it's a file"
-    if there is not None:
-        path.write_text(there)
+    if content is not None:
+        path.write_text(content)
     script = DeviceId(str(path), "right", existed=True).check() + "echo started"
-    done = subprocess.run([shell, "-c", script], capture_output=True, text=True, check=False)
-    assert (done.stdout == "started\n") is fine
-    assert ("another device answers" in done.stderr) is not fine
+    completed = subprocess.run([shell, "-c", script], capture_output=True, text=True, check=False)
+    assert (completed.stdout == "started\n") is fine
+    assert ("another device answers" in completed.stderr) is not fine
 
 
 @pytest.mark.parametrize(
-    ("machine", "configured", "says"),
+    ("machine", "configured", "message"),
     [
         ("x86_64", None, "linux-x64"),
         ("x86_64", "linux-x64", "linux-x64"),
@@ -121,15 +121,15 @@ def test_the_shell_that_starts_a_probe_checks_it(
     ],
 )
 def test_what_a_device_says_it_is_is_no_mistake_of_the_users(
-    machine: str, configured: str | None, says: str
+    machine: str, configured: str | None, message: str
 ) -> None:
-    told = {"name": "d", "serial": "17", "soc": "QCS8550", "target": configured}
-    config = DeviceConfig.model_validate({key: one for key, one in told.items() if one})
+    entry = {"name": "d", "serial": "17", "soc": "QCS8550", "target": configured}
+    config = DeviceConfig.model_validate({key: value for key, value in entry.items() if value})
     facts = parse_facts(f"@qnn-harness:machine\n{machine}\n@qnn-harness:libc\n")
     assert facts.machine == (machine or None)
-    if says in TARGETS:
-        assert require_target(config, facts, "17") == says
+    if message in TARGETS:
+        assert require_target(config, facts, "17") == message
         return
-    with pytest.raises(WrongTarget, match=says) as caught:
+    with pytest.raises(WrongTarget, match=message) as caught:
         require_target(config, facts, "17")
     assert (caught.value.cause, caught.value.exit_code) == ("infra", 3)

@@ -58,11 +58,11 @@ def test_the_shipped_lab() -> None:
     assert prepare == (True, False, False)
     assert (device.enabled, board.enabled, twin.enabled) == (True, "auto", "auto")
     assert (with_dsp.name, with_dsp.htp_arch, with_dsp.enabled) == ("sim-v73-dsp", 73, "auto")
-    assert [bool(one.dsp) for one in (device, board, twin, with_dsp)] == [False] * 3 + [True]
+    assert [bool(config.dsp) for config in (device, board, twin, with_dsp)] == [False] * 3 + [True]
 
 
 @pytest.mark.parametrize(
-    ("said", "limits"),
+    ("entry", "limits"),
     [
         ("true", DspLimits(arch=73, vtcm_mb=8)),
         ("{}", DspLimits(arch=73, vtcm_mb=8)),
@@ -72,8 +72,8 @@ def test_the_shipped_lab() -> None:
         ),
     ],
 )
-def test_a_board_with_a_dsp_shows_its_soc(tmp_path: Path, said: str, limits: DspLimits) -> None:
-    (device,) = simulated(lab_of(tmp_path, f"{ON_ARM}    dsp: {said}\n"))
+def test_a_board_with_a_dsp_shows_its_soc(tmp_path: Path, entry: str, limits: DspLimits) -> None:
+    (device,) = simulated(lab_of(tmp_path, f"{ON_ARM}    dsp: {entry}\n"))
     assert device.shows_soc
     assert device.dsp is not None
     assert device.dsp.limits(device.htp_arch, 8) == limits
@@ -90,13 +90,13 @@ def test_what_a_missing_lab_is_told(tmp_path: Path) -> None:
         load_lab(tmp_path / "lab.yaml")
     assert "`qnn-harness init` writes one" in str(caught.value)
     named = re.findall(r"sim-[\w-]+", str(caught.value))
-    assert sorted(named) == sorted(one.name for one in load_lab(SIMULATED_LAB).devices)
+    assert sorted(named) == sorted(device.name for device in load_lab(SIMULATED_LAB).devices)
 
 
 def test_devices_that_need_no_file() -> None:
     assert shipped_lab(["sim-v75", "sim-arm64"]) == shipped_lab([]) == SIMULATED_LAB
     assert shipped_lab(["phone"]) is None
-    for asked, meant in (
+    for name, meant in (
         ("sim-v74", "sim-v73"),
         ("sim-v78", "sim-v79"),
         ("sim-v37", "sim-v73"),
@@ -105,9 +105,9 @@ def test_devices_that_need_no_file() -> None:
         ("simv73", "sim-v73"),
         ("sim-arm46", "sim-arm64"),
     ):
-        problem = f"simulates no {asked!r}, did you mean {meant!r}"
+        problem = f"simulates no {name!r}, did you mean {meant!r}"
         with pytest.raises(ConfigError, match=re.escape(problem)):
-            shipped_lab(["phone", asked])
+            shipped_lab(["phone", name])
 
 
 def test_a_name_that_no_file_can_have_is_a_mistake_of_the_user(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_who_has_no_lab_runs_on_the_first_of_the_shipped_one() -> None:
     shipped = load_lab(SIMULATED_LAB)
     first = load_lab(ROOT / "devices.yaml").devices
     assert shipped.devices[: len(first)] == first
-    others = {one.htp_arch for one in shipped.devices[len(first) :]}
+    others = {device.htp_arch for device in shipped.devices[len(first) :]}
     assert others == {arch for arch in HTP_ARCHS if arch >= 68} - {73}
     assert shipped.select() == [shipped.devices[0]]
     assert shipped_lab(["sim-arm64", "sim-v73"]) == shipped_lab([]) == SIMULATED_LAB
@@ -434,11 +434,11 @@ ONE_MISTAKE = [
 def test_one_mistake_is_one_line_that_names_its_place(
     tmp_path: Path, text: str, expected: str
 ) -> None:
-    found = mistakes_of(tmp_path, text)
+    mistakes = mistakes_of(tmp_path, text)
     if text.startswith("schema: 1\ndevice:"):
-        assert found.pop() == "1: devices: is missing"
-    assert len(found) == 1
-    assert expected in found[0]
+        assert mistakes.pop() == "1: devices: is missing"
+    assert len(mistakes) == 1
+    assert expected in mistakes[0]
 
 
 def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
@@ -453,8 +453,8 @@ def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
 
 
 def test_the_choices_are_listed(tmp_path: Path) -> None:
-    (found,) = mistakes_of(tmp_path, REAL + "    target: windows\n")
-    assert found.endswith("(valid: android-arm64, linux-arm64, linux-x64)")
+    (mistake,) = mistakes_of(tmp_path, REAL + "    target: windows\n")
+    assert mistake.endswith("(valid: android-arm64, linux-arm64, linux-x64)")
 
 
 def test_the_error_carries_its_parts(tmp_path: Path) -> None:
@@ -532,11 +532,11 @@ def test_whatever_stands_there_is_a_lab_or_a_configerror(
     from harness.lab.inventory import mistakes_between_fields
 
     text = json.dumps({"schema": 1, "devices": devices, "hosts": hosts}, indent=1)
-    said = ""
+    problem = ""
     try:
         check_document(parse_document(text, "f"), Lab, more=mistakes_between_fields)
     except ConfigError as error:
-        said = str(error)
-    if said:
+        problem = str(error)
+    if problem:
         reached()
-    assert all(line.startswith(("f:", "and ")) for line in said.splitlines())
+    assert all(line.startswith(("f:", "and ")) for line in problem.splitlines())

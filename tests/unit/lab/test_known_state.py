@@ -1,4 +1,4 @@
-"""What is known of a device from case to case."""
+"""The known state of a device, from case to case."""
 
 from __future__ import annotations
 
@@ -31,13 +31,17 @@ def test_who_takes_a_device_takes_what_is_known_of_it(tmp_path: Path) -> None:
     states = KnownStates(tmp_path / "known", "run")
     assert states.pop(KEY) == KnownState()
     states.save(KEY, KnownState(FITNESS, frozenset({"htp-2.51.0"}), ("serial 1",), frozenset("ab")))
-    seen = states.read(KEY)
-    assert (seen.lies, seen.identity, seen.device_ids) == ({"htp-2.51.0"}, ("serial 1",), {*"ab"})
-    found = states.pop(KEY).fitness
-    assert found.offline is not None
-    assert (str(found.offline.error), found.offline.look_at) == ("it is away", 3000.0)
-    found.offline = FITNESS.offline
-    assert found == FITNESS
+    state = states.read(KEY)
+    assert (state.lies, state.identity, state.device_ids) == (
+        {"htp-2.51.0"},
+        ("serial 1",),
+        {*"ab"},
+    )
+    fitness = states.pop(KEY).fitness
+    assert fitness.offline is not None
+    assert (str(fitness.offline.error), fitness.offline.look_at) == ("it is away", 3000.0)
+    fitness.offline = FITNESS.offline
+    assert fitness == FITNESS
     assert states.pop(KEY) == KnownState(), "after a holder that died nothing is known"
     assert list((tmp_path / "known").iterdir()) == []
 

@@ -22,13 +22,13 @@ LABGRID = "schema: 1\nlabgrid:\n  coordinator: lab\n  filters: {board: x, rack: 
 def lab_of(folder: Path, text: str, *places: Place, user: str = "desk/me"):
     file = folder / "devices.yaml"
     file.write_text(text)
-    asked: list[PlaceRequest] = []
+    requests: list[PlaceRequest] = []
 
-    def find(wanted: PlaceRequest) -> FoundPlaces:
-        asked.append(wanted)
+    def find(request: PlaceRequest) -> FoundPlaces:
+        requests.append(request)
         return FoundPlaces(places, user)
 
-    return load_lab(file, places=find), asked
+    return load_lab(file, places=find), requests
 
 
 @pytest.mark.parametrize(
@@ -72,33 +72,35 @@ def test_a_place_that_is_no_device_is_left_out(
 ) -> None:
     lab, _ = lab_of(tmp_path, LABGRID, Place("p", {}, services))
     assert lab.devices == ()
-    (told,) = logged.warnings
-    assert told.startswith(f"place p of labgrid is left out: its exporter shows {why}")
+    (warning,) = logged.warnings
+    assert warning.startswith(f"place p of labgrid is left out: its exporter shows {why}")
 
 
 def test_what_is_asked_for(tmp_path: Path) -> None:
-    lab, asked = lab_of(tmp_path, LABGRID, Place("p", {"adb_serial": "1a2b"}, [ADBD]))
-    assert asked == [PlaceRequest("lab:20408", {"board": "x", "rack": "3"}, 1, 600.0)]
+    lab, requests = lab_of(tmp_path, LABGRID, Place("p", {"adb_serial": "1a2b"}, [ADBD]))
+    assert requests == [PlaceRequest("lab:20408", {"board": "x", "rack": "3"}, 1, 600.0)]
     (device,) = lab.devices
     assert device.server(lab) == TcpAddress("10.0.0.7", 5555)
     assert device.serial == "1a2b"
     assert lab.select(["p"]) == [device]
     other = LABGRID.replace("lab\n", "'[::1]:99'\n  places: 3\n  wait_s: 0\n", 1)
-    _, asked = lab_of(tmp_path, other)
-    assert asked == [PlaceRequest("[::1]:99", {"board": "x", "rack": "3"}, 3, 0.0)]
+    _, requests = lab_of(tmp_path, other)
+    assert requests == [PlaceRequest("[::1]:99", {"board": "x", "rack": "3"}, 3, 0.0)]
 
 
 def test_what_is_asked_of_a_lab_is_the_same_for_all_of_a_run() -> None:
-    asked = LabgridConfig(coordinator="lab")
-    assert asked.request == PlaceRequest("lab:20408", {}, 1, 600.0)
+    config = LabgridConfig(coordinator="lab")
+    assert config.request == PlaceRequest("lab:20408", {}, 1, 600.0)
     with pytest.raises(ValidationError, match="frozen"):
-        asked.places = 2  # type: ignore[misc]
+        config.places = 2  # type: ignore[misc]
     with pytest.raises(ValidationError, match="frozen"):
-        asked.device.pool = "x"  # type: ignore[misc]
+        config.device.pool = "x"  # type: ignore[misc]
 
 
 def test_who_may_use_a_place_that_is_only_looked_at(tmp_path: Path) -> None:
-    places = [Place(name, {}, [ADBD], who) for name, who in (("a", "desk/me"), ("b", "desk/bob"))]
+    places = [
+        Place(name, {}, [ADBD], holder) for name, holder in (("a", "desk/me"), ("b", "desk/bob"))
+    ]
     lab, _ = lab_of(tmp_path, LABGRID, *places, Place("c", {}, [ADBD]))
     assert lab.place_of("a").why_not() is None
     assert "place b of labgrid is not yours: it is held by desk/bob" in lab.place_of("b").why_not()

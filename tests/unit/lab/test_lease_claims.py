@@ -1,4 +1,4 @@
-"""Who has a claim on a device gets it in order, whoever else comes, goes or dies meanwhile."""
+"""Claimants get a device in order, whoever else comes, goes or dies meanwhile."""
 
 from __future__ import annotations
 
@@ -94,21 +94,21 @@ def test_one_that_stands_still_keeps_nobody_back(folder: Path) -> None:
     second.close()
 
 
-@pytest.mark.parametrize("what", ["folder", "fifo", "link", "garbage"])
-def test_what_somebody_put_there_keeps_nobody_back(folder: Path, tmp_path: Path, what: str) -> None:
+@pytest.mark.parametrize("kind", ["folder", "fifo", "link", "garbage"])
+def test_what_somebody_put_there_keeps_nobody_back(folder: Path, tmp_path: Path, kind: str) -> None:
     place = claim(folder, "waits")
     victim = tmp_path / "victim"
     victim.write_text("precious")
-    there = folder / place.file.replace("~waits-", "~asks-")
-    match what:
+    path = folder / place.file.replace("~waits-", "~asks-")
+    match kind:
         case "folder":
-            there.mkdir()
+            path.mkdir()
         case "fifo":
-            os.mkfifo(there)
+            os.mkfifo(path)
         case "link":
-            there.symlink_to(victim)
+            path.symlink_to(victim)
         case "garbage":
-            there.write_bytes(os.urandom(100_000))
+            path.write_bytes(os.urandom(100_000))
     assert claimants(folder, KEY, place) == []
     assert victim.read_text() == "precious"
     place.close()
@@ -124,12 +124,12 @@ def test_without_a_claim_nobody_gets_what_others_have_one_on(folder: Path) -> No
     late.close()
 
 
-def waiting(leases: Leases, had: list[str], name: str) -> Thread:
+def waiting(leases: Leases, holders: list[str], name: str) -> Thread:
     """Somebody who waits for the phone, and writes it down once it is had."""
 
     def wait() -> None:
         leases.acquire(KEY, "phone", wait_s=60)
-        had.append(name)
+        holders.append(name)
 
     thread = Thread(target=wait)
     thread.start()
@@ -138,29 +138,29 @@ def waiting(leases: Leases, had: list[str], name: str) -> Thread:
 
 def test_who_waits_has_it_after_one_case_of_the_others(folder: Path) -> None:
     """Also where the run that has it has more processes that wait: they stand in line as one."""
-    had = list[str]()
+    holders = list[str]()
     first, second = (Leases(folder, purpose="a night", of_run=True) for _ in range(2))
     third = Leases(folder, purpose="a night", of_run=True)
     run, person = Leases(folder, purpose="a bisection"), Leases(folder, purpose="desk", loan_s=60)
     first.acquire(KEY, "phone")
     line = list[Thread]()
     for leases, name in ((second, "second"), (third, "third"), (run, "run")):
-        line.append(waiting(leases, had, name))
+        line.append(waiting(leases, holders, name))
         wait_for(lambda many=1 + (name == "run"): len(claimants(folder, KEY)) == many)  # type: ignore[misc]
         time.sleep(0.1)
-    line.append(waiting(person, had, "person"))
+    line.append(waiting(person, holders, "person"))
     wait_for(lambda: len(claimants(folder, KEY)) == 3)
     for leases in (first, person):
         leases.free(KEY)
-        wait_for(lambda: bool(had))
-    wait_for(lambda: len(had) == 2)
-    (second if had[1] == "second" else third).free(KEY)
-    wait_for(lambda: len(had) == 3)
+        wait_for(lambda: bool(holders))
+    wait_for(lambda: len(holders) == 2)
+    (second if holders[1] == "second" else third).free(KEY)
+    wait_for(lambda: len(holders) == 3)
     run.free(KEY)
     for thread in line:
         thread.join(60)
-    assert had[0] == "person"
-    assert had[2] == "run", had
+    assert holders[0] == "person"
+    assert holders[2] == "run", holders
     for leases in (first, second, third, run, person):
         leases.close()
     assert not list(folder.iterdir())
@@ -171,15 +171,15 @@ def test_one_of_several_is_had_and_none_is_claimed_any_more(folder: Path) -> Non
     keys = {name: f"local:{name}" for name in ("one", "two")}
     for name, key in keys.items():
         other.acquire(key, name)
-    taken = list[str]()
+    acquired = list[str]()
 
     def attempt() -> list[Missed]:
         missed = list[Missed]()
         for name, key in keys.items():
-            if (held := run.try_acquire(key, name)) is None:
-                taken.append(name)
+            if (holding := run.try_acquire(key, name)) is None:
+                acquired.append(name)
                 return []
-            missed.append(Missed(name, key, held))
+            missed.append(Missed(name, key, holding))
         return missed
 
     thread = Thread(target=lambda: run.wait_for(attempt, wait_s=60))
@@ -187,7 +187,7 @@ def test_one_of_several_is_had_and_none_is_claimed_any_more(folder: Path) -> Non
     wait_for(lambda: all(claimants(folder, key) for key in keys.values()))
     other.free(keys["two"])
     thread.join(60)
-    assert taken == ["two"]
+    assert acquired == ["two"]
     assert not any(claimants(folder, key) for key in keys.values())
     other.close()
     run.close()
@@ -203,10 +203,10 @@ def test_who_gives_it_back_after_each_case_is_waited_for_and_who_keeps_it_is_not
     thread = Thread(target=lambda: third.acquire(KEY, "phone", wait_s=60))
     thread.start()
     wait_for(lambda: bool(claimants(folder, KEY)))
-    began = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(DeviceHeld, match=r"other\), since .* \(waited 0.. s\)"):
         run.acquire(KEY, "phone", wait_s=0.3)
-    assert time.monotonic() - began < 30 < ends
+    assert time.monotonic() - start < 30 < ends
     other.free(KEY)
     thread.join(60)
     third.close()
@@ -216,16 +216,16 @@ def test_who_gives_it_back_after_each_case_is_waited_for_and_who_keeps_it_is_not
 
 
 def test_those_of_ones_own_run_are_waited_for_in_any_case(folder: Path) -> None:
-    one, two = (Leases(folder, purpose="a run", of_run=True) for _ in range(2))
-    one.acquire(KEY, "phone")
-    had = list[str]()
-    thread = Thread(target=lambda: (two.acquire(KEY, "phone", wait_s=0.1), had.append("two")))
+    first, two = (Leases(folder, purpose="a run", of_run=True) for _ in range(2))
+    first.acquire(KEY, "phone")
+    holders = list[str]()
+    thread = Thread(target=lambda: (two.acquire(KEY, "phone", wait_s=0.1), holders.append("two")))
     thread.start()
     time.sleep(0.5)
-    assert not had
-    one.close()
+    assert not holders
+    first.close()
     thread.join(60)
-    assert had == ["two"]
+    assert holders == ["two"]
     two.close()
     with pytest.raises(DeviceHeld):
         Leases(folder, purpose="a run").wait_for(
@@ -237,10 +237,10 @@ def test_the_time_of_a_loan_comes_on_top(folder: Path) -> None:
     """Nobody is failed by a person who has said how long it takes; but who waits for nothing is."""
     run, anna = Leases(folder, purpose="a run"), Leases(folder, purpose="by hand", loan_s=2)
     anna.acquire(KEY, "phone", wait_s=60)
-    began = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(DeviceHeld):
         run.acquire(KEY, "phone", wait_s=0.3)
-    assert time.monotonic() - began > 1  # what a person says is told by the second
+    assert time.monotonic() - start > 1  # what a person says is told by the second
     with pytest.raises(DeviceHeld):
         run.acquire(KEY, "phone")
     anna.close()
@@ -255,20 +255,20 @@ def test_what_waits_in_another_thread_ends_with_its_leases(
     monkeypatch.setattr(lease._log, "warning", warnings.append)
     other, run = Leases(folder, purpose="other"), Leases(folder, purpose="a run")
     other.acquire(KEY, "phone")
-    said: list[str] = []
+    problems: list[str] = []
 
     def wait() -> None:
         try:
             run.acquire(KEY, "phone", wait_s=600)
         except DeviceHeld as error:
-            said.append(str(error))
+            problems.append(str(error))
 
     thread = Thread(target=wait)
     thread.start()
     wait_for(lambda: bool(warnings))
     run.close()
     thread.join(60)
-    assert said == ["no longer waiting for device phone"]
+    assert problems == ["no longer waiting for device phone"]
     other.close()
     assert not list(folder.iterdir())
     run.acquire(KEY, "phone")

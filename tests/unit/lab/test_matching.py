@@ -1,4 +1,4 @@
-"""Which devices fit which requirements, and which requirements are mistakes."""
+"""Devices that fit requirements, and requirements that are mistakes."""
 
 from __future__ import annotations
 
@@ -121,25 +121,25 @@ def test_a_kind_is_called_by_what_tells_it_apart() -> None:
     )
 )
 def test_devices_are_called_the_same_exactly_if_they_are_alike(
-    told: list[tuple[str | None, str, tuple[str, ...], str]],
+    entries: list[tuple[str | None, str, tuple[str, ...], str]],
 ) -> None:
     devices = [
         DeviceConfig.model_validate(
             {"name": name, "serial": name, "soc": soc, "target": target, "tags": tags}
         )
-        for soc, target, tags, name in told
+        for soc, target, tags, name in entries
     ]
     called = kinds(devices)
-    assert list(called) == [one.name for one in devices]
-    for one in devices:
-        same = {other.name for other in devices if called[other.name] == called[one.name]}
-        assert same == {one.name, *(other.name for other in alike(one, devices))}
-        assert called[one.name] == one.name or called[one.name] not in called
+    assert list(called) == [device.name for device in devices]
+    for device in devices:
+        same = {other.name for other in devices if called[other.name] == called[device.name]}
+        assert same == {device.name, *(other.name for other in alike(device, devices))}
+        assert called[device.name] == device.name or called[device.name] not in called
 
 
 def test_a_soc_that_is_called_as_another_one_with_a_number() -> None:
-    told = {"a": "QCS8550", "b": "qcs8550", "c": "QCS8550-2"}
-    devices = [AdbDeviceConfig(name=name, serial=name, soc=soc) for name, soc in told.items()]
+    socs = {"a": "QCS8550", "b": "qcs8550", "c": "QCS8550-2"}
+    devices = [AdbDeviceConfig(name=name, serial=name, soc=soc) for name, soc in socs.items()]
     assert kinds(devices) == {"a": "qcs8550", "b": "qcs8550-2", "c": "qcs8550-2-2"}
 
 
@@ -149,9 +149,9 @@ def test_twins_are_of_one_kind() -> None:
             {"name": name, "simulated": True, "soc": "QCS8550", "tags": ["a", "b"]} | more
         )
 
-    own = sim("own")
+    device = sim("own")
     others = [
-        own,
+        device,
         sim("alike", tags=["b", "a"]),
         sim("another-soc", soc="SM8650"),
         sim("other-tags", tags=["a"]),
@@ -159,5 +159,5 @@ def test_twins_are_of_one_kind() -> None:
             name="real", serial="A", soc="QCS8550", target="linux-x64", tags=("a", "b")
         ),
     ]
-    assert [device.name for device in alike(own, others)] == ["alike"]
+    assert [device.name for device in alike(device, others)] == ["alike"]
     assert alike(UNKNOWN, [AdbDeviceConfig(name="phone2", serial="B")]) == []

@@ -37,7 +37,7 @@ def test_secrets_come_from_the_environment_and_are_shown_nowhere(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "problem"),
     [
         ("  - {name: a, url: nowhere}\n", "4: notify[0].url: must be a URL, as in slack://${"),
         ("  - {name: a, url: 'json://a b'}\n", "4: notify[0].url: must be a URL"),
@@ -50,10 +50,10 @@ def test_secrets_come_from_the_environment_and_are_shown_nowhere(tmp_path: Path)
         ),
     ],
 )
-def test_each_mistake_is_told_with_its_place(tmp_path: Path, text: str, told: str) -> None:
+def test_each_mistake_is_told_with_its_place(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(ConfigError) as error:
         read(tmp_path, text)
-    assert told in str(error.value)
+    assert problem in str(error.value)
 
 
 def test_channels_are_read_whatever_else_is_wrong(tmp_path: Path) -> None:

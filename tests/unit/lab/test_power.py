@@ -1,4 +1,4 @@
-"""How a device's power is switched: what devices.yaml may say, and which command that becomes."""
+"""`power` of devices.yaml, and the command that it becomes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from harness.lab.inventory import load_lab
 def lab(tmp_path: Path, power: object, **device: object) -> Path:
     file = tmp_path / "devices.yaml"
     hosts = [{"name": "far", "host": "far.example.com"}, {"name": "near", "host": "127.0.0.1"}]
-    one = {"name": "desk", "serial": "1a2b", "power": power} | device
-    shown = {key: value for key, value in one.items() if value is not None}
+    entry = {"name": "desk", "serial": "1a2b", "power": power} | device
+    shown = {key: value for key, value in entry.items() if value is not None}
     file.write_text(yaml.safe_dump({"schema": 1, "hosts": hosts, "devices": [shown]}))
     return file
 
 
 @pytest.mark.parametrize(
-    ("power", "device", "said"),
+    ("power", "device", "problem"),
     [
         ("", {}, "power"),
         ({"cycle": "x"}, {}, "power"),
@@ -32,9 +32,9 @@ def lab(tmp_path: Path, power: object, **device: object) -> Path:
     ],
 )
 def test_what_is_no_power(
-    tmp_path: Path, power: object, device: dict[str, object], said: str
+    tmp_path: Path, power: object, device: dict[str, object], problem: str
 ) -> None:
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=problem):
         load_lab(lab(tmp_path, power, **device))
 
 

@@ -38,9 +38,9 @@ def test_a_damaged_entry_still_counts(tmp_path: Path, content: bytes) -> None:
     quarantine.put("phone", "why")
     (file,) = tmp_path.iterdir()
     file.write_bytes(content)
-    found = quarantine.find("phone")
-    assert found is not None
-    assert "cannot be read" in found.why
+    entry = quarantine.find("phone")
+    assert entry is not None
+    assert "cannot be read" in entry.why
     assert quarantine.lift("phone")
 
 

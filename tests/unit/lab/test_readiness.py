@@ -1,4 +1,4 @@
-"""What Android 13 to 16 say of how ready a phone is, by their sources, and how it is judged.
+"""A phone's settings as Android 13 to 16 report them, by their sources, and the verdict.
 
 No phone has confirmed these rows: each names the source that it was written from.
 """
@@ -91,7 +91,7 @@ def answered(*, battery: str = "", thermal: str = "", ready: str = "") -> Readin
 
 
 @pytest.mark.parametrize(
-    ("said", "known"),
+    ("reported", "known"),
     [
         ({"battery": BATTERY_13}, {"is_plugged": True}),
         ({"battery": HELD_13}, {"is_plugged": False, "battery_held": True}),
@@ -123,9 +123,9 @@ def answered(*, battery: str = "", thermal: str = "", ready: str = "") -> Readin
         ),
     ],
 )
-def test_what_android_says(said: dict[str, str], known: dict[str, Any]) -> None:
-    found = answered(**said)
-    assert {name: getattr(found, name) for name in known} == known
+def test_what_android_says(reported: dict[str, str], known: dict[str, Any]) -> None:
+    readiness = answered(**reported)
+    assert {name: getattr(readiness, name) for name in known} == known
 
 
 def test_what_is_not_said_is_not_known_and_no_fault() -> None:
@@ -163,7 +163,7 @@ def test_how_it_is_judged(ready: dict[str, Any], state: str, code: str | None, t
 
 
 @pytest.mark.parametrize(
-    ("skew_s", "said"),
+    ("skew_s", "problem"),
     [
         (60.0, None),
         (-60.0, None),
@@ -172,10 +172,10 @@ def test_how_it_is_judged(ready: dict[str, Any], state: str, code: str | None, t
         (None, None),
     ],
 )
-def test_a_clock_that_is_wrong(skew_s: float | None, said: str | None) -> None:
+def test_a_clock_that_is_wrong(skew_s: float | None, problem: str | None) -> None:
     health = judge_health(Vitals(skew_s=skew_s), HealthRules(), has_dsp=False)
-    assert health.state == ("good" if said is None else "suspect")
-    assert said is None or said in str(health)
+    assert health.state == ("good" if problem is None else "suspect")
+    assert problem is None or problem in str(health)
 
 
 @pytest.mark.parametrize(("status", "waits"), [(None, False), (0, False), (1, True), (3, True)])
@@ -191,12 +191,12 @@ def test_a_timed_case_waits_while_android_throttles(status: int | None, waits: b
     )
 )
 def test_any_text_is_survived(text: str) -> None:
-    found = parse_readiness(parse_sections(text))
-    if found.thermal_status is not None:
+    parsed = parse_readiness(parse_sections(text))
+    if parsed.thermal_status is not None:
         reached()
-        assert 0 <= found.thermal_status <= 6
-    assert len(found.update or "") <= 200
-    assert len(found.users) <= 100
+        assert 0 <= parsed.thermal_status <= 6
+    assert len(parsed.update or "") <= 200
+    assert len(parsed.users) <= 100
 
 
 PROGRAMS_OF_A_MOCK = {
@@ -223,16 +223,16 @@ def mock_programs(folder: Path, changes: dict[str, str] | None = None) -> dict[s
 
 
 def ask_shell(environment: dict[str, str], tmp_path: Path) -> tuple[Vitals, str]:
-    done = subprocess.run(
+    completed = subprocess.run(
         ["sh", "-c", VITALS_SCRIPT, "sh", str(tmp_path / "work"), ""],
         capture_output=True,
         env=environment,
         timeout=30,
         check=False,
     )
-    vitals = parse_vitals(done.stdout.decode())
+    vitals = parse_vitals(completed.stdout.decode())
     assert vitals is not None
-    return vitals, done.stdout.decode()
+    return vitals, completed.stdout.decode()
 
 
 def test_the_script_asks_it(tmp_path: Path) -> None:
@@ -269,14 +269,14 @@ def test_shells_of_devices_ask_it_alike(name: str, tmp_path: Path) -> None:
     mocks = "".join(f"{key}() {{ {text}; }}\n" for key, text in PROGRAMS_OF_A_MOCK.items())
     script = VITALS_SCRIPT.replace("$T sh -c '\n", f"sh -c '\n{mocks}")
     assert script != VITALS_SCRIPT
-    done = subprocess.run(
+    completed = subprocess.run(
         [*device.shell, "-c", f"set -- {shlex.quote(str(device.workdir))} ''\n{mocks}{script}"],
         capture_output=True,
         env={"PATH": device.path, "TMPDIR": str(tmp_path)},
         timeout=60,
         check=False,
     )
-    vitals = parse_vitals(done.stdout.decode())
+    vitals = parse_vitals(completed.stdout.decode())
     assert vitals is not None
     assert (vitals.ready.doze, vitals.ready.user, vitals.ready.users) == ("IDLE", 10, (0, 10))
     assert (vitals.ready.developer, vitals.ready.charge_limit) == (False, "protect_battery=1")

@@ -32,7 +32,7 @@ def test_all_kinds(tmp_path: Path) -> None:
   - {name: web, kind: maven, coordinates: "a:b", repository: "https://maven.example.com/x"}
 """
     lab = load_lab(lab_with(tmp_path, text))
-    assert [(one.name, one.kind) for one in lab.runtimes] == [
+    assert [(source.name, source.kind) for source in lab.runtimes] == [
         ("sdk", "qairt"),
         ("mine", "folder"),
         ("app", "aar"),
@@ -45,7 +45,7 @@ def test_all_kinds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "problem"),
     [
         ("  - {name: pypi, kind: aar, path: a}\n", "6: runtimes[0].name: is the name of a source"),
         (
@@ -72,8 +72,8 @@ def test_all_kinds(tmp_path: Path) -> None:
         ("  - {name: a, kind: folder, path: x, target: mars}\n", "linux-arm64, linux-x64"),
     ],
 )
-def test_mistakes(text: str, told: str, tmp_path: Path) -> None:
+def test_mistakes(text: str, problem: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_lab(lab_with(tmp_path, text))
-    assert told in str(caught.value)
+    assert problem in str(caught.value)
     assert str(caught.value).count("\n") == 0

@@ -13,7 +13,7 @@ LAB = "schema: 1\ndevices:\n  - {name: a, serial: s}\n  - name: b\n    serial: t
 
 
 @pytest.mark.parametrize(
-    ("soc", "told", "line", "said"),
+    ("soc", "reported", "line", "problem"),
     [
         ("SM8570", None, 6, "b: soc SM8570 is unknown, did you mean 'SM8750'?"),
         ("SM8570", "SM8650", 6, "b: soc SM8570 is unknown, the device says SM8650"),
@@ -25,12 +25,12 @@ LAB = "schema: 1\ndevices:\n  - {name: a, serial: s}\n  - name: b\n    serial: t
     ],
 )
 def test_what_is_said_of_it(
-    soc: str | None, told: str | None, line: int, said: str, tmp_path: Path
+    soc: str | None, reported: str | None, line: int, problem: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "devices.yaml"
     file.write_text(LAB + (f"    soc: {soc}\n" if soc else ""))
     (device,) = load_lab(file).select(["b"])
-    assert str(unknown_arch(device, told, file)) == f"{file}:{line}: {said}"
+    assert str(unknown_arch(device, reported, file)) == f"{file}:{line}: {problem}"
     file.unlink()
-    assert str(unknown_arch(device, told, file)) == f"{file}: {said}"
-    assert str(unknown_arch(device, told, None)) == said
+    assert str(unknown_arch(device, reported, file)) == f"{file}: {problem}"
+    assert str(unknown_arch(device, reported, None)) == problem

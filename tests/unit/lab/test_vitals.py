@@ -1,4 +1,4 @@
-"""What devices say of how they are, from several kinds of systems, is read without trust."""
+"""Vital signs of several kinds of systems are read without trust."""
 
 from __future__ import annotations
 
@@ -113,8 +113,8 @@ def tree(root: Path, files: dict[str, str]) -> None:
 
 def run(script: str, *arguments: object) -> str:
     words = [str(argument) for argument in arguments]
-    done = subprocess.run(["sh", "-c", script, "sh", *words], capture_output=True, check=False)
-    return done.stdout.decode()
+    completed = subprocess.run(["sh", "-c", script, "sh", *words], capture_output=True, check=False)
+    return completed.stdout.decode()
 
 
 def test_the_script_reads_a_board(tmp_path: Path) -> None:
@@ -182,10 +182,10 @@ class ThisComputer:
     def shell(
         self, script: str, *, timeout_s: float, max_output_bytes: int, doing: str
     ) -> Finished:
-        done = subprocess.run(
+        completed = subprocess.run(
             ["sh", "-c", script], capture_output=True, timeout=timeout_s, check=False
         )
-        return Finished(done.stdout[:max_output_bytes])
+        return Finished(completed.stdout[:max_output_bytes])
 
 
 @dataclass

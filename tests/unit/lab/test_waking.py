@@ -32,7 +32,7 @@ class MockPhone:
 
 
 @pytest.mark.parametrize(
-    ("states", "codes", "looks"),
+    ("states", "codes", "queries"),
     [
         (("ACTIVE",), [], 1),
         (("",), [], 1),
@@ -40,10 +40,10 @@ class MockPhone:
         (("IDLE", "IDLE_MAINTENANCE"), ["doze"], 3),
     ],
 )
-def test_a_phone_in_doze(states: tuple[str, ...], codes: list[str], looks: int) -> None:
+def test_a_phone_in_doze(states: tuple[str, ...], codes: list[str], queries: int) -> None:
     phone = MockPhone(*states)
     attached = SimpleNamespace(transport=phone, workdir="/w", has_dsp=False)
     device = SimpleNamespace(attach=lambda: attached, health_rules=HealthRules(), name="mock")
     health = check(cast("LabDevice", device), lambda _: None)
     assert [finding.code for finding in health.findings] == codes
-    assert len(phone.asked) == looks
+    assert len(phone.asked) == queries

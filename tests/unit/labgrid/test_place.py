@@ -1,4 +1,4 @@
-"""Which places fit, and what is said to who waits for one."""
+"""Places that fit, and the notice to a session that waits for one."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def test_a_place_fits_if_it_has_every_tag(filters: dict[str, str], fits: list[st
 
 
 def test_what_is_said() -> None:
-    told = waiting_text({"board": "x"}, ["desk/bob", "desk/alice", "desk/bob"], 60.0)
-    assert told == (
+    notice = waiting_text({"board": "x"}, ["desk/bob", "desk/alice", "desk/bob"], 60.0)
+    assert notice == (
         "waiting up to 60 s for a place of labgrid with board=x; "
         "they are held by desk/alice, desk/bob"
     )
     assert waiting_text({}, [], 0.5) == ("waiting up to 0.5 s for a place of labgrid with any tags")
-    wanted = PlaceRequest("lab:20408", {"board": "z"})
-    assert wanted == PlaceRequest("lab:20408", {"board": "z"}, 0, 0.0), "only to be listed"
-    assert no_place(wanted, PLACES) == "no place of the coordinator at lab:20408 has board=z"
-    assert no_place(wanted, []) == "the coordinator at lab:20408 has no places"
+    request = PlaceRequest("lab:20408", {"board": "z"})
+    assert request == PlaceRequest("lab:20408", {"board": "z"}, 0, 0.0), "only to be listed"
+    assert no_place(request, PLACES) == "no place of the coordinator at lab:20408 has board=z"
+    assert no_place(request, []) == "the coordinator at lab:20408 has no places"
     assert tags_there(PLACES) == ["board=x", "board=y", "rack=1"]

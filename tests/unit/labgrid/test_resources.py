@@ -1,4 +1,4 @@
-"""What a place's patterns can mean: all that match is found, whatever else is there."""
+"""A place's patterns find all that match, whatever else is there."""
 
 from __future__ import annotations
 
@@ -26,14 +26,17 @@ def test_all_that_matches_is_near_once_and_in_order(
         assert resources.put(key, number) == truth.get(key)
         truth[key] = number
     for exporter, group, _, name in drop:
-        gone = [v for k, v in truth.items() if (k[0], k[1], k[3]) == (exporter, group, name)]
-        assert resources.drop(exporter, group, name) == gone
+        removed = [v for k, v in truth.items() if (k[0], k[1], k[3]) == (exporter, group, name)]
+        assert resources.drop(exporter, group, name) == removed
         truth = {k: v for k, v in truth.items() if (k[0], k[1], k[3]) != (exporter, group, name)}
     near = resources.near(patterns)
     assert [key for key, _ in near] == sorted({key for key, _ in near})
     assert near == [(key, truth[key]) for key, _ in near]
     for key in truth:
-        if any(fnmatchcase(key[0], one) and fnmatchcase(key[1], two) for one, two in patterns):
+        if any(
+            fnmatchcase(key[0], exporter_pattern) and fnmatchcase(key[1], two)
+            for exporter_pattern, two in patterns
+        ):
             assert key in dict(near)
 
 

@@ -23,7 +23,7 @@ def block(text: str) -> bytes:
 
 
 class MockAddress:
-    """What listens there says what it is told to: each piece when it has heard something more."""
+    """A server that sends given pieces, each after it has received something more."""
 
     host, port, is_here, start_command = "mock", 1, True, "adb start-server"
 
@@ -55,7 +55,7 @@ class MockAddress:
                 self._heard += piece
 
     def sent(self) -> bytes:
-        """What came, once the other side has closed the connections."""
+        """Return the received bytes, once the other side has closed the connections."""
         for thread in self._threads:
             thread.join(20)
             assert not thread.is_alive()

@@ -1,4 +1,4 @@
-"""How the address of an adb server is written, for people and for adb."""
+"""Spellings of an adb server's address, for people and for adb."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_an_address_behind_ssh_in_words(address: SshAddress, shown: str, host: s
 
 
 @pytest.mark.parametrize(
-    ("url", "found"),
+    ("url", "expected"),
     [
         ("adb://h/A", (TcpAddress("h"), "A")),
         ("adb://[fe80::1]:99/10.0.0.1:5555", (TcpAddress("fe80::1", 99), "10.0.0.1:5555")),
@@ -84,8 +84,8 @@ def test_an_address_behind_ssh_in_words(address: SshAddress, shown: str, host: s
         ),
     ],
 )
-def test_what_is_the_address_of_a_device(url: str, found: object) -> None:
-    assert parse_device_url(url) == found
+def test_what_is_the_address_of_a_device(url: str, expected: object) -> None:
+    assert parse_device_url(url) == expected
 
 
 def test_what_holds_a_tunnel() -> None:

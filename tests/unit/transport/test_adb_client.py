@@ -38,22 +38,22 @@ METHODS: dict[str, tuple[bytes, Callable[[MockAddress], Any]]] = {
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_of_adbutils_keeps_the_deadline_though_every_receive_is_quick(name: str) -> None:
     first, call = METHODS[name]
-    began = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(TimeoutError, match=r"0\.2 s"):
         call(dribbling(first, b"0"))
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - start < 20
 
 
 @given(st.sampled_from(sorted(METHODS)), damaged("OKAY0012a device product:bOKAYOKAY0001c"))
-def test_whatever_a_server_says_is_an_answer_or_one_of_the_errors(name: str, said: str) -> None:
+def test_whatever_a_server_says_is_an_answer_or_one_of_the_errors(name: str, answer: str) -> None:
     with contextlib.suppress(*BROKEN):
-        METHODS[name][1](MockAddress(said.encode()))
+        METHODS[name][1](MockAddress(answer.encode()))
 
 
 def test_a_refusal_is_told_from_a_cut_link_and_from_what_is_no_server() -> None:
-    def asked(said: bytes) -> Exception:
+    def asked(answer: bytes) -> Exception:
         with pytest.raises(Exception) as caught:  # its kind is what is tested
-            MockAddress(said).client().query("host:x")
+            MockAddress(answer).client().query("host:x")
         return caught.value
 
     refusal = asked(b"FAIL" + block("device offline"))
@@ -82,8 +82,8 @@ def test_a_service_takes_one_connection() -> None:
 
 
 def test_a_connection_that_is_refused_is_closed() -> None:
-    for said in ([b"FAIL0000"], [OKAY, b"FAIL0000"]):
-        address = MockAddress(*said)
+    for answers in ([b"FAIL0000"], [OKAY, b"FAIL0000"]):
+        address = MockAddress(*answers)
         with pytest.raises(AdbFailError):
             address.device().open_service("sync:")
         assert address.sent().startswith(b"0010host:transport:x")
@@ -126,10 +126,10 @@ def test_lines_that_say_nothing_are_left_out() -> None:
 @reaches(0.5)
 @given(damaged("".join(f"{line}\n" for line, _ in LINES)))
 def test_any_list_is_survived(text: str) -> None:
-    for seen in listed(text):
+    for device in listed(text):
         reached()
-        assert seen.serial
-        assert seen.state
+        assert device.serial
+        assert device.state
 
 
 def test_what_is_overridden_is_there() -> None:
@@ -165,18 +165,20 @@ def test_what_is_heavy_is_loaded_when_it_is_used() -> None:
         "assert install.requests.get is requests.get\n"
         "assert screenshot.Image.open is PIL.Image.open\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    completed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert completed.returncode == 0, completed.stderr
 
 
 def test_a_port_that_adbutils_cannot_read_is_named() -> None:
     code = "import harness.transport.adb_client"
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code],
         env={"ANDROID_ADB_SERVER_PORT": "x"},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.stderr.splitlines()[-1].startswith("harness.core.errors.ConfigError")
-    assert "ANDROID_ADB_SERVER_PORT" in done.stderr.splitlines()[-1]
+    assert completed.stderr.splitlines()[-1].startswith("harness.core.errors.ConfigError")
+    assert "ANDROID_ADB_SERVER_PORT" in completed.stderr.splitlines()[-1]

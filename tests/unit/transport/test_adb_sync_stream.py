@@ -22,8 +22,8 @@ OPENING = b"0010host:transport:x0005sync:"
 STAT_V2 = struct.Struct("<4sIQQIIIIQqqq")
 
 
-def stat_v2(found: RemoteStat, word: bytes = b"STA2") -> bytes:
-    mode, size, mtime_s, error = found.mode, found.size, found.mtime_s, found.error
+def stat_v2(status: RemoteStat, word: bytes = b"STA2") -> bytes:
+    mode, size, mtime_s, error = status.mode, status.size, status.mtime_s, status.error
     return STAT_V2.pack(word, error, 1, 2, mode, 1, 0, 0, size, 3, mtime_s, 4)
 
 
@@ -37,18 +37,18 @@ def file_of(size: int) -> RemoteStat:
 
 def answering(sizes: list[int], step: int) -> MockAddress:
     """Takes files of these sizes, `step` bytes at a time, and answers for all at the end."""
-    left = len(OPENING)
+    remaining = len(OPENING)
     for size in sizes:
         requests = (b"SEND", f"/f{size},33188".encode()), (b"DONE", b""), (b"LST2", b"/f%d" % size)
-        left += sum(len(message(*request)) for request in requests)
-        left += size + len(message(b"DATA", b"")) * -(-size // 65536)
+        remaining += sum(len(message(*request)) for request in requests)
+        remaining += size + len(message(b"DATA", b"")) * -(-size // 65536)
 
     def serve(far: socket.socket) -> None:
-        nonlocal left
+        nonlocal remaining
         with far, contextlib.suppress(OSError):
             far.sendall(OPENED)
-            while left:
-                left -= len(far.recv(min(step, left)))
+            while remaining:
+                remaining -= len(far.recv(min(step, remaining)))
             far.sendall(b"".join(TAKEN + stat_v2(file_of(size), b"LST2") for size in sizes))
             far.recv(1)
 
@@ -61,18 +61,18 @@ def answering(sizes: list[int], step: int) -> MockAddress:
     st.sampled_from([5_000, 100_000, 1_000_000]),
 )
 def test_progress_never_goes_back_and_ends_with_all(sizes: list[int], step: int) -> None:
-    told: list[int] = []
+    progress: list[int] = []
     with answering(sizes, step).sync() as stream:
-        stream.push((PushItem(bytes(size), f"/f{size}") for size in sizes), told.append)
-    assert told == sorted(told)
-    assert told[-1] == sum(sizes)
+        stream.push((PushItem(bytes(size), f"/f{size}") for size in sizes), progress.append)
+    assert progress == sorted(progress)
+    assert progress[-1] == sum(sizes)
 
 
 def test_requests(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.write_bytes(b"content")
-    taken, told = TAKEN + stat_v2(file_of(7), b"LST2"), stat_v2(file_of(7))
-    address = MockAddress(OKAY, OKAY, taken, told, message(b"DONE", b""))
+    accepted, status = TAKEN + stat_v2(file_of(7), b"LST2"), stat_v2(file_of(7))
+    address = MockAddress(OKAY, OKAY, accepted, status, message(b"DONE", b""))
     with address.sync() as stream:
         stream.push([PushItem(source, "/a,b", 0o755)])
         with pytest.raises(DeviceError, match="0 bytes came, not 7"):
@@ -92,15 +92,15 @@ def test_requests(tmp_path: Path) -> None:
 
 def test_files_are_pulled_one_after_another(tmp_path: Path) -> None:
     """A length stands behind DONE, which adbutils leaves unread."""
-    one = stat_v2(file_of(3)) + message(b"DATA", b"a") + message(b"DATA", b"bc")
-    with MockAddress(OPENED + 2 * (one + message(b"DONE", b""))).sync() as stream:
+    answer = stat_v2(file_of(3)) + message(b"DATA", b"a") + message(b"DATA", b"bc")
+    with MockAddress(OPENED + 2 * (answer + message(b"DONE", b""))).sync() as stream:
         for name in ("first", "second"):
             stream.pull("/f", tmp_path / name, 3)
             assert (tmp_path / name).read_bytes() == b"abc"
 
 
 @pytest.mark.parametrize(
-    ("said", "kind", "text"),
+    ("answer", "kind", "text"),
     [
         (message(b"DATA", bytes(65537)), DeviceLost, "a message of 65537 bytes"),
         (b"DATA\xff\xff\xff\xff", DeviceLost, "a message of 4294967295 bytes"),
@@ -117,9 +117,9 @@ def test_files_are_pulled_one_after_another(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_file_ends_a_pull(
-    said: bytes, kind: type[DeviceError], text: str, tmp_path: Path
+    answer: bytes, kind: type[DeviceError], text: str, tmp_path: Path
 ) -> None:
-    address = MockAddress(OPENED + stat_v2(file_of(10)) + said)
+    address = MockAddress(OPENED + stat_v2(file_of(10)) + answer)
     with address.sync() as stream, pytest.raises(DeviceError, match=text) as caught:
         stream.pull("/f", tmp_path / "f", 10)
     assert type(caught.value) is kind
@@ -146,10 +146,10 @@ def test_what_is_no_file_ends_a_pull(
     st.binary(max_size=64),
 )
 def test_whatever_a_device_says_is_an_answer_or_one_of_the_errors(
-    tmp_path_factory: pytest.TempPathFactory, name: str, said: list[bytes], rest: bytes
+    tmp_path_factory: pytest.TempPathFactory, name: str, answer: list[bytes], rest: bytes
 ) -> None:
     local = tmp_path_factory.getbasetemp() / "pulled"
-    address = MockAddress(OPENED + b"".join(said) + rest)
+    address = MockAddress(OPENED + b"".join(answer) + rest)
     with address.sync() as stream:
         try:
             if name == "push":
@@ -188,9 +188,9 @@ def test_a_callback_that_fails_is_no_fault_of_the_device() -> None:
     def fail(_sent: int) -> None:
         raise BrokenPipeError("of the caller")
 
-    said = OPENED + TAKEN + stat_v2(file_of(1), b"LST2")
+    answer = OPENED + TAKEN + stat_v2(file_of(1), b"LST2")
     with (
-        MockAddress(said).sync() as stream,
+        MockAddress(answer).sync() as stream,
         pytest.raises(BrokenPipeError, match="of the caller"),
     ):
         stream.push([PushItem(b"x", "/f")], fail)

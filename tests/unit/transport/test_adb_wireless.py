@@ -16,7 +16,7 @@ SERVICES = (
 
 
 @pytest.mark.parametrize(
-    ("serial", "has"),
+    ("serial", "expected"),
     [
         ("1a2b3c4d", False),
         ("192.0.2.2:5555", True),
@@ -25,12 +25,12 @@ SERVICES = (
         (NAME, False),
     ],
 )
-def test_who_is_connected_by_the_network(serial: str, has: bool) -> None:
-    assert has_address(serial) == has
+def test_who_is_connected_by_the_network(serial: str, expected: bool) -> None:
+    assert has_address(serial) == expected
 
 
 @pytest.mark.parametrize(
-    ("serial", "services", "said"),
+    ("serial", "services", "expected"),
     [
         ("192.0.2.2:40000", SERVICES, f"it is at 192.0.2.2:37251 now, and always `serial: {NAME}."),
         ("192.0.2.2:37251", SERVICES, ""),
@@ -40,10 +40,10 @@ def test_who_is_connected_by_the_network(serial: str, has: bool) -> None:
         (f"{NAME}._adb-tls-connect._tcp", "", "Wireless debugging is on there"),
     ],
 )
-def test_where_it_is_now(serial: str, services: str, said: str) -> None:
-    found = address_hint(serial, services)
-    assert said in found
-    assert bool(found) == bool(said)
+def test_where_it_is_now(serial: str, services: str, expected: str) -> None:
+    hint = address_hint(serial, services)
+    assert expected in hint
+    assert bool(hint) == bool(expected)
 
 
 @given(st.text(alphabet="a\t:\n._tcp1"), st.text(alphabet="a:._1"))

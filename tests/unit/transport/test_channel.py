@@ -62,28 +62,28 @@ def test_the_deadline_holds_while_sending_and_while_receiving() -> None:
     near, far = pair()
     with near, far:
         for queued in (0, 64 << 20):
-            began = time.monotonic()
+            start = time.monotonic()
             channel = Channel(near, Deadline(0.1))
             channel.queue(bytes(queued))
             with pytest.raises(TimeoutError, match=r"0\.1 s"):
                 channel.receive()
-            assert 0.09 < time.monotonic() - began < 30
+            assert 0.09 < time.monotonic() - start < 30
 
 
 def test_the_deadline_holds_though_there_is_always_something_to_receive() -> None:
     near, far = pair()
     with near, far:
         channel = Channel(near, Deadline(0.1))
-        began = time.monotonic()
+        start = time.monotonic()
 
         def listen() -> None:
-            while time.monotonic() - began < 60:
+            while time.monotonic() - start < 60:
                 far.sendall(b"more")
                 assert channel.receive()
 
         with pytest.raises(TimeoutError):
             listen()
-        assert time.monotonic() - began < 30
+        assert time.monotonic() - start < 30
 
 
 def test_the_last_word_is_heard_after_sending_failed() -> None:

@@ -1,4 +1,4 @@
-"""What a call left running: found, told by the device's own clock, and ended, in every shell."""
+"""Processes that a call left: found, with the device's own clock, and ended, in every shell."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHELLS = [
 
 
 @pytest.mark.parametrize(
-    ("said", "found"),
+    ("answer", "expected"),
     [
         (b"", RemoteProcesses()),
         (b"looked 12.34\nended\n", RemoteProcesses(12.34, {}, True)),
@@ -43,19 +43,19 @@ SHELLS = [
         (b"looked 1.00\nfound 7 S\n", RemoteProcesses(1.0, {}, False)),
     ],
 )
-def test_what_is_said_is_believed_if_it_is_whole(said: bytes, found: RemoteProcesses) -> None:
-    assert parse_processes(said) == found
+def test_what_is_said_is_believed_if_it_is_whole(answer: bytes, expected: RemoteProcesses) -> None:
+    assert parse_processes(answer) == expected
 
 
 @reaches(0.1)
 @given(damaged("found 7 S\nfound 81 T\nlooked 12.34\nended\n"))
-def test_nothing_that_is_said_raises(said: str) -> None:
-    found = parse_processes(said.encode())
-    if found.states:
+def test_nothing_that_is_said_raises(answer: str) -> None:
+    parsed = parse_processes(answer.encode())
+    if parsed.states:
         reached()
-    for pid, state in found.states.items():
-        assert re.search(rf"^found 0*{pid} {state}\r*$", said, re.MULTILINE)
-    assert found.uptime_s is None or "looked" in said
+    for pid, state in parsed.states.items():
+        assert re.search(rf"^found 0*{pid} {state}\r*$", answer, re.MULTILINE)
+    assert parsed.uptime_s is None or "looked" in answer
 
 
 @contextlib.contextmanager
@@ -82,14 +82,14 @@ def test_a_stopped_call_is_found_and_stays(shell: list[str]) -> None:
         # a busy computer takes its time to stop it
         os.waitid(os.P_PID, call.pid, os.WSTOPPED | os.WNOWAIT)
         before_s = time.clock_gettime(time.CLOCK_BOOTTIME)
-        said = subprocess.run(
+        completed = subprocess.run(
             [*shell, "-c", find_script(TOKEN)], capture_output=True, timeout=60, check=False
         )
-        found = parse_processes(said.stdout)
-        assert (dict(found.states), found.ended) == ({call.pid: "T"}, False)
-        assert found.uptime_s is not None
+        parsed = parse_processes(completed.stdout)
+        assert (dict(parsed.states), parsed.ended) == ({call.pid: "T"}, False)
+        assert parsed.uptime_s is not None
         # /proc/uptime has hundredths
-        assert before_s - 0.02 <= found.uptime_s <= time.clock_gettime(time.CLOCK_BOOTTIME)
+        assert before_s - 0.02 <= parsed.uptime_s <= time.clock_gettime(time.CLOCK_BOOTTIME)
         assert call.poll() is None
 
 
@@ -115,8 +115,8 @@ def test_everything_a_call_started_is_ended(shell: list[str]) -> None:
         )
         # its pipes close only when the last of them is gone
         assert call.stdout.read() == b""
-    found = parse_processes(ended.stdout)
-    assert (found.ended, call.pid in found.states) == (True, True)
+    parsed = parse_processes(ended.stdout)
+    assert (parsed.ended, call.pid in parsed.states) == (True, True)
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
@@ -126,5 +126,5 @@ def test_a_call_is_found_without_its_group(shell: list[str]) -> None:
             [*shell, "-c", end_script(TOKEN, None)], capture_output=True, timeout=60, check=False
         )
         assert call.wait(60) == -9
-    found = parse_processes(ended.stdout)
-    assert (found.ended, list(found.states)) == (True, [call.pid])
+    parsed = parse_processes(ended.stdout)
+    assert (parsed.ended, list(parsed.states)) == (True, [call.pid])

@@ -96,18 +96,18 @@ def test_an_error_says_what_was_done_and_shows_no_script(command: str, shown: st
 
 
 def test_all_that_asks_a_device_says_so_in_words() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        port = held.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
     nobody = AdbServer(TcpAddress(port=port))
     device = AdbDevice("s", nobody)
     device._is_asked = True
-    asked = {
+    actions = {
         "ask what it is": lambda: read_facts(device, "/data"),
         "ask how it is": lambda: ask_vitals(device, "/data"),
         "ask for its device id": lambda: give_device_id(device, "/data"),
         "ask for its clock": lambda: take_baseline(device, timeout_s=5),
     }
-    for words, ask in asked.items():
+    for words, action in actions.items():
         with pytest.raises(DeviceError) as caught:
-            ask()
+            action()
         assert str(caught.value).endswith(f"[{words}]")

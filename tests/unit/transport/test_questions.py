@@ -39,10 +39,10 @@ def test_what_was_sent_is_found(parts: dict[str, bytes]) -> None:
 
 @given(st.dictionaries(NAMES, CONTENTS, max_size=5), st.integers(0, 500))
 def test_an_answer_cut_anywhere(parts: dict[str, bytes], length: int) -> None:
-    found = split_sections(answer(parts)[:length], TOKEN)
-    assert list(found) == list(parts)[: len(found)]
-    assert all(section.whole for section in list(found.values())[:-1])
-    for name, section in found.items():
+    sections = split_sections(answer(parts)[:length], TOKEN)
+    assert list(sections) == list(parts)[: len(sections)]
+    assert all(section.whole for section in list(sections.values())[:-1])
+    for name, section in sections.items():
         if section.whole:
             assert section.content == parts[name]
 

@@ -1,4 +1,4 @@
-"""Who looks at a server that is gone, and what the others are told."""
+"""One process tries a server that is gone, and the others learn its answer."""
 
 from __future__ import annotations
 
@@ -35,28 +35,28 @@ def test_one_looks_and_the_others_are_told(monkeypatch: pytest.MonkeyPatch) -> N
     for _ in range(7):
         ours.mark_lost("it is gone")
         assert others.is_lost
-        began = now[0]
+        start = now[0]
         while True:
             try:
                 others.require()
             except OutOfReachError as error:
-                told = str(error)
+                problem = str(error)
                 now[0] += 0.25
             else:
                 break
-        assert told == "it is gone"
+        assert problem == "it is gone"
         with pytest.raises(OutOfReachError):  # the other one is looking
             ours.require()
-        pauses.append(now[0] - began)
+        pauses.append(now[0] - start)
     assert pauses == [0.5, 1, 2, 4, 8, 15, 15]
     others.mark_reached()
     ours.require()
     assert not ours.is_lost
 
 
-@pytest.mark.parametrize("said", ["", "[]", "{}", "nonsense", '["x", 1e300, 1]', "[1, 2]"])
-def test_what_is_damaged_keeps_nobody_off(said: str) -> None:
-    host_file(ADDRESS, "away").write_text(said)
+@pytest.mark.parametrize("content", ["", "[]", "{}", "nonsense", '["x", 1e300, 1]', "[1, 2]"])
+def test_what_is_damaged_keeps_nobody_off(content: str) -> None:
+    host_file(ADDRESS, "away").write_text(content)
     Reach(ADDRESS).require()
 
 

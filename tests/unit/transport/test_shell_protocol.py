@@ -87,8 +87,8 @@ def test_status_is_a_code_or_a_signal(status: int, expected: tuple[int | None, i
 def test_the_banner_is_taken_out(before: bytes, after: bytes, cuts: list[int]) -> None:
     mark = b"\x1e" + TOKEN.encode() + b" 4711\n"
     banner = Banner(TOKEN)
-    seen = b"".join(banner.feed(piece) for piece in cut(before + mark + after, cuts))
-    assert seen == before + after
+    received = b"".join(banner.feed(piece) for piece in cut(before + mark + after, cuts))
+    assert received == before + after
     assert banner.group == 4711
 
 
@@ -127,14 +127,14 @@ SCRIPTS = [
 def test_wrapped_scripts_end_as_they_would_alone(
     shell: list[str], script: str, status: int
 ) -> None:
-    done = subprocess.run(
+    completed = subprocess.run(
         [*shell, "-c", v2_script(script, TOKEN)], capture_output=True, check=False
     )
     banner = Banner(TOKEN)
-    banner.feed(done.stderr)
+    banner.feed(completed.stderr)
     # a first line that cannot be parsed is not begun, and starts nothing that would need ending
     assert banner.group is not None or "unterminated" in script
-    code = done.returncode if done.returncode >= 0 else 128 - done.returncode
+    code = completed.returncode if completed.returncode >= 0 else 128 - completed.returncode
     # mksh and bash have their own status for a syntax error
     assert code == status or (status == 2 and code in (1, 2))
 
@@ -144,27 +144,27 @@ def test_wrapped_scripts_end_as_they_would_alone(
 def test_what_tells_the_status_of_a_script_is_not_of_its_group(
     shell: list[str], script: str, status: int
 ) -> None:
-    told = marked_script(f"echo $QNN_HARNESS_CALL $$;{script}", TOKEN, "feed")
+    marked = marked_script(f"echo $QNN_HARNESS_CALL $$;{script}", TOKEN, "feed")
     # a login shell may print before it does what it is told
-    noisy = f"echo welcome;echo 'no \x1e mark' >&2;{told}"
-    done = subprocess.run([*shell, "-c", noisy], capture_output=True, check=False)
+    noisy = f"echo welcome;echo 'no \x1e mark' >&2;{marked}"
+    completed = subprocess.run([*shell, "-c", noisy], capture_output=True, check=False)
     streams, banner = MarkedStreams("feed"), Banner(TOKEN)
-    printed = streams.feed(STDOUT, done.stdout) + streams.rest(STDOUT)
-    said = banner.feed(streams.feed(STDERR, done.stderr) + streams.rest(STDERR))
+    printed = streams.feed(STDOUT, completed.stdout) + streams.rest(STDOUT)
+    errors = banner.feed(streams.feed(STDERR, completed.stderr) + streams.rest(STDERR))
     assert streams.status == status or (status == 2 and streams.status in (1, 2))
     if "unterminated" not in script:
         assert printed.decode().split() == [TOKEN, str(banner.group)]
         # what the shell that tells prints of a crash is no word of the script's
-        assert said == b""
+        assert errors == b""
     # nothing that looks for the token finds who tells by its command line
-    assert f"QNN_HARNESS_CALL={TOKEN}" not in told
+    assert f"QNN_HARNESS_CALL={TOKEN}" not in marked
 
 
 def test_who_tells_outlives_a_group_that_is_ended() -> None:
-    told = marked_script("kill -9 -$$", TOKEN, "feed")
-    done = subprocess.run(["sh", "-c", told], capture_output=True, check=False)
+    marked = marked_script("kill -9 -$$", TOKEN, "feed")
+    completed = subprocess.run(["sh", "-c", marked], capture_output=True, check=False)
     streams = MarkedStreams("feed")
-    streams.feed(STDERR, done.stderr)
+    streams.feed(STDERR, completed.stderr)
     assert streams.status == 137
 
 
@@ -181,5 +181,5 @@ def test_the_last_mark_is_taken_out(
 ) -> None:
     stream = output + b"\x1e" + TOKEN.encode() + b" =%d\n" % status + behind
     last = LastMark(TOKEN)
-    seen = b"".join(last.feed(piece) for piece in cut(stream, cuts)) + last.rest()
-    assert (seen, last.status) == (output + behind, status)
+    received = b"".join(last.feed(piece) for piece in cut(stream, cuts)) + last.rest()
+    assert (received, last.status) == (output + behind, status)

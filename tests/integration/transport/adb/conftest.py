@@ -73,8 +73,8 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     """Runs a test once more if adb 29 itself crashed under it, which is not what is tested."""
     if not isinstance(item, pytest.Function) or "lab" not in item.fixturenames:
         return None
-    where = {"nodeid": item.nodeid, "location": item.location}
-    item.ihook.pytest_runtest_logstart(**where)
+    location = {"nodeid": item.nodeid, "location": item.location}
+    item.ihook.pytest_runtest_logstart(**location)
     crashes = _old_crashes(item.config)
     reports = runtestprotocol(item, log=False, nextitem=nextitem)
     if any(report.failed for report in reports) and _old_crashes(item.config) > crashes:
@@ -82,12 +82,12 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         reports = runtestprotocol(item, log=False, nextitem=nextitem)
     for report in reports:
         item.ihook.pytest_runtest_logreport(report=report)
-    item.ihook.pytest_runtest_logfinish(**where)
+    item.ihook.pytest_runtest_logfinish(**location)
     return True
 
 
 def _old_crashes(config: pytest.Config) -> int:
-    """How often the shared adb 29 has crashed so far."""
+    """Return the number of crashes of the shared adb 29 so far."""
     servers = config.stash.get(OLD_SERVERS, None)
     if servers is None:
         return 0

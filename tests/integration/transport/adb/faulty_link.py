@@ -74,7 +74,7 @@ class FaultyLink:
         self._flowing.set()
 
     def changed(self, data: bytes, *, to_device: bool) -> bytes:
-        """What is passed on in place of `data`; here nothing else."""
+        """Return the bytes to pass on in place of `data`; here the same."""
         return data
 
     def lead_to(self, target: str) -> None:
@@ -129,9 +129,9 @@ class FaultyLink:
             self.carried += count
             budget = self._budget
             if budget is not None:
-                left = abs(budget) - count
-                self._budget = None if left <= 0 else (left if budget > 0 else -left)
-        if budget is not None and left <= 0:
+                remaining = abs(budget) - count
+                self._budget = None if remaining <= 0 else (remaining if budget > 0 else -remaining)
+        if budget is not None and remaining <= 0:
             if budget > 0:
                 self.stall()
             else:

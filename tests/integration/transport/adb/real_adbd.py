@@ -68,7 +68,7 @@ exec /host/{loader} --library-path "/host/{libraries}" \\
 
 @dataclass(frozen=True)
 class Android:
-    """What makes a device one with Android: folders of this host.
+    """Folders of this host that make a device one with Android.
 
     `root` has its shell, linker and programs; what lies in `programs` comes first in its PATH.
     `vendor` is its /vendor; with one it has the node of a DSP. `arm64` is the root for arm64
@@ -139,7 +139,7 @@ class RealDevice:
             self._temporary = None
 
     def _data(self) -> tuple[str, str]:
-        """What /data is to be, and the options it is mounted with."""
+        """Return the source of /data and its mount options."""
         protection = ["ro"] if self._read_only else []
         if self._limit is not None:
             return "tmpfs", ",".join([f"size={self._limit}", *protection])
@@ -189,10 +189,12 @@ def _compose(debian: Path, android: Android) -> Path:
 
 def _run_arm64(root: Path, android: Android) -> None:
     """Has the kernel run arm64 programs below a root by this host's qemu, with its libraries."""
-    asked = subprocess.run(["ldd", android.qemu], capture_output=True, text=True, check=True)
-    found = [Path(word).resolve() for word in asked.stdout.split() if word.startswith("/")]
-    libraries = ":/host".join(dict.fromkeys(str(one.parent) for one in found))
-    loader = next(str(one) for one in found if one.name.startswith("ld-linux"))
+    completed = subprocess.run(["ldd", android.qemu], capture_output=True, text=True, check=True)
+    libraries_found = [
+        Path(word).resolve() for word in completed.stdout.split() if word.startswith("/")
+    ]
+    libraries = ":/host".join(dict.fromkeys(str(event.parent) for event in libraries_found))
+    loader = next(str(event) for event in libraries_found if event.name.startswith("ld-linux"))
     preload = f"-E LD_PRELOAD=/product/bin/{android.preload}" if android.preload else ""
     words = {"loader": loader, "libraries": libraries, "qemu": Path(android.qemu).resolve()}
     program = root / "host/arm64"
@@ -222,11 +224,11 @@ def _mounted(*arguments: object) -> None:
 
 def _mount(root: Path, data: str, options: str) -> None:
     kind = "tmpfs" if data == "tmpfs" else "none"
-    given, _, protection = options.partition(",")
+    options_given, _, protection = options.partition(",")
     for arguments in (
         ("-t", "proc", "proc", root / "proc"),
         ("--rbind", "/dev", root / "dev"),
-        ("-t", kind, "-o", given, data, root / "data"),
+        ("-t", kind, "-o", options_given, data, root / "data"),
     ):
         _mounted(*arguments)
     if (root / "tmp").exists():  # not on Android
@@ -252,10 +254,10 @@ def _carry(source: socket.socket, sink: socket.socket, reboots: threading.Event 
         while data := source.recv(1 << 20):
             # what opens a stream and its name may come one after the other
             before = before[-_REBOOT_BYTES:] + data
-            if reboots is None or (asked := _REBOOT.search(before)) is None:
+            if reboots is None or (match := _REBOOT.search(before)) is None:
                 sink.sendall(data)
                 continue
-            stream = struct.pack("<I", _STREAM) + asked[1]
+            stream = struct.pack("<I", _STREAM) + match[1]
             source.sendall(b"OKAY" + stream + bytes(8) + bytes(byte ^ 0xFF for byte in b"OKAY"))
             time.sleep(0.5)  # as on a phone, where adbd answers before init ends it
             reboots.set()

@@ -1,4 +1,4 @@
-"""What the tests here ask a device about the processes that a call left behind."""
+"""Questions to a device about the processes that a call left behind."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def survivors(device: Transport, folder: str, *, of: int = 4) -> list[str]:
 def open_descriptors_after_calls(
     device: Transport, calls: int = 20, *, within_s: float = 0.0
 ) -> tuple[int, int]:
-    """How many descriptors are open before calls, done and late ones, and after them.
+    """Return the numbers of open descriptors before and after calls, finished and late ones.
 
     What a thread of its own closes has `within_s` for that.
     """

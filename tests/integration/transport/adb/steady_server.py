@@ -63,7 +63,7 @@ class SteadyServer:
 
 
 def end_in_words(code: int) -> str:
-    """How a server with that exit code ended."""
+    """Describe the end of a server with that exit code."""
     if code > 128:
         return f"ended by {signal.Signals(code - 128).name}"
     return f"ended with exit code {code}"

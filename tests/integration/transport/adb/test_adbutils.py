@@ -60,8 +60,8 @@ def test_every_connection_of_a_run_is_one_of_adbutils(kind: str, tmp_path: Path)
     with BreakableLab(tmp_path / "lab", kind, None) as lab:
         lab.carry_out("heal")
         settings = {"COUNTED": str(counted), "COUNTED_PORT": str(lab.port)}
-        done = lab.run("--device", "main", suites=suites, PYTHONPATH=str(ROOT), **settings)
-    assert done.code == 0, done.output
+        finished = lab.run("--device", "main", suites=suites, PYTHONPATH=str(ROOT), **settings)
+    assert finished.code == 0, finished.output
     of_adbutils, of_the_process = json.loads(counted.read_text())
     # a case takes at least one; the device is also looked at, and given what it lacks
-    assert of_adbutils == of_the_process > len(done.cases) == 3
+    assert of_adbutils == of_the_process > len(finished.cases) == 3

@@ -25,14 +25,14 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("patient")
 def test_it_is_called_while_the_processes_are_there(any_device: AdbDevice, folder: str) -> None:
-    seen = []
+    states = []
 
     def look(deadline: Deadline) -> None:
-        seen.append((len(survivors(any_device, folder)), deadline.seconds))
+        states.append((len(survivors(any_device, folder)), deadline.seconds))
 
     with pytest.raises(DeviceTimeout):
         any_device.shell(family(folder), timeout_s=1.5, before_end=look)
-    assert seen == [(4, LOOK_GRACE_S)]
+    assert states == [(4, LOOK_GRACE_S)]
     assert survivors(any_device, folder) == []
 
 
@@ -68,7 +68,7 @@ def test_over_a_link_that_stalls_it_ends_in_time(linked: Linked) -> None:
     def look(deadline: Deadline) -> None:
         linked.device.shell("true", timeout_s=1)
 
-    began = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(DeviceTimeout):
         linked.device.shell(
             "echo up; sleep 100",
@@ -76,4 +76,4 @@ def test_over_a_link_that_stalls_it_ends_in_time(linked: Linked) -> None:
             on_stdout=lambda _data: linked.link.stall(),
             before_end=look,
         )
-    assert time.monotonic() - began < 0.5 + 1 + 2 * END_GRACE_S + SLACK_S
+    assert time.monotonic() - start < 0.5 + 1 + 2 * END_GRACE_S + SLACK_S

@@ -66,8 +66,8 @@ def say(device: AdbDevice, script: str) -> None:
 
 
 def summary(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / SUMMARY).read_text())
-    return found
+    content: dict[str, Any] = json.loads((folder / SUMMARY).read_text())
+    return content
 
 
 def collect(evidence: CaseEvidence, folder: Path, seconds: float = COLLECT_S) -> CollectedEvidence:
@@ -112,7 +112,7 @@ def test_a_hung_process(
 ) -> None:
     evidence = CaseEvidence(shared.device)
     settings = Settings(deadline_ms=200 if own_deadline else 60_000)
-    done = run_plan(
+    completed = run_plan(
         shared.device,
         f"{probe_folder}/qnn-probe",
         Plan((Step("hang"),), settings),
@@ -121,11 +121,13 @@ def test_a_hung_process(
         timeout_s=12 if own_deadline else 1,
         on_hang=evidence.look,
     )
-    assert done.timed_out
-    assert done.transcript.start is not None
-    pid = done.transcript.start.pid
-    gone = f"i=0;while kill -0 {pid} 2>/dev/null;do i=$((i+1));[ $i -lt 50 ]||exit 1;sleep 0.1;done"
-    assert shared.device.shell(gone, timeout_s=60).ok
+    assert completed.timed_out
+    assert completed.transcript.start is not None
+    pid = completed.transcript.start.pid
+    wait_for_end = (
+        f"i=0;while kill -0 {pid} 2>/dev/null;do i=$((i+1));[ $i -lt 50 ]||exit 1;sleep 0.1;done"
+    )
+    assert shared.device.shell(wait_for_end, timeout_s=60).ok
     collect(evidence, tmp_path)
     assert summary(tmp_path)["hung_process"]["pid"] == pid
     threads = (tmp_path / "process-threads.txt").read_text()
@@ -164,8 +166,8 @@ def test_a_crash_and_its_tombstone(
     evidence = CaseEvidence(logs)
     plan = Plan((Step("crash", {"signal": "11"}),))
     probe = f"{probe_folder}/qnn-probe"
-    done = run_plan(logs, probe, plan, env={}, cwd=probe_folder, timeout_s=60)
-    assert done.signal == 11
+    completed = run_plan(logs, probe, plan, env={}, cwd=probe_folder, timeout_s=60)
+    assert completed.signal == 11
     say(logs, f"cd {dumps}; echo 'signal 11' >tombstone_01; echo binary >tombstone_01.pb")
     say(logs, f"cd {dumps}; echo evil >'tombstone_02; x'; log -t DEBUG 'pid: 1'")
     collected = collect(evidence, tmp_path)
@@ -258,9 +260,9 @@ def test_logs_that_make_no_sense_are_bounded(kind: str, own_logcat: Any, tmp_pat
 
 def test_a_log_that_hangs_costs_no_more_than_the_deadline(own_logcat: Any, tmp_path: Path) -> None:
     device = own_logcat("#!/bin/sh\nexec sleep 1000\n")
-    began = time.monotonic()
+    start = time.monotonic()
     collected = collect(CaseEvidence(device), tmp_path, seconds=3)
-    assert time.monotonic() - began < 3 + SLACK_S
+    assert time.monotonic() - start < 3 + SLACK_S
     assert collected.lost is None, "a slow tool is no lost device"
     assert "did not answer completely" in collected.notes[0]
     assert collected.baseline is not None
@@ -278,9 +280,9 @@ def test_a_device_lost_in_the_middle(
         else:
             breaking = getattr(linked.link, f"{fault}_after")
             breaking(5000)  # the script, and some of the answer
-        began = time.monotonic()
+        start = time.monotonic()
         collected = collect(evidence, tmp_path, seconds=3)
-        assert time.monotonic() - began < 3 + SLACK_S
+        assert time.monotonic() - start < 3 + SLACK_S
         assert collected.lost is not None
         assert summary(tmp_path)["lost"] == collected.lost
 

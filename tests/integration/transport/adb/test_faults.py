@@ -47,9 +47,9 @@ TIMEOUT_S = 1.5
 
 @contextmanager
 def in_time(seconds: float) -> Iterator[None]:
-    began = time.monotonic()
+    start = time.monotonic()
     yield
-    assert time.monotonic() - began < seconds + SLACK_S
+    assert time.monotonic() - start < seconds + SLACK_S
 
 
 def operations(linked: Linked, local: Path) -> dict[str, Callable[[float], object]]:
@@ -137,8 +137,8 @@ def test_a_device_that_stops(lab: Lab, tmp_path: Path) -> None:
 
 def test_a_slow_link_is_no_fault(with_source: Linked) -> None:
     with_source.link.bytes_per_s = 2e6
-    done = with_source.device.shell("head -c 500000 /dev/zero", timeout_s=60)
-    assert (len(done.stdout), done.exit_code) == (500_000, 0)
+    completed = with_source.device.shell("head -c 500000 /dev/zero", timeout_s=60)
+    assert (len(completed.stdout), completed.exit_code) == (500_000, 0)
 
 
 def test_a_device_that_comes_back_is_ready_again(linked: Linked, lab: Lab) -> None:
@@ -197,8 +197,8 @@ def test_what_is_no_adb_server() -> None:
         answering = threading.Thread(target=answer)
         answering.start()
         address = TcpAddress(port=other.getsockname()[1])
-        told = f"{address} did not answer as an adb server does: b'HTTP'"
-        with in_time(5), pytest.raises(InfraError, match=re.escape(told)):
+        problem = f"{address} did not answer as an adb server does: b'HTTP'"
+        with in_time(5), pytest.raises(InfraError, match=re.escape(problem)):
             AdbServer(address).devices()
         answering.join()
 
@@ -258,7 +258,7 @@ def test_a_device_that_does_not_accept_our_key(lab: Lab, tmp_path: Path) -> None
     daemon, _ = lab.start(public_key=other)
     with in_time(10), pytest.raises(InfraError, match="unauthorized"):
         lab.connect(daemon.address)
-    assert daemon.address not in [seen.serial for seen in lab.server.devices()]
+    assert daemon.address not in [device.serial for device in lab.server.devices()]
     daemon.stop()
 
 
@@ -281,9 +281,9 @@ def test_a_daemon_that_is_too_old(
 ) -> None:
     monkeypatch.setattr("harness.transport.adb_device._NEEDED", ("shell_v2", "shell_v9"))
     device = AdbDevice(shared.device.serial, shared.device.server)
-    for ask in (
+    for action in (
         lambda: device.shell("true", timeout_s=60),
         lambda: device.push([PushItem(b"content", f"{folder}/f")], timeout_s=60),
     ):
         with pytest.raises(DeviceRefused, match="too old, it has no shell_v9: update it, or"):
-            ask()
+            action()

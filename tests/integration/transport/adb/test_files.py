@@ -20,25 +20,25 @@ def test_there_and_back(any_device: AdbDevice, folder: str, tmp_path: Path) -> N
     source = tmp_path / "source"
     source.write_bytes(os.urandom(3_000_001))
     os.utime(source, (1_600_000_000, 1_600_000_000))
-    told: list[int] = []
+    progress: list[int] = []
     files = [
         PushItem(source, f"{folder}/a/b/c d'e", 0o755),
         PushItem(b"", f"{folder}/empty"),
         PushItem("grüße".encode(), f"{folder}/ü,ber", 0o600),
     ]
-    any_device.push(files, timeout_s=60, progress=told.append)
-    assert told == sorted(told)
-    assert told[-1] == source.stat().st_size + len("grüße".encode())
+    any_device.push(files, timeout_s=60, progress=progress.append)
+    assert progress == sorted(progress)
+    assert progress[-1] == source.stat().st_size + len("grüße".encode())
 
-    found = any_device.stat(f"{folder}/a/b/c d'e")
-    assert found is not None
-    assert (found.size, found.mtime_s) == (source.stat().st_size, 1_600_000_000)
-    assert found.is_file
-    assert found.mode & 0o700 == 0o700
+    status = any_device.stat(f"{folder}/a/b/c d'e")
+    assert status is not None
+    assert (status.size, status.mtime_s) == (source.stat().st_size, 1_600_000_000)
+    assert status.is_file
+    assert status.mode & 0o700 == 0o700
     for item in files:
         any_device.pull(item.remote, tmp_path / "back", timeout_s=60, max_bytes=MAX)
-        wanted = item.source if isinstance(item.source, bytes) else item.source.read_bytes()
-        assert (tmp_path / "back").read_bytes() == wanted
+        content = item.source if isinstance(item.source, bytes) else item.source.read_bytes()
+        assert (tmp_path / "back").read_bytes() == content
     any_device.pull(files[0].remote, tmp_path / "back", timeout_s=60, max_bytes=MAX)
     back = (tmp_path / "back").stat()
     assert (int(back.st_mtime), back.st_mode & 0o700) == (1_600_000_000, 0o700)
@@ -54,17 +54,17 @@ def test_500_small_files_in_one_stream(any_device: AdbDevice, folder: str) -> No
             assert arrived is not None
             assert (arrived.size, arrived.is_file) == (len(b"%d" % n) * n, True)
         assert stream.stat(f"{folder}/nothing") is None
-        found = stream.stat(folder)
-        assert found is not None
-        assert stat.S_ISDIR(found.mode)
+        status = stream.stat(folder)
+        assert status is not None
+        assert stat.S_ISDIR(status.mode)
 
 
 def test_a_file_replaces_the_one_before(any_device: AdbDevice, folder: str) -> None:
     for content in (b"long" * 1000, b"short"):
         any_device.push([PushItem(content, f"{folder}/f")], timeout_s=60)
-        found = any_device.stat(f"{folder}/f")
-        assert found is not None
-        assert found.size == len(content)
+        status = any_device.stat(f"{folder}/f")
+        assert status is not None
+        assert status.size == len(content)
 
 
 def test_a_link_on_the_device(any_device: AdbDevice, folder: str, tmp_path: Path) -> None:

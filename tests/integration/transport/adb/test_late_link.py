@@ -139,20 +139,20 @@ def test_only_what_was_alive_at_its_deadline_has_hung(
 
     def judged(row: Row) -> str | None:
         name, plan, event, seconds, allowed = row
-        looked: list[int] = []
+        checks: list[int] = []
         with linked_to(lab, shared.device.serial, folder) as linked:
             struck = Struck(linked, event, stalls(seconds))
             try:
-                ran = struck.run(plan, probe_folder, on_hang=lambda pid, _: looked.append(pid))
+                ran = struck.run(plan, probe_folder, on_hang=lambda pid, _: checks.append(pid))
                 verdict = judge(ran)
-                seen = verdict.outcome, verdict.cause
+                judgement = verdict.outcome, verdict.cause
             except InfraError as error:
-                seen = "error", error.cause
+                judgement = "error", error.cause
             linked.link.resume()
         # what may still be alive at its deadline, as on a busy computer, is rightly looked at
-        if looked and allowed == {PASSED}:
+        if checks and allowed == {PASSED}:
             return f"{name}: looked at"
-        return None if seen in allowed else f"{name}: {seen}"
+        return None if judgement in allowed else f"{name}: {judgement}"
 
     with ThreadPoolExecutor(len(ROWS)) as pool:
         assert [wrong for wrong in pool.map(judged, ROWS) if wrong] == []

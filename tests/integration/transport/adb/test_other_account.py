@@ -97,7 +97,7 @@ def simulated(private: PrivateAdbServer, tmp_path: Path) -> Iterator[SimulatedDe
 
 
 def greet(address: str) -> bytes:
-    """What a daemon answers to the first packet of a host."""
+    """Return a daemon's answer to the first packet of a host."""
     host, _, port = address.rpartition(":")
     hello = Packet(protocol.CNXN, protocol.VERSION, protocol.MAX_PAYLOAD, b"host::\0")
     with socket.create_connection((host, int(port)), timeout=CONNECT_S) as connection:
@@ -115,8 +115,8 @@ def test_the_port_of_a_simulated_device(
         "ConnectionResetError",
         "BrokenPipeError",
     )
-    said = AdbDevice(simulated.address, private.server).shell("logcat -d", timeout_s=60)
-    assert b"connection refused: it is not of the account that runs this device" in said.stdout
+    log = AdbDevice(simulated.address, private.server).shell("logcat -d", timeout_s=60)
+    assert b"connection refused: it is not of the account that runs this device" in log.stdout
 
 
 @pytest.mark.slow

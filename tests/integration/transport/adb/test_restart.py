@@ -17,12 +17,12 @@ from tests.faults.breakable import KeptServer
 @pytest.fixture
 def adb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KeptServer]:
     monkeypatch.setenv("HOME", str(tmp_path))
-    kept = KeptServer(tmp_path)
-    kept.start()
-    yield kept
-    kept.stop()
+    server = KeptServer(tmp_path)
+    server.start()
+    yield server
+    server.stop()
     with contextlib.suppress(InfraError):
-        kept.server.query("host:kill", deadline=Deadline(5))
+        server.server.query("host:kill", deadline=Deadline(5))
 
 
 @pytest.mark.parametrize("was_running", [pytest.param(True, marks=pytest.mark.slow), False])

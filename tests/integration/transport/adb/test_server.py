@@ -56,24 +56,24 @@ def test_it_ends_with_us(tmp_path: Path, number: int) -> None:
 @contextlib.contextmanager
 def decoy(port: int) -> Iterator[list[str]]:
     """A listener in place of the user's server; gives those who came."""
-    seen: list[str] = []
+    calls: list[str] = []
     with socket.create_server(("127.0.0.1", port)) as listening:
         listening.settimeout(0.05)
-        over = threading.Event()
+        is_over = threading.Event()
 
         def accept() -> None:
-            while not over.is_set():
+            while not is_over.is_set():
                 with contextlib.suppress(TimeoutError):
                     visitor, address = listening.accept()
-                    seen.append(str(address))
+                    calls.append(str(address))
                     visitor.close()
 
         thread = threading.Thread(target=accept)
         thread.start()
         try:
-            yield seen
+            yield calls
         finally:
-            over.set()
+            is_over.set()
             thread.join()
 
 
@@ -82,13 +82,13 @@ def test_the_users_server_home_and_temporary_folder_are_not_touched(tmp_path: Pa
     home.mkdir()
     temporary.mkdir()
     with contextlib.ExitStack() as stack:
-        seen = []
+        calls = []
         with contextlib.suppress(OSError):  # a real server of the user's may be there
-            seen.append(stack.enter_context(decoy(5037)))
+            calls.append(stack.enter_context(decoy(5037)))
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        seen.append(stack.enter_context(decoy(port)))
+        calls.append(stack.enter_context(decoy(port)))
         environment = dict(os.environ, HOME=str(home), TMPDIR=str(temporary))
         environment |= {"ANDROID_ADB_SERVER_PORT": str(port), "ADB_VENDOR_KEYS": str(home)}
         environment |= {"ADB_SERVER_SOCKET": f"tcp:127.0.0.1:{port}", "ANDROID_SERIAL": "x"}
@@ -104,7 +104,7 @@ def test_the_users_server_home_and_temporary_folder_are_not_touched(tmp_path: Pa
             "try: private.server\n"
             "except InfraError as error: print(error)\n"
         )
-        done = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-c", code, str(tmp_path / "ours")],
             env=environment,
             capture_output=True,
@@ -112,13 +112,13 @@ def test_the_users_server_home_and_temporary_folder_are_not_touched(tmp_path: Pa
             timeout=60,
             check=True,
         )
-    assert done.stdout.splitlines()[0] == "[]"
-    assert "Connection refused" in done.stdout
-    assert "not running" in done.stdout
-    assert seen in ([[]], [[], []])
+    assert completed.stdout.splitlines()[0] == "[]"
+    assert "Connection refused" in completed.stdout
+    assert "not running" in completed.stdout
+    assert calls in ([[]], [[], []])
     assert list(home.iterdir()) == list(temporary.iterdir()) == []
-    left = {path.name for path in (tmp_path / "ours").rglob("*") if path.is_file()}
-    assert left == {"adbkey", "adbkey.pub", "adbkey.lock"}
+    remaining = {path.name for path in (tmp_path / "ours").rglob("*") if path.is_file()}
+    assert remaining == {"adbkey", "adbkey.pub", "adbkey.lock"}
 
 
 def test_several_at_once_share_one_key(tmp_path: Path) -> None:
@@ -168,8 +168,8 @@ def test_the_adb_of_the_wheel_is_used_not_one_on_path(
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.delenv("ADBUTILS_ADB_PATH", raising=False)
     assert adb_binary() != other
-    told = subprocess.run([adb_binary(), "version"], capture_output=True, text=True, check=True)
-    assert re.search(r"Version 3[6-9]\.", told.stdout)
+    output = subprocess.run([adb_binary(), "version"], capture_output=True, text=True, check=True)
+    assert re.search(r"Version 3[6-9]\.", output.stdout)
     monkeypatch.setenv("ADBUTILS_ADB_PATH", str(other))
     assert adb_binary() == other
     monkeypatch.setenv("ADBUTILS_ADB_PATH", str(tmp_path / "nothing"))
@@ -198,20 +198,20 @@ REFUSED = [
 def test_connecting_tells_why_it_failed(
     adb_server: AdbServer, address: str, seconds: float, why: str
 ) -> None:
-    began = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(InfraError, match=why):
         adb_server.connect(address, deadline=Deadline(seconds))
-    assert time.monotonic() - began < seconds + SLACK_S
+    assert time.monotonic() - start < seconds + SLACK_S
     assert adb_server.devices() == [] or address not in [d.serial for d in adb_server.devices()]
 
 
 def test_a_mute_device_does_not_hold_us(adb_server: AdbServer) -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:
         address = f"127.0.0.1:{mute.getsockname()[1]}"
-        began = time.monotonic()
+        start = time.monotonic()
         with pytest.raises(InfraError, match="did not become ready in 1 s"):
             adb_server.connect(address, deadline=Deadline(1))
-        assert time.monotonic() - began < 1 + SLACK_S
+        assert time.monotonic() - start < 1 + SLACK_S
 
 
 @pytest.mark.parametrize("version", [36, pytest.param(29, marks=[OLD_ADB])])

@@ -37,9 +37,9 @@ STATUSES = [
 
 @pytest.mark.parametrize(("script", "code", "number"), STATUSES)
 def test_status(any_device: AdbDevice, script: str, code: int | None, number: int | None) -> None:
-    done = any_device.shell(script, timeout_s=60)
-    assert (done.exit_code, done.signal, done.truncated) == (code, number, False)
-    assert done.ok == (code == 0)
+    completed = any_device.shell(script, timeout_s=60)
+    assert (completed.exit_code, completed.signal, completed.truncated) == (code, number, False)
+    assert completed.ok == (code == 0)
 
 
 def test_a_syntax_error_is_an_exit_code(any_device: AdbDevice) -> None:
@@ -47,18 +47,18 @@ def test_a_syntax_error_is_an_exit_code(any_device: AdbDevice) -> None:
 
 
 def test_streams_are_kept_apart_and_binary(device: AdbDevice) -> None:
-    done = device.shell("printf 'a\\0\\r\\n\\377'; printf 'e\\n' >&2; printf b", timeout_s=60)
-    assert done.stdout == b"a\0\r\n\xffb"
-    assert done.stderr == b"e\n"
+    completed = device.shell("printf 'a\\0\\r\\n\\377'; printf 'e\\n' >&2; printf b", timeout_s=60)
+    assert completed.stdout == b"a\0\r\n\xffb"
+    assert completed.stderr == b"e\n"
 
 
 def test_50_mb_of_input_come_back(device: AdbDevice) -> None:
     data = os.urandom(1 << 20) * 50
-    done = device.shell(
+    completed = device.shell(
         "cat; echo done >&2; exit 5", stdin=data, timeout_s=60, max_output_bytes=64 << 20
     )
-    assert done.stdout == data
-    assert (done.stderr, done.exit_code) == (b"done\n", 5)
+    assert completed.stdout == data
+    assert (completed.stderr, completed.exit_code) == (b"done\n", 5)
 
 
 def test_input_that_nobody_reads_does_not_hold_us(any_device: AdbDevice) -> None:
@@ -70,30 +70,30 @@ def test_no_input_is_an_end_of_file(any_device: AdbDevice) -> None:
 
 
 def test_output_streams_while_the_script_runs(any_device: AdbDevice) -> None:
-    seen: list[tuple[float, bytes]] = []
-    done = any_device.shell(
+    pieces: list[tuple[float, bytes]] = []
+    completed = any_device.shell(
         "echo one; sleep 0.3; echo two",
         timeout_s=60,
-        on_stdout=lambda data: seen.append((time.monotonic(), data)),
+        on_stdout=lambda data: pieces.append((time.monotonic(), data)),
     )
-    assert b"".join(data for _, data in seen) == done.stdout == b"one\ntwo\n"
-    assert seen[-1][0] - seen[0][0] > 0.2
+    assert b"".join(data for _, data in pieces) == completed.stdout == b"one\ntwo\n"
+    assert pieces[-1][0] - pieces[0][0] > 0.2
 
 
 def test_endless_output_is_bounded_and_ended(any_device: AdbDevice, folder: str) -> None:
     quoted = shlex.quote(folder)
     script = f"mkdir -p {quoted}; echo $$ >{quoted}/pids; yes; echo never"
-    done = any_device.shell(script, timeout_s=60, max_output_bytes=1_000_000)
-    assert (len(done.stdout), done.truncated) == (1_000_000, True)
-    assert (done.exit_code, done.signal) == (None, None)
+    completed = any_device.shell(script, timeout_s=60, max_output_bytes=1_000_000)
+    assert (len(completed.stdout), completed.truncated) == (1_000_000, True)
+    assert (completed.exit_code, completed.signal) == (None, None)
     assert survivors(any_device, folder, of=1) == []
 
 
 def test_the_deadline_ends_the_whole_family(any_device: AdbDevice, folder: str) -> None:
-    began = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(DeviceTimeout) as caught:
         any_device.shell(family(folder), timeout_s=1)
-    assert time.monotonic() - began < 1 + END_GRACE_S + SLACK_S
+    assert time.monotonic() - start < 1 + END_GRACE_S + SLACK_S
     assert caught.value.serial == any_device.serial
     assert caught.value.output == b"ready\n"
     assert "not done within 1 s; its processes were ended" in caught.value.problem
@@ -101,10 +101,10 @@ def test_the_deadline_ends_the_whole_family(any_device: AdbDevice, folder: str) 
 
 
 def test_output_does_not_put_the_deadline_off(device: AdbDevice) -> None:
-    began = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(DeviceTimeout):
         device.shell("while :; do echo x; sleep 0.1; done", timeout_s=0.5)
-    assert time.monotonic() - began < 0.5 + END_GRACE_S + SLACK_S
+    assert time.monotonic() - start < 0.5 + END_GRACE_S + SLACK_S
 
 
 def test_an_error_of_the_callers_passes_and_ends_the_script(
@@ -117,9 +117,9 @@ def test_an_error_of_the_callers_passes_and_ends_the_script(
         any_device.shell(family(folder), timeout_s=60, on_stdout=refuse)
     # a busy device may still be ending them when the call, which waits 2 s for that, has returned
     until = time.monotonic() + SLACK_S
-    while (left := survivors(any_device, folder)) and time.monotonic() < until:
+    while (remaining := survivors(any_device, folder)) and time.monotonic() < until:
         time.sleep(0.1)
-    assert left == []
+    assert remaining == []
 
 
 CTRL_C = """
@@ -144,8 +144,8 @@ def test_ctrl_c_ends_the_whole_family(any_device: AdbDevice, folder: str) -> Non
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
-    assert b"KeyboardInterrupt" in said
+        _, errors = process.communicate(timeout=60)
+    assert b"KeyboardInterrupt" in errors
     assert survivors(any_device, folder) == []
 
 

@@ -35,7 +35,7 @@ def sshd(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SshHost]:
 
 @pytest.fixture
 def link(sshd: SshHost, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyLink]:
-    """What every connection of the board goes through."""
+    """The link of all connections to the board."""
     monkeypatch.setenv("PATH", str(sshd.bin), prepend=":")
     with FaultyLink(f"127.0.0.1:{sshd.port}") as link:
         sshd.trust(link.address.rpartition(":")[2])
@@ -64,5 +64,5 @@ def any_device(board: SshBoard) -> SshBoard:
 
 @pytest.fixture
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Where a test may write on the board."""
+    """A folder on the board for the test."""
     return str(Path(tmp_path_factory.getbasetemp()) / f"board-{secrets.token_hex(4)}")

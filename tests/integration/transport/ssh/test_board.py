@@ -85,8 +85,8 @@ def test_what_the_board_says_of_a_push_that_it_refuses(board: SshBoard, folder: 
 def test_many_files_in_one_push(board: SshBoard, folder: str) -> None:
     files = [PushItem(b"%d" % n * n, f"{folder}/{n % 7}/f{n}") for n in range(300)]
     board.push([*files, PushItem(b"long", f"{folder}/{'d' * 120}/{'n' * 200}")], timeout_s=60)
-    done = board.shell(f"cd {folder}&&find . -type f|wc -l&&cat 6/f13", timeout_s=60)
-    assert done.stdout.split() == [b"301", b"13" * 13]
+    completed = board.shell(f"cd {folder}&&find . -type f|wc -l&&cat 6/f13", timeout_s=60)
+    assert completed.stdout.split() == [b"301", b"13" * 13]
     board.push([], timeout_s=0)
 
 
@@ -100,13 +100,13 @@ def test_calls_leave_no_descriptor_open(board: SshBoard) -> None:
     assert after <= before
 
 
-@pytest.mark.parametrize("how", ["ended", "killed"])
-def test_a_caller_that_ends_leaves_nothing(board: SshBoard, folder: str, how: str) -> None:
+@pytest.mark.parametrize("way", ["ended", "killed"])
+def test_a_caller_that_ends_leaves_nothing(board: SshBoard, folder: str, way: str) -> None:
     argv = [sys.executable, "-c", CALLER, board.login.login, str(board.login.port), family(folder)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
-        (process.terminate if how == "ended" else process.kill)()
+        (process.terminate if way == "ended" else process.kill)()
         process.communicate(timeout=60)
     assert board.end_leftovers(timeout_s=20)
     assert survivors(board, folder) == []
@@ -126,10 +126,10 @@ def test_a_link_that_is_cut(board: SshBoard, link: FaultyLink, folder: str) -> N
 
 @pytest.mark.slow
 def test_a_link_that_stalls(board: SshBoard, link: FaultyLink, folder: str) -> None:
-    began = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(ScriptTimeout) as caught:
         board.shell(family(folder), timeout_s=2, on_stdout=lambda _: link.stall())
-    assert time.monotonic() - began < 2 + 2 * DRAIN_GRACE_S + SLACK_S
+    assert time.monotonic() - start < 2 + 2 * DRAIN_GRACE_S + SLACK_S
     assert caught.value.completed is None
     assert caught.value.processes.uptime_s is None
     link.resume()
@@ -187,7 +187,7 @@ def test_the_link_breaks_in_the_middle(
     operation, _, kind = fault.name.partition("_")
     act = operations(board, folder, tmp_path / "pulled", fault.deadline_s)[operation]
     inject(link, operation, kind)
-    began = time.monotonic()
+    start = time.monotonic()
     try:
         if fault.outcome == "passed":
             act()
@@ -196,14 +196,14 @@ def test_the_link_breaks_in_the_middle(
                 act()
             assert link.address in str(caught.value)
     finally:
-        took = time.monotonic() - began
+        took = time.monotonic() - start
         link.resume()
     assert took < fault.deadline_s + SLACK_S
     assert list(tmp_path.iterdir()) == []
     wait_ready(board, timeout_s=60)
     assert board.end_abandoned(timeout_s=20)
-    left = "for p in /proc/[0-9]*;do tr '\\0' ' ' <$p/cmdline;echo;done 2>/dev/null"
-    assert f"sleep {SECONDS}" not in board.shell(left, timeout_s=20).stdout.decode()
+    list_processes = "for p in /proc/[0-9]*;do tr '\\0' ' ' <$p/cmdline;echo;done 2>/dev/null"
+    assert f"sleep {SECONDS}" not in board.shell(list_processes, timeout_s=20).stdout.decode()
 
 
 OWN = pytest.mark.parametrize("sshd", ["own"], indirect=True)
@@ -222,8 +222,8 @@ def test_a_login_shell_that_prints(
 ) -> None:
     sshd.force("echo Welcome to the lab; echo 'be nice' >&2")
     board.connect(timeout_s=20)
-    done = board.shell("echo out; echo err >&2; exit 3", timeout_s=60)
-    assert (done.stdout, done.stderr, done.exit_code) == (b"out\n", b"err\n", 3)
+    completed = board.shell("echo out; echo err >&2; exit 3", timeout_s=60)
+    assert (completed.stdout, completed.stderr, completed.exit_code) == (b"out\n", b"err\n", 3)
     board.push([PushItem(b"content", f"{folder}/f")], timeout_s=60)
     board.pull(f"{folder}/f", tmp_path / "f", timeout_s=60, max_bytes=7)
     assert (tmp_path / "f").read_bytes() == b"content"
@@ -259,8 +259,8 @@ def test_what_a_board_says_of_a_file_is_not_believed(
 ) -> None:
     board.push([PushItem(b"x", f"{folder}/f")], timeout_s=60)
     stat = sshd.there / "stat"
-    for said in ("f" * 20 + " 1 1", "81a4 1 " + "9" * 26, "81a4 -1 1", "81a4", ""):
-        stat.write_text(f"#!/bin/sh\necho '{said}'\n")
+    for answer in ("f" * 20 + " 1 1", "81a4 1 " + "9" * 26, "81a4 -1 1", "81a4", ""):
+        stat.write_text(f"#!/bin/sh\necho '{answer}'\n")
         stat.chmod(0o755)
         with pytest.raises(DeviceRefused, match="its stat gave no attributes"):
             board.pull(f"{folder}/f", tmp_path / "x", timeout_s=60, max_bytes=9)
@@ -328,9 +328,9 @@ def test_what_is_asked_of_a_file_with_any_name(board: SshBoard, folder: str) -> 
     path = f"{folder}/-n 'a'\n\"$x\""
     board.push([PushItem(b"12", path, 0o600)], timeout_s=60)
     board.shell(f"ln -s {shlex.quote(path)} {folder}/to;ln -s none {folder}/off", timeout_s=60)
-    found = [board.stat(path), board.stat(f"{folder}/to")]
-    assert [one and (one.size, one.is_file) for one in found] == [(2, True)] * 2
-    seen = board.stat(f"{folder}/off", follow=False)
-    assert seen is not None
-    assert not seen.is_file
+    statuses = [board.stat(path), board.stat(f"{folder}/to")]
+    assert [status and (status.size, status.is_file) for status in statuses] == [(2, True)] * 2
+    status = board.stat(f"{folder}/off", follow=False)
+    assert status is not None
+    assert not status.is_file
     assert board.stat(f"{folder}/off") is None

@@ -57,8 +57,10 @@ def board(sshd: SshHost, link: FaultyLink, tmp_path: Path) -> DeviceRuns:
 
 def test_a_board_from_its_address_to_its_health(board: DeviceRuns, link: FaultyLink) -> None:
     login, written = f"{getpass.getuser()}@{link.address}", board.folder / "new.yaml"
-    made = board.qnn_harness("init", "--board", login, "--board", "no.invalid", "--lab", written)
-    assert made.returncode == 0, made.stderr
+    written_lab = board.qnn_harness(
+        "init", "--board", login, "--board", "no.invalid", "--lab", written
+    )
+    assert written_lab.returncode == 0, written_lab.stderr
     (device, simulated) = yaml.safe_load(written.read_text())["devices"]
     assert (device["transport"], device["address"]) == ("ssh", login)
     assert (device["target"], simulated["enabled"]) == ("linux-x64", False)
@@ -71,17 +73,17 @@ def test_a_board_from_its_address_to_its_health(board: DeviceRuns, link: FaultyL
         "error: --board: 'ssh://x' is not [user@]host[:port]",
     )
 
-    seen = board.qnn_harness("devices", "--json", "--lab", board.file)
-    (row,) = json.loads(seen.stdout)["devices"]
+    listed = board.qnn_harness("devices", "--json", "--lab", board.file)
+    (row,) = json.loads(listed.stdout)["devices"]
     assert (row["serial"], row["state"], row["health"]) == (login, "device", "good")
 
 
 @pytest.mark.slow
 def test_what_to_try_is_told_of_a_board_that_is_gone(board: DeviceRuns, link: FaultyLink) -> None:
     link.cut()
-    gone = board.qnn_harness("devices", "--lab", board.file)
-    assert gone.returncode == 3
-    assert f"`ssh -p {link.address.rpartition(':')[2]} " in gone.stderr
+    listed = board.qnn_harness("devices", "--lab", board.file)
+    assert listed.returncode == 3
+    assert f"`ssh -p {link.address.rpartition(':')[2]} " in listed.stderr
 
 
 @pytest.mark.slow
@@ -100,14 +102,14 @@ def test_a_link_that_is_lost_and_found_in_a_run(
 
     control = tmp_path / "control"
     with controlled(control, lose):
-        done = board.run(suites=suite, **{VARIABLE: str(control)})
-    assert done.code == 1, done.output
-    last = {split_node_id(case["case"])[1]: case for case in done.cases}
+        finished = board.run(suites=suite, **{VARIABLE: str(control)})
+    assert finished.code == 1, finished.output
+    last = {split_node_id(case["case"])[1]: case for case in finished.cases}
     assert Counter(case["outcome"] for case in last.values()) == {"passed": 3, "crashed": 1}
-    others = [case for case in done.cases if case not in last.values()]
+    others = [case for case in finished.cases if case not in last.values()]
     assert {(case["outcome"], case["cause"]) for case in others} <= {("error", "infra")}
     assert lost
-    assert {case["device"]["serial"] for case in done.cases} == {
+    assert {case["device"]["serial"] for case in finished.cases} == {
         f"{getpass.getuser()}@{link.address}"
     }
 
@@ -115,14 +117,14 @@ def test_a_link_that_is_lost_and_found_in_a_run(
 @contextlib.contextmanager
 def _troubled(link: FaultyLink, seed: int, pause_s: float) -> Iterator[Counter[str]]:
     """Cuts and stalls a link after some `pause_s` each; what it did is counted."""
-    draw, over, did = random.Random(seed), threading.Event(), Counter[str]()
+    draw, is_over, did = random.Random(seed), threading.Event(), Counter[str]()
 
     def trouble() -> None:
-        while not over.wait(pause_s * draw.uniform(0.5, 1.5)):
-            what = draw.choice(("cut", "stall"))
-            (link.cut if what == "cut" else link.stall)()
-            did[what] += 1
-            over.wait(draw.uniform(0.2, 6))
+        while not is_over.wait(pause_s * draw.uniform(0.5, 1.5)):
+            fault = draw.choice(("cut", "stall"))
+            (link.cut if fault == "cut" else link.stall)()
+            did[fault] += 1
+            is_over.wait(draw.uniform(0.2, 6))
             link.resume()
 
     thread = threading.Thread(target=trouble)
@@ -130,11 +132,11 @@ def _troubled(link: FaultyLink, seed: int, pause_s: float) -> Iterator[Counter[s
     try:
         yield did
     finally:
-        over.set()
+        is_over.set()
         thread.join()
 
 
-def _verdicts(done: Finished) -> dict[str, tuple[str, str | None, int | None]]:
+def _verdicts(finished: Finished) -> dict[str, tuple[str, str | None, int | None]]:
     """The last verdict of each case, by its name without the device's."""
     return {
         case["case"].replace("[board-", "[").replace("[sim-v73-", "["): (
@@ -142,7 +144,7 @@ def _verdicts(done: Finished) -> dict[str, tuple[str, str | None, int | None]]:
             case["cause"],
             (case["error"] or {}).get("code"),
         )
-        for case in done.cases
+        for case in finished.cases
     }
 
 
@@ -154,19 +156,23 @@ def test_the_main_job_while_the_link_is_troubled(
     (tmp_path / "other").mkdir()
     quiet = DeviceRuns(tmp_path / "other")
     quiet.without_gpu()  # a board's shell has nothing that lets its GPU backend prepare graphs
-    began = time.monotonic()
-    wanted = _verdicts(quiet.run())
+    start = time.monotonic()
+    expected = _verdicts(quiet.run())
     # as often in a run of a busy computer as in one of an idle computer
-    pause_s = max(10, (time.monotonic() - began) / 8)
+    pause_s = max(10, (time.monotonic() - start) / 8)
     seed = random.SystemRandom().randrange(10**6)
     with _troubled(link, seed, pause_s) as did:
-        done = board.run()
-    found = _verdicts(done)
-    assert found.keys() == wanted.keys()
-    assert len(found) >= 104
-    unlike = {case: (found[case], wanted[case]) for case in wanted if found[case] != wanted[case]}
-    lost = {case for case in unlike if found[case][:2] == ("error", "infra")}
-    show_figures("the main job over ssh", seed=seed, cases=len(found), lost=len(lost), **did)
+        finished = board.run()
+    verdicts = _verdicts(finished)
+    assert verdicts.keys() == expected.keys()
+    assert len(verdicts) >= 104
+    unlike = {
+        case: (verdicts[case], expected[case])
+        for case in expected
+        if verdicts[case] != expected[case]
+    }
+    lost = {case for case in unlike if verdicts[case][:2] == ("error", "infra")}
+    show_figures("the main job over ssh", seed=seed, cases=len(verdicts), lost=len(lost), **did)
     assert did.total() >= 5
-    assert not {case: said for case, said in unlike.items() if case not in lost}
-    assert len(lost) <= len(found) // 10
+    assert not {case: verdict for case, verdict in unlike.items() if case not in lost}
+    assert len(lost) <= len(verdicts) // 10

@@ -202,11 +202,12 @@ def results_of(
     complaints = {job.job: job.complaint for job in jobs}
     results: dict[str, CompileError | None] = {}
     for event in events:
-        kind, job = event.get("event"), str(event.get("job"))
+        kind, job, errors = event.get("event"), str(event.get("job")), event.get("errors")
+        chain = list(map(str, errors)) if isinstance(errors, list) else []
         if kind == "unusable":
             raise InfraError(
                 f"ORT {host.ort_version} cannot use the plug-in of QNN {host.qnn_version}: "
-                + " <- ".join(_errors(event)[::-1])[:1000]
+                + " <- ".join(chain[::-1])[:1000]
             )
         if job not in complaints or job in results:
             continue
@@ -216,13 +217,12 @@ def results_of(
             raise InfraError(f"{complaints[job]}: {_NOT_ITS_OWN[event['code']]}")
         elif kind in ("failed", "died"):
             code = event.get("code")
-            chain = [f"the compiler ended its process with exit code {code}"]
-            if kind == "failed":
-                chain = _errors(event)
-            elif code == -signal.SIGPROF:
+            if kind == "died" and code == -signal.SIGPROF:
                 chain = [without_end(event["most_s"])]
-            elif isinstance(code, int) and code < 0:
+            elif kind == "died" and isinstance(code, int) and code < 0:
                 chain = [f"the compiler crashed with signal {-code}"]
+            elif kind == "died":
+                chain = [f"the compiler ended its process with exit code {code}"]
             results[job] = CompileError(complaints[job], chain=chain, output=output_of(output, job))
     return results
 
@@ -235,11 +235,6 @@ def without_end(seconds: float) -> str:
 def output_of(output: str, job: str) -> str:
     """Return the part of the libraries' output that was written during one job (pure)."""
     return output.partition(f"{_MARK}{job}\n")[2].partition(_MARK)[0].strip()
-
-
-def _errors(event: Mapping[str, Any]) -> list[str]:
-    errors = event.get("errors")
-    return [str(error) for error in errors] if isinstance(errors, list) else []
 
 
 def _events(path: Path) -> list[dict[str, Any]]:

@@ -135,7 +135,7 @@ class ContextFiles:
             try:
                 if isinstance(state, ConfigError):
                     raise state
-                contexts[source] = self._context(source, state)
+                contexts[source] = self._context(source, *state)
             except ConfigError as error:
                 # users know the name of a piece of another file, and not its copy in the cache
                 copied = source.path.parent == self._cache / PIECES
@@ -151,34 +151,31 @@ class ContextFiles:
 
         Neither the chosen graph nor files for its tensors matter here. Raises as `contexts`.
         """
-        metadata = {}
-        for source, hashed in self._read_all(sources).items():
-            if isinstance(hashed, Hashed):
-                facts = self._metadata[source.path, hashed.sha256]
-                if not isinstance(facts, ConfigError):
-                    metadata[source] = facts
-        return metadata
+        states = self._read_all(sources).items()
+        return {source: state[1] for source, state in states if not isinstance(state, ConfigError)}
 
-    def _read_all(self, sources: Iterable[ContextFile]) -> dict[ContextFile, Hashed | ConfigError]:
-        """Hash the files and read their metadata; return the hash or the error of each."""
-        states: dict[ContextFile, Hashed | ConfigError] = {}
+    def _read_all(
+        self, sources: Iterable[ContextFile]
+    ) -> dict[ContextFile, tuple[Hashed, Mapping[str, Any]] | ConfigError]:
+        """Return the hash and the metadata of each file, or its error."""
+        states: dict[ContextFile, tuple[Hashed, Mapping[str, Any]] | ConfigError] = {}
+        hashed: dict[ContextFile, Hashed] = {}
         for source in sources:
             path = source.path
             try:
                 self._require(path)
                 hashes = HashCache(self._cache, path.parent).hashed({path.name: path})
-                states[source] = hashes[path.name]
+                hashed[source] = hashes[path.name]
             except ConfigError as error:
                 states[source] = error
-        hashed = {file: state for file, state in states.items() if isinstance(state, Hashed)}
         self._read({(file.path, state.sha256): state.size for file, state in hashed.items()})
+        for source, state in hashed.items():
+            metadata = self._metadata[source.path, state.sha256]
+            states[source] = metadata if isinstance(metadata, ConfigError) else (state, metadata)
         return states
 
-    def _context(self, source: ContextFile, hashed: Hashed) -> Context:
+    def _context(self, source: ContextFile, hashed: Hashed, metadata: Mapping[str, Any]) -> Context:
         path = source.path
-        metadata = self._metadata[path, hashed.sha256]
-        if isinstance(metadata, ConfigError):
-            raise metadata
         alone = source.graph is not None or len(entries(metadata, "graphs")) == 1
         arch = metadata.get("dsp_arch")
         contexts = []

@@ -130,10 +130,16 @@ class Catalog:
                 if not known:
                     problem = f"{source} has no QNN libraries for {target}"
                     raise VersionError(problem, field=field)
-                chosen = {source: choose(rest, dict(zip(known, known, strict=True)), field=field)}
+                chosen = {source: choose_all(rest, known, field=field)}
                 resolved.update(dict.fromkeys(names(chosen, PYPI)))
-            else:
-                resolved.update(dict.fromkeys(self._choose(part, target, field)))
+                continue
+            try:
+                resolved.update(dict.fromkeys(choose(part, self._known(target), field=field)))
+            except ConfigError as error:
+                here = part and Path(part).exists()
+                hint = f"; if the path is meant, write ./{part}" if here else ""
+                problem = error.problem + hint
+                raise type(error)(problem, field=field, choices=error.choices) from error
         return list(resolved)
 
     def entries_of(self, source: LibrarySource, target: str) -> list[CatalogEntry]:
@@ -172,12 +178,9 @@ class Catalog:
         ConfigError if the two cannot be used together.
         """
         source, version = self._find(name, target)
-        runtime = source.runtime(version, target)
-        companions = []
-        if source is self.pypi:
-            files = self.pypi.folder(version, target).files.values()
-            companions = [LocalFile.of(file) for file in files if file.path.name in BESIDE_ORT]
-        return self.ort.join(runtime, ort, tuple(companions))
+        files = self.pypi.folder(version, target).files.values() if source is self.pypi else ()
+        companions = [LocalFile.of(file) for file in files if file.path.name in BESIDE_ORT]
+        return self.ort.join(source.runtime(version, target), ort, companions)
 
     def damage(self, name: str, target: str) -> list[str]:
         """Return the damage of a runtime's files, reading every byte. Raises ConfigError."""
@@ -237,19 +240,9 @@ class Catalog:
             raise VersionError(f"{path} has no QNN libraries for {target}", field=field)
         return list(names({source.name: versions}, PYPI))
 
-    def _choose(self, part: str, target: str, field: str | None) -> list[str]:
-        try:
-            return choose(part, self._known(target), field=field)
-        except ConfigError as error:
-            here = part and Path(part).exists()
-            hint = f"; if the path is meant, write ./{part}" if here else ""
-            problem = error.problem + hint
-            raise type(error)(problem, field=field, choices=error.choices) from error
-
     def _known(self, target: str) -> dict[str, str]:
         listed = {name: source.versions(target) for name, source in self._sources.items()}
-        known = names(listed, PYPI)
-        if not known:
+        if not (known := names(listed, PYPI)):
             raise ConfigError(
                 f"there is no source of QNN libraries for target {target!r}; `runtimes` of "
                 "devices.yaml can name one (PyPI has them for the others)",

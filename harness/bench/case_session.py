@@ -6,13 +6,13 @@ import contextlib
 import secrets
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from harness.bench.kept_outputs import KeptOutput
+from harness.bench.kept_outputs import KeptOutput, ToKeep
 from harness.bench.wrong_call import line_at_work
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, DeviceRefused, InfraError
@@ -306,6 +306,36 @@ class CaseSession:
             (time.monotonic() - started) * 1_000_000
         )
         return self.judge_run(run, plan_kept=bool(run.raw_events))
+
+    def run_and_keep(
+        self, run: Callable[[Plan], Observation], plan: Plan, outputs: Sequence[ToKeep]
+    ) -> Observation:
+        """Run a plan and keep the outputs that have a reference.
+
+        The steps of the verb are shared out evenly, in order, among the sets of outputs.
+        """
+        numbers = [number for number, step in enumerate(plan.steps) if step.verb == outputs[0].verb]
+        each = len(numbers) // len(outputs)
+        with self.scratch() if outputs[0].references else contextlib.nullcontext("") as folder:
+            steps = list(plan.steps)
+            for position, number in enumerate(numbers):
+                index = position // each
+                names = range(len(outputs[index].references))
+                saved = {f"save.{output}": f"{folder}/{index}.{output}.raw" for output in names}
+                steps[number] = replace(steps[number], fields={**steps[number].fields, **saved})
+            observation = run(replace(plan, steps=tuple(steps)))
+            kept_outputs, results = list[KeptOutput](), observation.run.transcript.steps
+            for index, output_set in enumerate(outputs):
+                mine = numbers[index * each : (index + 1) * each]
+                if any(
+                    step.ok or step.error == "mismatch" for step in results if step.step in mine
+                ):
+
+                    def fetch(output: int, size: int, index: int = index) -> bytes:
+                        return self.fetch(f"{folder}/{index}.{output}.raw", max_bytes=size)
+
+                    kept_outputs += output_set.save(self.run_folder, fetch)
+            return observation.keeping(kept_outputs)
 
     def judge_run(self, run: ProbeRun, *, plan_kept: bool = False) -> Observation:
         """Write the logs of a process and judge it. Raises NoVerdict if the lab failed."""

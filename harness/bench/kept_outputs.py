@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,3 +90,36 @@ def keep_outputs_of(
         if outputs:
             recorded[str(source)] = {"sha256": deployed.context.sha256, "outputs": outputs}
     return recorded, kept_outputs
+
+
+NamedShape = tuple[str, str, tuple[int, ...]]
+"""Name, type and shape of an output."""
+
+
+@dataclass(frozen=True)
+class ToKeep:
+    """The outputs of the steps of a verb, each with the file of its reference.
+
+    `against` names the reference, `sample` the set of inputs where there are several.
+    """
+
+    verb: str
+    results: Sequence[NamedShape]
+    references: Sequence[Path]
+    against: str
+    sample: str = ""
+
+    def save(
+        self, run_folder: Path, content: Callable[[int, int], bytes | None]
+    ) -> list[KeptOutput]:
+        """Save the outputs in the run's folder; `content` returns one, given its index and size."""
+        saved = []
+        for index, (result, file) in enumerate(zip(self.results, self.references, strict=False)):
+            size, path = file.stat().st_size, None
+            data = content(index, size) if size <= MAX_BYTES else None
+            if data is not None:
+                digest = hashlib.sha256(data).hexdigest()[:16]
+                path = run_folder / OUTPUTS / f"{digest}-{len(data)}.raw"
+                keep_whole(path, data)
+            saved.append(KeptOutput(*result, None, None, path, file, self.against, "", self.sample))
+        return saved

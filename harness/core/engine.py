@@ -15,7 +15,8 @@ if TYPE_CHECKING:  # for annotations only: subclasses stand above these packages
     from harness.bench.case_session import Observation
     from harness.bench.target import Target
     from harness.models.artefact_sources import ModelOptions, WholeFile
-    from harness.probe.plan import Plan
+    from harness.models.context_file import Files
+    from harness.probe.plan import Plan, Rounds
 
 DEFAULT_ENGINE: Final = "qnn"
 """The engine of a test whose marker names none."""
@@ -32,6 +33,28 @@ class EngineProgram:
     version: str
     program: str
     files: Mapping[str, Path]
+
+
+CASE_TIMEOUT_S: Final = 300.0
+"""The limit for a process of a case by default."""
+
+
+@dataclass(frozen=True)
+class FileRun:
+    """A file to run with an engine, and the options for it; paths are absolute.
+
+    `graph` names the one to execute, None for the usual one. With `fallback`, nodes that the NPU
+    refuses may run on the CPU.
+    """
+
+    path: Path
+    inputs: Files = None
+    expected: Files = None
+    tolerance: float = 0.0
+    rounds: int | Rounds = 1
+    graph: str | None = None
+    fallback: bool = False
+    timeout_s: float = CASE_TIMEOUT_S
 
 
 class Engine:
@@ -91,7 +114,7 @@ class Engine:
 
         return [WholeFile.of(path, (), options, [path])]
 
-    def run(self, bench: Bench, workload: WholeFile) -> Observation | None:
+    def run(self, bench: Bench, file: FileRun) -> Observation | None:
         """Run a case of a file on a device.
 
         Without an observation the case passes unless this raises TargetFailure.

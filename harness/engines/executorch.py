@@ -1,21 +1,58 @@
-"""ExecuTorch, of its wheel or of a user's own build."""
+"""ExecuTorch on a device: running a .pte, and finding the component that a failure is due to."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import replace
+import contextlib
+import shlex
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Final, Literal
+from zlib import crc32
 
-from harness.core.engine import Engine, EngineProgram
-
-if TYPE_CHECKING:
-    from harness.bench.bench import Bench
-    from harness.bench.case_session import Observation
-    from harness.bench.provisioner import Provisioner
-    from harness.bench.target import Target
-    from harness.models.artefact_sources import ModelOptions, WholeFile
-    from harness.probe.plan import Plan
+from harness.bench.bench import Bench
+from harness.bench.case_session import CaseSession, Observation
+from harness.bench.kept_outputs import NamedShape, ToKeep
+from harness.bench.provisioner import Provisioner, program_set
+from harness.bench.target import Target
+from harness.containers.artefact import Artefact, FileBytes, Piece
+from harness.containers.extract import piece_file
+from harness.containers.graph_nodes import figures_of
+from harness.containers.open import open_artefact
+from harness.containers.pte import MethodTensor, method_nodes, method_tensors
+from harness.core.cache import cache_root
+from harness.core.engine import Engine, EngineProgram, FileRun
+from harness.core.errors import ConfigError
+from harness.diagnosis.runner_log import (
+    STARTED,
+    OutputLine,
+    is_delegate_line,
+    is_logged_line,
+    process_of,
+    runner_transcript,
+)
+from harness.diagnosis.verdict import Verdict
+from harness.models.artefact_sources import ModelOptions, WholeFile
+from harness.models.context_file import ContextFile, Files
+from harness.models.contexts import require_contexts
+from harness.models.metadata import Tensor
+from harness.models.source import GIVEN, DeployedContext, schedule
+from harness.models.tensor_files import TensorFiles, safe_files
+from harness.probe.build import PROBE_NAME
+from harness.probe.plan import ONCE, Plan, Rounds, Step, rounds_of
+from harness.probe.plan_runner import ProbeRun, alive_at_deadline
+from harness.probe.transcript import StepResult
+from harness.runtimes.ort import (
+    EXECUTORCH_LIBRARIES,
+    EXECUTORCH_VERSION,
+    OWN_BUILD,
+    RUNNER,
+    runner_files,
+)
+from harness.transport.device import Transport
+from harness.transport.shell import Completed, ScriptTimeout
 
 
 class ExecuTorch(Engine):
@@ -39,9 +76,6 @@ class ExecuTorch(Engine):
         Raises ConfigError for a build without a runner or for another target, and for a device for
         which the wheel has no libraries.
         """
-        from harness.probe.build import PROBE_NAME
-        from harness.runtimes.ort import EXECUTORCH_VERSION, OWN_BUILD, RUNNER, runner_files
-
         provisioner, built_for = target.provisioner, target.provisioned.target
         if provisioner.executorch_build is not None:
             files = runner_files(provisioner.executorch_build, built_for)
@@ -51,9 +85,6 @@ class ExecuTorch(Engine):
 
     def cases(self, path: Path, options: ModelOptions) -> list[WholeFile]:
         """Return a case for each method that has contexts, or for the one named."""
-        from harness.bench.executorch import methods_to_run, open_program
-        from harness.models.artefact_sources import WholeFile
-
         options.require_expected(path)
         methods = methods_to_run(path) if options.graph is None else (options.graph,)
         programs = [open_program(path, method) for method in methods]
@@ -72,34 +103,578 @@ class ExecuTorch(Engine):
             program.tensor_files("expected", whole.options.expected)
         return wholes
 
-    def run(self, bench: Bench, workload: WholeFile) -> Observation:
-        """Load and execute a method, with the expected outputs."""
-        options = workload.options
-        return bench.executorch(
-            workload.path,
-            method=options.graph or "forward",
-            inputs=options.inputs,
-            expected=options.expected,
-            tolerance=options.tolerance,
-            repeat=workload.rounds,
+    def run(self, bench: Bench, file: FileRun) -> Observation:
+        """Load and execute a method; see `Bench.executorch`."""
+        pte = open_program(file.path, file.graph or "forward")
+        case, target = bench.case, bench.case.target
+        runner, deployer = self.program(target), target.provisioned.deployer
+        is_own = runner.program == RUNNER
+        inputs = pte.tensor_files("inputs", file.inputs, generate=is_own)
+        expected = pte.tensor_files("expected", file.expected)
+        names = {f"input_{index}.raw": path for index, path in enumerate(inputs)}
+        names |= {f"expected_{index}.raw": path for index, path in enumerate(expected)}
+        folder = deployer.deploy_files(pte.path.name, {"program.pte": pte.path, **names})
+        remote = [f"{folder}/{name}" for name in names]
+        sides = remote[: len(inputs)], remote[len(inputs) :]
+        plan = pte.plan(
+            f"{folder}/program.pte", *sides, tolerance=file.tolerance, repeat=file.rounds
         )
+        path = f"{deployer.deploy_sets([program_set(deployer, runner)])[0]}/{runner.program}"
+        result = run_with(case, path, pte, plan, expected, file.timeout_s, is_own=is_own)
+        bench.measure(executorch=runner.version, **result.measurements, **pte.places())
+        bench.note_graphs(result, [pte.path.name])
+        with contextlib.suppress(ConfigError):  # ExecuTorch has reported unreadable contexts
+            contexts = list(require_contexts(target.compile_contexts(pte.sources())).values())
+            case.notes.makers += [context.made_by for context in contexts if context.made_by]
+        if can_be_replayed(pte, result.run, result.verdict):
+            executions = list(case.notes.executions)
+            replay = replay_contexts(bench, pte, result.verdict)
+            case.notes.executions = executions  # only those of the program itself
+            bench.measure(
+                replay={"fault": replay.fault, "context": replay.context, "error": replay.error}
+            )
+            bench.conclude(str(replay))
+        case.notes.set_verdict(result.verdict)
+        return result
 
     def plan_to_profile(self, bench: Bench, workload: WholeFile, observation: Observation) -> Plan:
         """Return a plan for its contexts, since ExecuTorch's wheel has no profiler."""
-        from harness.models.source import schedule
-
         contexts = bench.contexts(*workload)
         return bench.context_plan(contexts, schedule(len(contexts), "sequential"))
 
 
 def wheel_files(provisioner: Provisioner, target: str) -> dict[str, Path]:
     """Return the probe with ExecuTorch in it and the libraries it needs, by name."""
-    from harness.probe.build import PROBE_NAME
-    from harness.runtimes.ort import EXECUTORCH_LIBRARIES
-
     wheel = provisioner.catalog.executorch(target)
     root = wheel.path / "executorch"
     digests = (wheel.files[f"executorch/lib/{name}"].sha256 for name in EXECUTORCH_LIBRARIES)
     program = provisioner.probes.build_with_executorch(root, " ".join(digests))
     libraries = {name: root / "lib" / name for name in EXECUTORCH_LIBRARIES}
     return {PROBE_NAME: program, **libraries}
+
+
+ProgramFault = Literal["executorch", "versions", "undecided", "context", "room", "library"]
+"""The component at fault, found by running the contexts without ExecuTorch on the same libraries.
+
+context: one fails alone, too. room: one fails only together with the others. library: the backend
+or its device does not open. Each of these may be another failure than with ExecuTorch. If all
+contexts run, on inputs of their own, the fault is executorch if one of its own calls refused to
+load the program and no call of QNN failed, versions if this ExecuTorch is not for this QNN, and
+else undecided.
+"""
+
+_FAULTS: Final[dict[ProgramFault, str]] = {
+    "executorch": "ExecuTorch: it did not load the program, no call of QNN failed, and on the same "
+    "libraries its contexts load and run without it",
+    "versions": "ExecuTorch and QNN together: this ExecuTorch is not for this QNN, on which its "
+    "contexts load and run without it",
+    "undecided": "what is done with ExecuTorch only: without it, on the same libraries and inputs "
+    "of their own, its contexts load and run; that does not tell whether ExecuTorch fails, its "
+    "configuration of the device, or what the program does besides",
+    "context": "context {context}",
+    "room": "what all contexts need together",
+    "library": "the library",
+}
+_WITHOUT_EXECUTORCH: Final[Mapping[ProgramFault, str]] = {
+    "context": "context {context} fails all alone, too",
+    "room": "context {context} fails beside the others, and not alone",
+    "library": "it fails, too, and not with a context",
+}
+FAILED: Final = ("failed", "crashed", "hung")
+"""The outcomes that a replay may explain."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A method of a .pte, with the contexts of its delegates in the order of loading.
+
+    `inputs` and `outputs` are None if one of them has a type that files cannot hold. `number` is
+    the index of the method, `results` are names, types and shapes of the outputs.
+    """
+
+    path: Path
+    method: str
+    contexts: tuple[Piece, ...]
+    inputs: tuple[Tensor, ...] | None = None
+    outputs: tuple[Tensor, ...] | None = None
+    number: int = 0
+    results: tuple[NamedShape, ...] = ()
+
+    @property
+    def holds_contexts(self) -> bool:
+        return all(piece.kind == "context" for piece in self.contexts)
+
+    def places(self) -> dict[str, object]:
+        """Return the places of the method's nodes, delegate or portable kernel, for a record."""
+        with FileBytes(self.path) as data:
+            return figures_of(*method_nodes(data, self.method))
+
+    def sources(self) -> list[ContextFile]:
+        """Return its contexts as files. Raises ConfigError if a delegate has none, InfraError."""
+        for number, piece in enumerate(self.contexts):
+            if piece.kind != "context":
+                problem = f"delegate {number} ({piece.origin}) holds no context but: {piece.kind}"
+                raise ConfigError(problem, file=self.path)
+        return self.readable()
+
+    def readable(self) -> list[ContextFile]:
+        """Return its contexts as files, leaving out other pieces. Raises InfraError."""
+        return [
+            ContextFile(piece_file(piece, cache_root()).absolute(), name=f"{self.path.name}#{i}")
+            for i, piece in enumerate(self.contexts)
+            if piece.kind == "context"
+        ]
+
+    def tensor_files(
+        self, kind: Literal["inputs", "expected"], files: Files, *, generate: bool = False
+    ) -> tuple[Path, ...]:
+        """Return raw files for a user's tensors, given as a folder or as files, raw or .npy.
+
+        With `generate` they are made up if none are given. Raises ConfigError if they do not fit.
+        """
+        tensors = self.inputs if kind == "inputs" else self.outputs
+        if files is None:
+            if generate and tensors is None:
+                raise ConfigError(
+                    "their types are not known: give files", file=self.path, field=kind
+                )
+            return TensorFiles(cache_root()).generated(tensors or (), self.path) if generate else ()
+        if tensors is not None:
+            return TensorFiles(cache_root()).resolve(kind, files, tensors, self.path)
+        if isinstance(files, Path):
+            files = safe_files(kind, files, self.path, cache_root())
+        if any(path.suffix == ".npy" for path in files):
+            problem = "not all of these are tensors of a known type: give raw files, no .npy"
+            raise ConfigError(problem, file=self.path, field=kind)
+        return files
+
+    def outputs_to_keep(self, expected: Sequence[Path]) -> ToKeep:
+        """Return its outputs with their references, if the types are known."""
+        known = expected if len(self.results) == len(expected) else ()
+        return ToKeep("executorch-run", self.results, known, GIVEN)
+
+    def plan(
+        self,
+        program: str,
+        inputs: Sequence[str],
+        expected: Sequence[str],
+        *,
+        tolerance: float,
+        repeat: int | Rounds,
+    ) -> Plan:
+        """Return a plan that loads and executes it, with a step for the device and each context.
+
+        The last step executes it once more, so that the outputs can always be compared.
+        """
+        common = {"tolerance": f"{tolerance:.17g}"}
+        files = {f"input.{number}": path for number, path in enumerate(inputs)}
+        files |= {f"expect.{number}": path for number, path in enumerate(expected)}
+        numbers = range(len(self.contexts))
+        return Plan(
+            (
+                Step("executorch-program", {"file": program, "method": self.method}),
+                Step("executorch-device"),
+                *(Step("executorch-context", {"context": str(number)}) for number in numbers),
+                Step("executorch-run", common | rounds_of(repeat).fields() | files),
+                Step("executorch-run", common | ONCE.fields() | files),
+                Step("cleanup"),
+                Step("executorch-free"),
+            )
+        )
+
+
+def open_program(path: Path, method: str) -> Program:
+    """Open a method of a .pte. Raises ConfigError for another file or a missing method."""
+    artefact = open_artefact(path)
+    if artefact.kind != "pte":
+        raise ConfigError(f"ExecuTorch runs a .pte, and this is: {artefact.kind}", file=path)
+    methods = artefact.facts["methods"]
+    if method not in methods:
+        problem = f"it has no method {method!r}; --graph, or method=, names one"
+        choices = _with_contexts(artefact) or methods
+        raise ConfigError(problem, file=path, choices=choices)
+    pieces = {}
+    for piece in artefact.pieces:
+        for origin in (piece.origin, *piece.facts.get("also", ())):
+            owner, _, number = origin.rpartition("/")
+            if owner == method:
+                pieces[int(number)] = piece
+    with FileBytes(path) as data:
+        inputs, outputs = method_tensors(data, method)
+    contexts = tuple(pieces[number] for number in sorted(pieces))
+    tensors = _named("input", inputs), _named("output", outputs)
+    known = [tensor for tensor in outputs if tensor is not None]
+    results = [(f"output_{i}", tensor.data_type, tensor.shape) for i, tensor in enumerate(known)]
+    return Program(path, method, contexts, *tensors, methods.index(method), tuple(results))
+
+
+def methods_to_run(path: Path) -> Sequence[str]:
+    """Return the methods of a .pte to run by default: those with contexts, else `forward`.
+
+    Raises ConfigError for a file that cannot be read.
+    """
+    artefact = open_artefact(path)
+    return _with_contexts(artefact) or ("forward",)
+
+
+def _with_contexts(artefact: Artefact) -> Sequence[str]:
+    pieces = artefact.pieces
+    origins = [each for piece in pieces for each in (piece.origin, *piece.facts.get("also", ()))]
+    having = {origin.rpartition("/")[0] for origin in origins}
+    return [method for method in artefact.facts.get("methods", ()) if method in having]
+
+
+def _named(kind: str, tensors: Sequence[MethodTensor | None]) -> tuple[Tensor, ...] | None:
+    """Name tensors by their index, since a program has no names for them."""
+    known = [tensor for tensor in tensors if tensor is not None]
+    if len(known) < len(tensors):
+        return None
+    return tuple(
+        Tensor(f"{kind}_{index}", tensor.size, tensor.data_type, tensor.shape)
+        for index, tensor in enumerate(known)
+    )
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The result of running a program's contexts without ExecuTorch.
+
+    `context` is the one that failed, `error` its signature or why it cannot be read.
+    `different_failure` names the failure if it is not the one that ExecuTorch had.
+    """
+
+    fault: ProgramFault
+    context: int | None
+    error: str | None
+    different_failure: str | None = None
+
+    def __str__(self) -> str:
+        of, without = _FAULTS[self.fault], _WITHOUT_EXECUTORCH.get(self.fault)
+        text = f"the failure is of {of}"
+        if without is not None and self.different_failure is not None:
+            text = f"without ExecuTorch {without}, but otherwise: {self.different_failure}"
+        elif without is not None:
+            text = f"{text}: without ExecuTorch {without}"
+        return text.format(context=self.context)
+
+
+def judge_replay(program: Verdict, together: Verdict, alone: Verdict | None) -> Replay:
+    """Find the component that a program's failure is due to (pure).
+
+    `program` is the verdict with ExecuTorch, `together` that of its contexts loaded in one process
+    as ExecuTorch does, `alone` that of the failing context in a process of its own.
+    """
+    error = together.error
+    signature = None if error is None else error.signature
+    if together.outcome not in FAILED:
+        return Replay(_only_with_executorch(program), None, signature)
+    context = None if error is None else error.context
+    if context is None:
+        return Replay("library", None, signature, _different_failure(program, together))
+    if alone is not None and alone.outcome in FAILED:
+        return Replay("context", context, signature, _different_failure(program, alone))
+    return Replay("room", context, signature, _different_failure(program, together))
+
+
+def _different_failure(program: Verdict, without: Verdict) -> str | None:
+    """Return the failure without ExecuTorch if it differs from that with it, else None.
+
+    The QNN call of a crash or a hang within ExecuTorch is not known.
+    """
+    first, second = program.error, without.error
+    if program.outcome == without.outcome:
+        if without.outcome != "failed" or first is None or second is None:
+            return None
+        if (first.api, first.code) == (second.api, second.code):
+            return None
+    return f"{without.outcome} {'' if second is None else second.call}".strip()
+
+
+def can_be_replayed(program: Program, run: ProbeRun, verdict: Verdict) -> bool:
+    """Return whether running the contexts alone may explain a failure.
+
+    It cannot explain wrong outputs: there are no references for those of single contexts.
+    """
+    step = run.transcript.first_failure
+    differs = step is not None and step.error == "mismatch"
+    failed = verdict.outcome in FAILED and not differs
+    return failed and bool(program.contexts) and program.holds_contexts
+
+
+def replay_contexts(bench: Bench, program: Program, verdict: Verdict) -> Replay:
+    """Run a program's contexts without ExecuTorch, all as it loads them, then the failing one."""
+
+    def run(contexts: Sequence[DeployedContext]) -> Verdict:
+        plan = bench.context_plan(contexts, schedule(len(contexts), "resident"))
+        return bench.attempt(plan).verdict
+
+    sources = program.sources()
+    try:
+        deployed = bench.contexts(*sources)
+    except ConfigError:
+        for number, source in enumerate(sources):
+            try:
+                bench.contexts(source)
+            except ConfigError as error:
+                return Replay("context", number, str(error.problem))
+        raise
+    together = run(deployed)
+    failed = None if together.error is None else together.error.context
+    return judge_replay(verdict, together, None if failed is None else run([deployed[failed]]))
+
+
+def _only_with_executorch(program: Verdict) -> ProgramFault:
+    error = program.error
+    if error is not None and error.diagnosis and error.diagnosis.id == "executorch-version":
+        return "versions"
+    refused = program.outcome == "failed" and error is not None and bool(error.code)
+    loading = error is not None and (error.api or "").startswith("Module::load")
+    return "executorch" if refused and loading else "undecided"
+
+
+_INFERENCES: Final = 2  # outputs are compared with each other
+_NOT_STARTED: Final = ("CANNOT LINK EXECUTABLE", "error while loading shared libraries")
+_LOOK_S: Final = 30.0
+_MOST_LINES: Final = 200_000
+_MOST_BYTES: Final = 16 << 20
+
+
+@dataclass(frozen=True)
+class RunnerCall:
+    """The arguments of the runner; all paths are on the device, `folder` is writable."""
+
+    runner: str
+    program: str
+    inputs: tuple[str, ...]
+    folder: str
+    environment: Mapping[str, str]
+    method: int = 0
+
+    @property
+    def outputs(self) -> str:
+        return f"{self.folder}/outputs"
+
+    def input_list(self) -> bytes:
+        """Return one line for each inference; empty if the program has no inputs."""
+        return f"{' '.join(self.inputs)}\n".encode() * _INFERENCES if self.inputs else b""
+
+    def script(self) -> str:
+        """Return shell text that prints its process id and the time, then runs the runner (pure).
+
+        All output goes to one stream, because two streams have no common order.
+        """
+        folder = self.runner.rpartition("/")[0]
+        paths = dict(self.environment)
+        for name, between in (("LD_LIBRARY_PATH", ":"), ("ADSP_LIBRARY_PATH", ";")):
+            paths[name] = between.join(filter(None, (folder, paths.get(name))))
+        exports = "".join(f"export {name}={shlex.quote(text)};" for name, text in paths.items())
+        words = [self.runner, "--model_path", self.program, "--output_folder_path", self.outputs]
+        if self.inputs:
+            words += ["--input_list_path", f"{self.folder}/input_list.txt"]
+        if self.method:
+            words += ["--method_index", str(self.method)]
+        return (
+            f"cd {shlex.quote(self.folder)}&&mkdir outputs&&cat >input_list.txt||exit 97;{exports}"
+            f'read -r up rest </proc/uptime;echo "{STARTED} $$ $up";exec {shlex.join(words)} 2>&1'
+        )
+
+
+class _LineReader:
+    """Splits the output of two streams into lines with their times of arrival."""
+
+    def __init__(self) -> None:
+        self.heard: list[OutputLine] = []
+        self.raw = bytearray()
+        self._rest = [b"", b""]
+        self._started = time.monotonic()
+
+    def callback(self, stream: int) -> Callable[[bytes], None]:
+        def receive(data: bytes) -> None:
+            self.raw += data
+            t_us = int((time.monotonic() - self._started) * 1e6)
+            *lines, self._rest[stream] = (self._rest[stream] + data).split(b"\n")
+            self._add(lines, t_us)
+
+        return receive
+
+    def close(self) -> None:
+        self._add(list(filter(None, self._rest)), int((time.monotonic() - self._started) * 1e6))
+
+    def _add(self, lines: Sequence[bytes], t_us: int) -> None:
+        if len(self.heard) < _MOST_LINES:
+            texts = (line.decode("utf-8", "replace").rstrip("\r")[:4000] for line in lines)
+            self.heard += [OutputLine(text, t_us) for text in texts]
+
+
+def call_runner(
+    device: Transport, call: RunnerCall, plan: Plan, *, first: str, timeout_s: float
+) -> ProbeRun:
+    """Run a plan with the runner instead of the probe.
+
+    `first` is shell text that may refuse the device. Raises ConfigError for a build with missing
+    libraries; otherwise like `run_plan`.
+    """
+    lines, started = _LineReader(), time.monotonic()
+    completed: Completed | None = None
+    timed_out = False
+    try:
+        completed = device.shell(
+            first + call.script(),
+            stdin=call.input_list(),
+            timeout_s=timeout_s,
+            on_stdout=lines.callback(0),
+            on_stderr=lines.callback(1),
+            max_output_bytes=_MOST_BYTES,
+            doing=f"run {RUNNER}",
+            collect=False,
+        )
+    except ScriptTimeout as error:
+        completed = error.completed
+        partial_transcript = runner_transcript(plan, lines.heard, None)
+        if completed is None:
+            due_s = timeout_s * 3 / 4  # connecting and starting take no longer than the rest
+            timed_out = alive_at_deadline(
+                partial_transcript,
+                error.processes,
+                due_s,
+                late_bytes=error.late_bytes,
+                read_to_end=error.read_to_end,
+            )
+            if not timed_out:
+                raise
+    lines.close()
+    texts = (line.text for line in lines.heard)
+    message = next((text for text in texts if any(t in text for t in _NOT_STARTED)), None)
+    if message is not None:
+        raise ConfigError(f"the {RUNNER} given does not start: {message}", field="--executorch")
+    heard = lines.heard
+    process = process_of(heard)
+    if process is not None and not any(is_delegate_line(line.text) for line in heard):
+        heard = _with_logcat(device, process, heard)
+    exit_code = completed.exit_code if completed else None
+    transcript = runner_transcript(plan, heard, exit_code)
+    failed = transcript.finished is not None and transcript.first_failure is not None
+    return ProbeRun(
+        plan=plan,
+        transcript=transcript,
+        # its own exit status after a failed call has no meaning
+        exit_code=1 if failed else exit_code,
+        signal=None if failed or completed is None else completed.signal,
+        timed_out=timed_out,
+        truncated=completed is not None and completed.truncated,
+        raw_events=b"",
+        stderr=bytes(lines.raw),
+        duration_s=time.monotonic() - started,
+    )
+
+
+def run_with(
+    case: CaseSession,
+    runner: str,
+    program: Program,
+    plan: Plan,
+    expected: Sequence[Path],
+    timeout_s: float,
+    *,
+    is_own: bool,
+) -> Observation:
+    """Run a program's plan with the runner at the path `runner` on the device.
+
+    That of ExecuTorch's wheel prints events like a probe. A user's own (`is_own`) prints none and
+    compares nothing. Raises like `CaseSession.run`, for an own one like `call_runner`.
+    """
+    if not is_own:
+        run_it = partial(case.run, timeout_s=timeout_s, probe=runner)
+        return case.run_and_keep(run_it, plan, [program.outputs_to_keep(expected)])
+    fields = next(step for step in plan.steps if step.verb == "executorch-run").fields
+    inputs = tuple(path for key, path in fields.items() if key.startswith("input."))
+    file, environment = plan.steps[0].fields["file"], case.runtime.environment
+    content = list[bytes | None]()
+    with case.scratch() as folder:
+        call = RunnerCall(runner, file, inputs, folder, environment, program.number)
+        way, first = case.device.transport, case.device_check
+        run = call_runner(way, call, plan, first=first, timeout_s=timeout_s)
+        if run.transcript.done and program.outputs and inputs:
+            listed = way.shell(f"ls {shlex.quote(call.outputs)}", timeout_s=_LOOK_S).stdout
+            names = listed.decode("utf-8", "replace").split()
+            outputs = [
+                [
+                    case.fetch(f"{call.outputs}/{name}", max_bytes=tensor.size)
+                    if (name := f"output_{index}_{number}.raw") in names
+                    else None
+                    for number, tensor in enumerate(program.outputs)
+                ]
+                for index in range(_INFERENCES)
+            ]
+            references = [path.read_bytes() for path in expected]
+            content, tolerance = outputs[0], float(fields["tolerance"])
+            run = with_outputs(run, outputs, program.outputs, references, tolerance)
+    result = case.judge_run(run)
+    to_keep = program.outputs_to_keep(expected if content else ())
+    return result.keeping(to_keep.save(case.run_folder, lambda at, _: content[at]))
+
+
+def _with_logcat(device: Transport, process: int, heard: Sequence[OutputLine]) -> list[OutputLine]:
+    command = f"logcat -d -v brief --pid={process} 2>/dev/null"
+    answer = device.shell(command, timeout_s=_LOOK_S, max_output_bytes=8 << 20)
+    start = next(index for index, line in enumerate(heard) if line.text.startswith(STARTED))
+    logged = answer.stdout.decode("utf-8", "replace").splitlines()[:_MOST_LINES]
+    lines = [OutputLine(text, heard[start].t_us) for text in logged if is_logged_line(text)]
+    return [*heard[: start + 1], *lines, *heard[start + 1 :]]
+
+
+def with_outputs(
+    run: ProbeRun,
+    outputs: Sequence[Sequence[bytes | None]],
+    tensors: Sequence[Tensor],
+    expected: Sequence[bytes],
+    tolerance: float,
+) -> ProbeRun:
+    """Return the run with the outputs of each inference: hashes and comparisons (pure)."""
+    steps = list(run.transcript.steps)
+    runs = [index for index, step in enumerate(steps) if step.verb == "executorch-run" and step.ok]
+    for index, contents in zip(runs, outputs, strict=False):
+        steps[index] = _compared(steps[index], contents, tensors, expected, tolerance)
+    finished = run.transcript.finished
+    if finished is not None:
+        finished = replace(finished, failed=sum(step.failed for step in steps))
+    return replace(run, transcript=replace(run.transcript, steps=steps, finished=finished))
+
+
+def _compared(
+    step: StepResult,
+    contents: Sequence[bytes | None],
+    tensors: Sequence[Tensor],
+    expected: Sequence[bytes],
+    tolerance: float,
+) -> StepResult:
+    digests, figures = [], []
+    for i, (content, tensor) in enumerate(zip(contents, tensors, strict=True)):
+        if content is None or len(content) != tensor.size:
+            wrote = "nothing" if content is None else f"{len(content)} bytes"
+            problem = f"it wrote {wrote} for {tensor}"
+            return replace(step, error="mismatch", message=problem)
+        digests.append(crc32(content))
+        if expected:
+            figures.append({"index": i, **_difference(content, expected[i], tensor, tolerance)})
+    wrong = next((figure for figure in figures if figure["beyond"]), None)
+    compared = replace(step, data={"digests": digests, "outputs": figures})
+    if wrong is None:
+        return compared
+    problem = f"output {wrong['index']} has {wrong['beyond']} of {wrong['elements']} elements"
+    difference = f"more than {tolerance:g} from" if tolerance else "that are not"
+    return replace(compared, error="mismatch", message=f"{problem} {difference} what is expected")
+
+
+def _difference(content: bytes, expected: bytes, tensor: Tensor, limit: float) -> dict[str, Any]:
+    import numpy as np
+
+    name = "uint8" if tensor.data_type == "bool8" else tensor.data_type
+    got, reference = (np.frombuffer(data, name).astype(np.float64) for data in (content, expected))
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(got - reference)
+    # NaN equals nothing but NaN
+    apart[np.isnan(got) & np.isnan(reference)] = 0
+    beyond = int(np.count_nonzero(~(apart <= limit)))
+    most = float(np.nanmax(apart, initial=0.0))
+    return {"elements": len(got), "max_abs": most, "beyond": beyond}

@@ -1,19 +1,53 @@
-"""LiteRT, which compiles a .tflite on this computer."""
+"""LiteRT on a device: the partitions that its compiler made of a .tflite, run as contexts.
+
+No library of LiteRT is on the device. The probe loads each partition and gives it the inputs that
+LiteRT's CPU computed; the nodes between the partitions run on that CPU only.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Final
 
-from harness.core.engine import Engine, EngineProgram, require_no_graph
+from harness.bench.bench import Bench
+from harness.bench.case_session import CaseSession, Observation, TargetFailure
+from harness.bench.target import Target
+from harness.containers.artefact import Piece
+from harness.containers.extract import piece_file
+from harness.containers.graph_nodes import CPU, NPU, GraphNode, Placed, figures_of
+from harness.containers.open import open_artefact
+from harness.containers.tflite import (
+    TfliteGraph,
+    TfliteNode,
+    TfliteTensor,
+    assign_partitions,
+    read_tflite_graph,
+)
+from harness.core.cache import cache_root
+from harness.core.engine import Engine, EngineProgram, FileRun, require_no_graph
 from harness.core.errors import ConfigError
-
-if TYPE_CHECKING:
-    from harness.bench.bench import Bench
-    from harness.bench.case_session import Observation
-    from harness.bench.target import Target
-    from harness.models.artefact_sources import ModelOptions, WholeFile
+from harness.core.outgoing_text import counted
+from harness.core.whole_file import scratch_folder
+from harness.diagnosis.diagnosis import diagnosed
+from harness.diagnosis.error import ErrorRecord
+from harness.diagnosis.verdict import Verdict
+from harness.models.artefact_sources import ModelOptions, WholeFile
+from harness.models.compiler import CompileError
+from harness.models.context_file import ContextFile, Files
+from harness.models.litert import (
+    LITERT_VERSION,
+    RefusedByCpu,
+    compile_litert,
+    litert_host,
+    run_on_cpu,
+    soc_for,
+)
+from harness.models.metadata import Tensor
+from harness.models.source import ANY_DISTANCE
+from harness.models.tensor_files import TensorFiles
+from harness.probe.plan import rounds_of
 
 
 class LiteRT(Engine):
@@ -30,17 +64,11 @@ class LiteRT(Engine):
 
     def program(self, target: Target) -> EngineProgram | None:
         """Fetch the compiler; nothing of it is on the device."""
-        from harness.models.litert import litert_host
-
         litert_host(target.provisioner.catalog, target.compiler)
         return None
 
     def cases(self, path: Path, options: ModelOptions) -> list[WholeFile]:
         """Return one case: all partitions that the compiler makes of the model."""
-        from harness.bench.litert import open_model
-        from harness.models.artefact_sources import WholeFile
-        from harness.models.source import ANY_DISTANCE
-
         require_no_graph(self, path, options)
         if options.expected is not None:
             problem = f"{self.title} computes what is expected on this computer's CPU: leave it out"
@@ -51,12 +79,208 @@ class LiteRT(Engine):
             options = replace(options, tolerance=ANY_DISTANCE)
         return [WholeFile.of(path, (), options, ())]
 
-    def run(self, bench: Bench, workload: WholeFile) -> Observation:
-        """Compile the model and run its partitions, with the outputs of LiteRT's CPU."""
-        options = workload.options
-        return bench.litert(
-            workload.path,
-            inputs=options.inputs,
-            tolerance=options.tolerance,
-            rounds=workload.rounds,
-        )
+    def run(self, bench: Bench, file: FileRun) -> Observation:
+        """Compile the model and run its partitions as contexts; see `Bench.litert`."""
+        compiled = compiled_model(bench.case, file.path, file.inputs, file.tolerance)
+        bench.measure(litert=compiled.figures(), **compiled.places())
+        bench.conclude(str(compiled))
+        rounds = rounds_of(file.rounds)
+        sources = compiled.sources
+        result = bench.run_contexts(sources, None, "resident", keep_outputs=True, rounds=rounds)
+        return result.keeping([replace(output, against=ON_LITERT) for output in result.kept])
+
+
+USUAL_TOLERANCE: Final = 0.02
+"""The default tolerance, as a part of the largest output value of a partition.
+
+The HTP computes float32 with 16 bits.
+"""
+
+ON_LITERT: Final = "LiteRT's CPU"
+
+
+@dataclass(frozen=True)
+class CompiledModel:
+    """A compiled model: its nodes, and `parts`, the partition of each node (None: the CPU).
+
+    `sources` are the partitions as contexts with inputs and outputs of the CPU; `refused` is why
+    the CPU does not run the model, None if it does. `soc` is the SoC that it was compiled for.
+    """
+
+    graph: TfliteGraph
+    parts: Sequence[str | None]
+    sources: tuple[ContextFile, ...]
+    soc: str
+    refused: str | None
+
+    def figures(self) -> dict[str, object]:
+        """Return its entry in the measurements of a record."""
+        return {
+            "version": LITERT_VERSION,
+            "soc": self.soc,
+            "reference": self.refused or ON_LITERT,
+            "tolerance": {source.name: source.tolerance for source in self.sources},
+        }
+
+    def places(self) -> dict[str, object]:
+        """Return the place of each node, in the form common to all engines."""
+        reason = "LiteRT's plug-in for QNN did not take it"
+        placed = [
+            Placed(
+                GraphNode(
+                    self._name(node) or f"{index}",
+                    node.op,
+                    tuple(map(str, node.inputs)),
+                    tuple(map(str, node.outputs)),
+                ),
+                NPU if part else CPU,
+                part,
+                None if part else reason,
+            )
+            for index, (node, part) in enumerate(zip(self.graph.nodes, self.parts, strict=True))
+        ]
+        tensors = enumerate(self.graph.tensors)
+        sizes = {str(index): tensor.size for index, tensor in tensors if tensor.data_type}
+        return figures_of(placed, sizes)
+
+    def _name(self, node: TfliteNode) -> str:
+        return self.graph.tensors[node.outputs[0]].name if node.outputs else ""
+
+    def __str__(self) -> str:
+        count, number = len(self.parts), len(self.sources)
+        cpu = sum(partition is None for partition in self.parts)
+        parts, nodes = counted(number, "partition"), counted(count, "node")
+        lines = [f"of {nodes} {count - cpu} on the NPU, in {parts}, and {cpu} on the CPU"]
+        if cpu or number > 1:
+            lines.append(
+                "each partition ran by itself, on what LiteRT's CPU computed before it; the nodes "
+                "between them ran on this computer's CPU only"
+            )
+        if self.refused is not None:
+            lines[1:] = [
+                "LiteRT's CPU does not run this model: partitions ran on inputs that are made up, "
+                f"and nothing is compared; {self.refused}"
+            ]
+        return "\n".join(lines)
+
+
+def open_model(path: Path) -> TfliteGraph:
+    """Read the graph of a .tflite that can be compiled. Raises ConfigError for another file."""
+    artefact = open_artefact(path)
+    if artefact.kind != "tflite":
+        raise ConfigError(f"LiteRT compiles a .tflite, and this is: {artefact.kind}", file=path)
+    if artefact.pieces:
+        problem = "is compiled for QNN already: run it without --engine"
+        raise ConfigError(problem, file=path)
+    graph = read_tflite_graph(path)
+    for tensor in graph.named(graph.inputs):
+        if tensor.data_type is None or any(size <= 0 for size in tensor.shape):
+            problem = f"the input {tensor.name} has no fixed shape, or a type that no file can hold"
+            raise ConfigError(problem, file=path)
+    return graph
+
+
+def compiled_model(case: CaseSession, path: Path, inputs: Files, tolerance: float) -> CompiledModel:
+    """Compile a model with LiteRT for the device of a case, and run it on LiteRT's CPU.
+
+    `tolerance` 0 means the usual one. Raises TargetFailure if the compiler or its plug-in refuses
+    it or takes no node, InfraError, and ConfigError for a file that LiteRT does not take, or for
+    inputs or a tolerance with a model that its CPU does not run.
+    """
+    graph, tensors = open_model(path), TensorFiles(cache_root())
+    surface = [
+        Tensor(tensor.name, tensor.size, str(tensor.data_type), tensor.shape)
+        for tensor in graph.named(graph.inputs)
+    ]
+    if inputs is None:
+        input_files = tensors.generated(surface, path)
+    else:
+        input_files = tensors.resolve("inputs", inputs, surface, path)
+    target = case.target
+    host = litert_host(target.provisioner.catalog, target.compiler)
+    soc = soc_for(case.device.soc, target.htp_arch)
+    case.notes.makers.append(host.qnn_version)
+    try:
+        compiled_path = compile_litert(host, path, soc, cache_root())
+        compiled = read_tflite_graph(compiled_path)
+        parts = assign_partitions(graph, compiled)
+        if not any(parts):
+            reason = f"its plug-in took none of {counted(len(parts), 'node')} for {soc}"
+            raise CompileError(f"LiteRT compiled nothing of {path.name}", chain=[reason])
+    except CompileError as error:
+        refusal = diagnosed("failed", ErrorRecord.of(message=str(error)), foreseen=case.foreseen)
+        raise TargetFailure(Verdict("failed", "target", refusal)) from error
+    partitions = [node for node in compiled.nodes if node.partition is not None]
+    refused, files = None, dict[str, Path]()
+    try:
+        ends = [number for node in partitions for number in node.inputs + node.outputs]
+        numbers = numbers_of(graph, {tensor.name for tensor in compiled.named(ends)})
+        inputs_by_number = dict(zip(graph.inputs, input_files, strict=True))
+        with scratch_folder() as folder:
+            outputs = run_on_cpu(host, path, inputs_by_number, tuple(numbers.values()), folder)
+            files = {name: tensors.store(outputs[i].read_bytes()) for name, i in numbers.items()}
+    except RefusedByCpu as error:
+        refused = str(error)
+        has_tolerance = 0 < tolerance < ANY_DISTANCE
+        if has_tolerance or inputs is not None:
+            problem = f"of no use: LiteRT's CPU does not run this model, {refused}"
+            raise ConfigError(
+                problem, file=path, field="tolerance" if has_tolerance else "inputs"
+            ) from error
+    pieces = open_artefact(compiled_path).pieces
+    piece_of = {name: piece for piece in pieces for name in piece.facts["partitions"]}
+    sources = [
+        _source(path, node, piece_of[str(node.partition)], compiled, files, tolerance)
+        for node in partitions
+    ]
+    return CompiledModel(graph, parts, tuple(sources), soc, refused)
+
+
+def numbers_of(graph: TfliteGraph, names: Collection[str]) -> dict[str, int]:
+    """Return the numbers of tensors by their names (pure).
+
+    Raises RefusedByCpu for a name that no tensor or several tensors have.
+    """
+    numbers = {tensor.name: i for i, tensor in enumerate(graph.tensors) if tensor.name in names}
+    is_ambiguous = sum(tensor.name in names for tensor in graph.tensors) > len(numbers)
+    if is_ambiguous or (missing := sorted(set(names) - numbers.keys())):
+        reason = "two tensors have one name" if is_ambiguous else f"it has no tensor {missing[0]!r}"
+        raise RefusedByCpu(f"what the compiler names cannot be found in the model: {reason}")
+    return numbers
+
+
+def _source(
+    path: Path,
+    node: TfliteNode,
+    piece: Piece,
+    compiled: TfliteGraph,
+    files: Mapping[str, Path],
+    tolerance: float,
+) -> ContextFile:
+    """Return a partition as a context, with the files of its tensors if there are any."""
+    inputs, outputs = compiled.named(node.inputs), compiled.named(node.outputs)
+    file = piece_file(piece, cache_root()).absolute()
+    graph = node.partition if len(piece.facts["partitions"]) > 1 else None
+    name = f"{path.name}#{node.partition}"
+    if not files:
+        return ContextFile(file, graph=graph, name=name)
+    return ContextFile(
+        file,
+        inputs=[files[tensor.name] for tensor in inputs],
+        expected=[files[tensor.name] for tensor in outputs],
+        tolerance=tolerance or USUAL_TOLERANCE * _largest(outputs, files),
+        graph=graph,
+        name=name,
+    )
+
+
+def _largest(tensors: Iterable[TfliteTensor], files: Mapping[str, Path]) -> float:
+    """Return the largest magnitude of all values of these tensors."""
+    import numpy as np
+
+    largest = 0.0
+    for tensor in tensors:
+        if tensor.data_type not in (None, "bool8"):
+            values = np.abs(np.fromfile(files[tensor.name], tensor.data_type).astype(np.float64))
+            largest = max(largest, float(np.max(values[np.isfinite(values)], initial=0.0)))
+    return largest

@@ -1,17 +1,52 @@
-"""ONNX Runtime with its QNN execution provider."""
+"""ONNX Runtime with its QNN execution provider: sessions of models on a device."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import contextlib
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Final
 
-from harness.core.engine import Engine, require_no_graph
-
-if TYPE_CHECKING:
-    from harness.bench.bench import Bench
-    from harness.bench.case_session import Observation
-    from harness.models.artefact_sources import ModelOptions, WholeFile
+from harness.bench.bench import NO_FALLBACK, Bench, refusals, refused_words
+from harness.bench.case_session import CaseSession, Observation
+from harness.bench.kept_outputs import ToKeep
+from harness.bench.session import OrtOnDevice
+from harness.containers.artefact import Blob
+from harness.containers.extract import piece_file
+from harness.containers.graph_nodes import (
+    CPU,
+    NPU,
+    Assigned,
+    figures_of,
+    is_as_in_file,
+    placed_as,
+    transfers_in,
+)
+from harness.containers.open import open_artefact
+from harness.core.cache import cache_root
+from harness.core.engine import Engine, FileRun, require_no_graph
+from harness.core.errors import ConfigError, HarnessError
+from harness.core.names_inside import open_inside
+from harness.core.verified_folder import valid_name
+from harness.core.whole_file import scratch_folder
+from harness.diagnosis.diagnosis import diagnosed
+from harness.diagnosis.error import signature
+from harness.diagnosis.refused_nodes import RefusedNode, refused_nodes
+from harness.models.artefact_sources import ModelOptions, WholeFile, own_folder
+from harness.models.compile import compile_options
+from harness.models.compiler import CompileJob, run_jobs
+from harness.models.context_file import ContextFile, Files
+from harness.models.contexts import Source
+from harness.models.models import Model
+from harness.models.onnx_model import OnnxModel, OnnxNodes, OnnxSurface, require_alike
+from harness.models.source import GIVEN, ON_CPU, DeployedModel, Reference
+from harness.models.tensor_files import TensorFiles
+from harness.probe.ort_plan import CPU_EP
+from harness.probe.plan import Plan, Rounds, rounds_of
+from harness.runtimes.ort import PLUGIN
 
 
 class OnnxRuntime(Engine):
@@ -28,16 +63,10 @@ class OnnxRuntime(Engine):
 
     def driver(self, file_names: Collection[str]) -> str:
         """Return the driver for a provider that is built in, or is a plug-in of ONNX Runtime."""
-        from harness.runtimes.ort import PLUGIN
-
         return "ort-plugin" if PLUGIN in file_names else "ort-builtin"
 
     def cases(self, path: Path, options: ModelOptions) -> list[WholeFile]:
         """Return one case: a session of the model."""
-        from harness.bench.session import open_session
-        from harness.models.artefact_sources import WholeFile, own_folder
-        from harness.models.onnx_model import require_alike
-
         require_no_graph(self, path, options)
         inputs, expected = (
             own_folder(files, path.name) for files in (options.inputs, options.expected)
@@ -50,14 +79,273 @@ class OnnxRuntime(Engine):
         files = [path, *model.external_files.values()] if not model.models else ()
         return [WholeFile.of(path, model.sources, options, files)]
 
-    def run(self, bench: Bench, workload: WholeFile) -> Observation:
-        """Create a session of the model on QNN, with the expected outputs."""
-        options = workload.options
-        return bench.session(
-            workload.path,
-            inputs=options.inputs,
-            expected=options.expected,
-            tolerance=options.tolerance,
-            repeat=workload.rounds,
-            fallback=options.fallback,
+    def run(self, bench: Bench, file: FileRun) -> Observation:
+        """Create a session of the model on QNN; see `Bench.session`."""
+        ort, case = bench.ort(), bench.case
+        inputs, expected, tolerance = file.inputs, file.expected, file.tolerance
+        session = open_session(file.path, tolerance, inputs, expected, file.fallback)
+        files = session.files(inputs, expected)
+        deployer = case.target.provisioned.deployer
+        folder = deployer.deploy_files(session.path.name, files) if files else ""
+        known = case.target.models(session.models)
+        case.notes.makers += case.target.builds(session.sources)
+        deployed = session.deployed(known, folder, files, tolerance)
+        plan = session.plan(ort, deployed, rounds_of(file.rounds))
+        outputs = session.outputs_to_keep(files, bench.reference)
+        run = partial(bench.run, timeout_s=file.timeout_s)
+        result = case.run_and_keep(run, plan, outputs)
+        if names := {each.name: each.file.name for each in result.kept if each.file is not None}:
+            bench.measure(**{SESSION_OUTPUTS: names})
+        bench.note_graphs(result, [session.path.name])
+        return placed_session(case, session, result)
+
+
+SESSION_OUTPUTS: Final = "session_outputs"
+"""The measurement with the file name of each output in the run's folder of outputs."""
+
+_MODEL: Final = "model.onnx"
+
+
+@dataclass(frozen=True)
+class SessionModel:
+    """An .onnx file to create a session from.
+
+    `sources` are its contexts or, for a model without EPContext nodes, what it is compiled from.
+    `external_files` are the files that ONNX Runtime opens, by their paths relative to the model.
+    `mixed`: some of its nodes may run on the CPU.
+    """
+
+    path: Path
+    sources: tuple[Source, ...]
+    surface: OnnxSurface
+    external_files: Mapping[str, Path]
+    mixed: bool
+
+    @property
+    def models(self) -> list[OnnxModel]:
+        """The model with each set of its inputs; empty if it has EPContext nodes."""
+        return [source for source in self.sources if isinstance(source, OnnxModel)]
+
+    def files(self, inputs: Files, expected: Files) -> dict[str, Path]:
+        """Return all files to deploy, by their names there. Raises ConfigError, InfraError.
+
+        The model gets a folder of its own, because files beside it may have any name.
+        """
+        if self.models:
+            return {
+                f"{number}/expected.{index}.raw": file
+                for number, model in enumerate(self.models)
+                for index, file in enumerate(model.expected_files)
+            }
+        tensors = TensorFiles(cache_root())
+        files = {f"model/{name}": path for name, path in self.external_files.items()}
+        files[f"model/{_MODEL}"] = self.path
+        if inputs is None:
+            read = tensors.generated(self.surface.inputs, self.path)
+        else:
+            read = tensors.resolve("inputs", inputs, self.surface.inputs, self.path)
+        files |= {f"input.{index}.raw": file for index, file in enumerate(read)}
+        if expected is not None:
+            outputs = self.surface.require_outputs(self.path)
+            read = tensors.resolve("expected", expected, outputs, self.path)
+            files |= {f"expected.{index}.raw": file for index, file in enumerate(read)}
+        return files
+
+    def deployed(
+        self, known: Sequence[DeployedModel], folder: str, files: Iterable[str], tolerance: float
+    ) -> list[DeployedModel]:
+        """Return the model with the deployed `files` in `folder`, for each set of inputs (pure).
+
+        `known` are the deployed models without EPContext nodes, which have inputs of their own.
+        """
+        names = sorted(files, key=lambda name: (len(name), name))
+
+        def below(start: str) -> tuple[str, ...]:
+            return tuple(f"{folder}/{name}" for name in names if name.startswith(start))
+
+        if not known:
+            file = f"{folder}/model/{_MODEL}"
+            return [DeployedModel(file, below("input."), below("expected."), tolerance)]
+        expected = [
+            below(f"{index}/") or (model.expected if self.models[index].compared else ())
+            for index, model in enumerate(known)
+        ]
+        return [
+            DeployedModel(model.file, model.inputs, outputs, tolerance)
+            for model, outputs in zip(known, expected, strict=True)
+        ]
+
+    def outputs_to_keep(
+        self, files: Mapping[str, Path], reference: Callable[[Model], Reference]
+    ) -> list[ToKeep]:
+        """Return the outputs for each set of inputs, with their references.
+
+        These are the expected outputs among `files`, the deployed files, else those of ONNX Runtime
+        on the CPU, which `reference` returns.
+        """
+        expected = [file for name, file in files.items() if name.startswith("expected.")]
+        return [
+            ToKeep(
+                "ort-run",
+                self.surface.results,
+                model.expected_files or reference(model).expected,
+                GIVEN if model.expected_files else ON_CPU,
+                model.sample,
+            )
+            for model in self.models
+        ] or [ToKeep("ort-run", self.surface.results, expected, GIVEN)]
+
+    def plan(self, ort: OrtOnDevice, deployed: Sequence[DeployedModel], rounds: Rounds) -> Plan:
+        """Return a plan with one session, run twice if the outputs have no other reference."""
+        steps = ort.session(0, deployed[0].file, fallback=self.mixed)
+        each = rounds.shared(len(deployed))
+        runs = [
+            ort.run(0, model, repeat=part)
+            for model in deployed
+            for part in ((each,) if model.expected else each.halves())
+        ]
+        return ort.plan((*steps, *runs), sessions=1)
+
+
+def open_session(
+    path: Path,
+    tolerance: float = 0.0,
+    inputs: Files = None,
+    expected: Files = None,
+    fallback: bool = False,
+) -> SessionModel:
+    """Open a model for ONNX Runtime. Raises ConfigError for a file that it cannot load.
+
+    `inputs` and `expected` are the tensor files of a plain model. With `fallback` nodes may run on
+    the CPU.
+    """
+    artefact = open_artefact(path)
+    if artefact.kind == "onnx":
+        models = OnnxModel.each(path.absolute(), tolerance, inputs=inputs, expected=expected)
+        surface = OnnxSurface.of(path)
+        if fallback:  # else QNN refuses, with the op, whatever has no fixed shape
+            surface.require_outputs(path, field="--fallback")
+        return SessionModel(path, models, surface, {}, mixed=fallback)
+    if artefact.kind != "epcontext":
+        problem = f"ONNX Runtime loads an .onnx, and this is: {artefact.kind}"
+        raise ConfigError(problem, file=path, choices=[".onnx with EPContext nodes", "plain .onnx"])
+    surface = OnnxSurface.of(path)
+    folder = path.parent
+    sides = [piece.path for piece in artefact.pieces if piece.path != artefact.path]
+    external_files = {side.relative_to(folder).as_posix(): side for side in sides}
+    external_files |= {name: folder / name for name in surface.weight_files}
+    for name in external_files:
+        if not valid_name(name) or name == _MODEL:
+            problem = f"the external file {name!r} has a name that is invalid on a device"
+            raise ConfigError(problem, file=path)
+        try:
+            with open_inside(folder, name) as stream:
+                size = os.fstat(stream.fileno()).st_size
+        except OSError as error:
+            problem = f"cannot open the external file {name!r} beside it: {error.strerror}"
+            raise ConfigError(problem, file=path) from error
+        side = Blob(folder / name, 0, size, name, root=folder)
+        external_files[name] = piece_file(side, cache_root())
+    contexts = [piece for piece in artefact.pieces if piece.kind == "context"]
+    return SessionModel(
+        path,
+        _sources(path, [piece_file(piece, cache_root()) for piece in contexts]),
+        surface,
+        external_files,
+        mixed=fallback or bool(artefact.facts["other_nodes"]),
+    )
+
+
+def _sources(path: Path, files: Sequence[Path]) -> tuple[ContextFile, ...]:
+    several = len(files) > 1
+    return tuple(
+        ContextFile(file.absolute(), name=f"{path.name}#{index}" if several else path.name)
+        for index, file in enumerate(files)
+    )
+
+
+ON: Final[Mapping[str, str]] = {"htp": NPU, "gpu": "GPU", "cpu": CPU}
+"""The processor of the nodes that QNN's provider took, by backend."""
+
+
+def session_figures(
+    model: OnnxNodes, assigned: Assigned, refused: list[RefusedNode], on: str
+) -> dict[str, object]:
+    """Return the nodes of an ORT session as figures of a record.
+
+    `transfers` is null where ORT rewrote the graph, because the file no longer shows them. Without
+    a session and without refused nodes there are no figures.
+    """
+    if not assigned:
+        return refusals(model, refused, on)
+    reasons = {(n.name, n.op_type): n.reason for n in refused if n.reason is not None}
+    placed = placed_as(model.nodes, assigned, reasons)
+    figures = figures_of(placed, model.sizes)
+    if not is_as_in_file(model.nodes, placed) and len({part for part, _, _ in assigned}) > 1:
+        figures["transfers"] = None
+    return figures
+
+
+def _carried(
+    case: CaseSession, session: SessionModel, assigned: Assigned, sizes: Mapping[str, int]
+) -> object:
+    """Return the transfers in the graph as ORT on this computer partitions it, None if it differs.
+
+    The compiler and the HTP are the same, and ORT writes the graph with its partitions.
+    """
+    target = case.target
+    if case.placement.backend != "htp" or not session.models:
+        return None
+    model = target.provisioner.onnx.path(session.models[0])
+    host, options = target.provisioner.catalog.compiler_host(target.compiler), target.htp_arch
+    with scratch_folder() as folder:
+        job = CompileJob(
+            "cut", "it is not cut", model, folder, compile_options(options), fallback=True
         )
+        if run_jobs(host, [job])[job.job] is not None:
+            return None
+        cut = OnnxNodes.of(folder / "context.onnx")
+    return transfers_in(cut.nodes, {**sizes, **cut.sizes}, assigned)
+
+
+def _assigned(parts: object, on: str) -> Iterator[tuple[str | None, str, list[tuple[str, str]]]]:
+    """Yield part, processor and nodes (name, type) of a device's report, which may be anything."""
+    for index, part in enumerate(parts if isinstance(parts, list) else []):
+        match part:
+            case {"ep": str(ep), "nodes": list(nodes)}:
+                pairs = [n for n in nodes if isinstance(n, list) and [*map(type, n)] == [str, str]]
+                named = [(name, op_type) for name, op_type in pairs]
+                yield (None, CPU, named) if ep == CPU_EP else (str(index), on, named)
+
+
+def placed_session(case: CaseSession, session: SessionModel, result: Observation) -> Observation:
+    """Record where the nodes of a session ran, or name the refused ones if it was not created.
+
+    ORT's own message only says that CPU fallback is disabled.
+    """
+    model, steps = OnnxNodes.of(session.path), result.run.transcript.steps
+    on = ON[case.placement.backend]
+    refused = refused_nodes(line.text for step in steps for line in step.logs)
+    placements = [step.data.get("assigned") for step in steps if step.verb == "ort-placement"]
+    assigned = [*_assigned(placements[-1], on)] if placements else []
+    figures = session_figures(model, assigned, refused, on)
+    if assigned and figures["transfers"] is None:
+        with contextlib.suppress(HarnessError):
+            figures["transfers"] = _carried(case, session, assigned, model.sizes)
+    case.notes.measurements.update(figures)
+    error = result.verdict.error
+    if error is None or not refused or not NO_FALLBACK.search(error.message):
+        return result
+    words = refused_words(refused, model)
+    plain = error.model_copy(
+        update={
+            "message": words,
+            "signature": signature(error.api, error.code, words),
+            "chain": tuple(link for link in error.chain if not NO_FALLBACK.search(link.message)),
+            "first_cause": None,
+            "diagnosis": None,
+        }
+    )
+    verdict = replace(result.verdict, error=diagnosed("failed", plain, foreseen=case.foreseen))
+    case.notes.set_verdict(verdict)
+    return replace(result, verdict=verdict)

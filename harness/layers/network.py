@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.bench.session import SESSION_OUTPUTS
 from harness.bisect.loop import run_case
 from harness.core.cache import cache_root
 from harness.core.errors import ConfigError, InfraError
 from harness.diagnosis.refused_nodes import messages_of, refusal_text, refused_nodes
+from harness.engines.ort import SESSION_OUTPUTS
 from harness.models.compile import compile_options, compiled_binary, read_metadata, tensor_order
 from harness.models.compiler import CompileError, CompileJob, InputFile, ReferenceJob, run_jobs
 from harness.models.onnx_model import all_inputs, graphs_within, inlined

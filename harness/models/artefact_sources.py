@@ -13,6 +13,7 @@ from harness.containers.artefact import Artefact, ArtefactError, Blob
 from harness.containers.extract import piece_file
 from harness.containers.manifest import RunPlan
 from harness.containers.open import open_artefacts
+from harness.core.engine import FileRun
 from harness.core.engines import ENGINES
 from harness.core.errors import ConfigError
 from harness.models.context_file import ContextFile
@@ -75,6 +76,15 @@ class WholeFile(SourceList):
     path: Path
     options: ModelOptions = NO_OPTIONS
     files: tuple[Path, ...] = ()
+
+    @property
+    def file_run(self) -> FileRun:
+        """The file with its options, as an engine runs it."""
+        options = self.options
+        tensors = options.inputs, options.expected
+        return FileRun(
+            self.path, *tensors, options.tolerance, self.rounds, options.graph, options.fallback
+        )
 
     @classmethod
     def of(

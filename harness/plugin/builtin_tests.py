@@ -91,7 +91,7 @@ def test_of(engine: Engine) -> Callable[..., None]:
     def run_file(bench: Bench, workload: WholeFile, pytestconfig: pytest.Config) -> None:
         profile = pytestconfig.getoption("--qnn-profile")
         with _as_packed(bench, workload) as outcome:
-            result = engine.run(bench, workload)
+            result = engine.run(bench, workload.file_run)
             if result is not None:
                 outcome.verdict = result.verdict
                 record_accuracy(bench, result, workload)

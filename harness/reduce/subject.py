@@ -10,7 +10,6 @@ from typing import Annotated, Any, Final, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, Field
 
-from harness.bench.executorch import methods_to_run, open_program
 from harness.bisect.match import Point
 from harness.bisect.request import choose_devices, pytest_root
 from harness.containers.artefact import Artefact
@@ -21,6 +20,7 @@ from harness.core.engine import DEFAULT_ENGINE, Engine
 from harness.core.engines import ENGINES
 from harness.core.errors import ConfigError, HarnessError
 from harness.core.socs import SOCS
+from harness.engines.executorch import methods_to_run, open_program
 from harness.lab.inventory import Lab
 from harness.models.artefact_sources import ModelOptions, contexts_of, own_folder
 from harness.models.context_file import ContextFile, ContextFiles

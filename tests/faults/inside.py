@@ -11,19 +11,19 @@ from harness.bench.bench import Bench
 
 def probe_of(bench: Bench) -> str:
     """The probe's path on the device."""
-    return bench._case.target.probe
+    return bench.case.target.probe
 
 
 def use_probe(bench: Bench, path: str) -> None:
     """Has the case run another program in place of the probe."""
-    bench._case.target = replace(bench._case.target)  # others share the one that it was given
-    vars(bench._case.target)["probe"] = path
+    bench.case.target = replace(bench.case.target)  # others share the one that it was given
+    vars(bench.case.target)["probe"] = path
 
 
 @contextlib.contextmanager
 def preloaded(bench: Bench, library: str) -> Iterator[None]:
     """Probes run with a library in front of all others."""
-    environment = bench._case.runtime.environment
+    environment = bench.case.runtime.environment
     environment["LD_PRELOAD"] = library
     try:
         yield
@@ -33,7 +33,7 @@ def preloaded(bench: Bench, library: str) -> Iterator[None]:
 
 def deploy_anew(bench: Bench) -> None:
     """Makes the device ready as if nothing were known of it."""
-    device = bench._case.target.provisioned
+    device = bench.case.target.provisioned
     device.deployer.forget()
     device.ready.clear()
     device.prepare(bench.placement)

@@ -16,7 +16,6 @@ import onnx
 import pytest
 from pydantic import ValidationError
 
-from harness.bench.session import open_session
 from harness.containers.artefact import Artefact
 from harness.containers.extract import extract
 from harness.containers.open import open_artefacts
@@ -25,6 +24,7 @@ from harness.core.errors import ConfigError, HarnessError
 from harness.core.names_inside import create_inside, list_inside, open_inside
 from harness.core.verified_folder import FolderChangedError, find_damage, open_verified
 from harness.deploy.instances import merge_store
+from harness.engines.ort import open_session
 from harness.evidence.case_evidence import CaseEvidence
 from harness.evidence.text import EvidenceFile
 from harness.history.importing import _digest

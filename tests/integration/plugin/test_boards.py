@@ -23,7 +23,7 @@ from harness.probe.plan import Plan, Step
 
 @pytest.mark.device(backend="gpu")
 def test_gpu(bench):
-    library = bench._case.runtime.library
+    library = bench.case.runtime.library
     libraries = Libraries(library(BACKEND_LIBRARIES["gpu"]), library("libQnnSystem.so"))
     bench.run(Plan((*session_start(libraries), Step("cleanup")))).check()
 

@@ -57,7 +57,7 @@ def test_too_few(bench):
 
 @pytest.mark.device
 def test_bug_of_ours(bench):
-    bench._case = None
+    bench.case = None
     bench.resident(Model("tiny"), 3).check()
 
 

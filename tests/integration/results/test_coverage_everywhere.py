@@ -64,7 +64,7 @@ def test_case(bench):
     if MODE == "skipped":
         pytest.skip("not today")
     if MODE == "lab":
-        (simulated,) = bench._case.target.provisioned.lab_device.lab.simulation.devices.values()
+        (simulated,) = bench.case.target.provisioned.lab_device.lab.simulation.devices.values()
         os.kill(simulated.pid, signal.SIGKILL)
         with contextlib.suppress(InfraError):
             while True:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.bench.executorch import Program
 from harness.containers.artefact import Piece
 from harness.diagnosis.runner_log import (
     OutputLine,
@@ -18,6 +17,7 @@ from harness.diagnosis.runner_log import (
     runner_transcript,
 )
 from harness.diagnosis.verdict import judge, step_error
+from harness.engines.executorch import Program
 from harness.probe.plan import Plan
 from harness.probe.plan_runner import ProbeRun
 from harness.probe.transcript import EARLIER_FAILED, LogLine, StepResult, Transcript, misfit

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.bench.litert import CompiledModel, _largest, numbers_of, open_model
 from harness.containers.tflite import TfliteGraph
 from harness.core.engines import ENGINES
 from harness.core.errors import ConfigError
+from harness.engines.litert import CompiledModel, _largest, numbers_of, open_model
 from harness.models.artefact_sources import ModelOptions
 from harness.models.context_file import ContextFile
 from harness.models.litert import RefusedByCpu

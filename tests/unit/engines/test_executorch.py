@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.bench.executorch import Program, ProgramFault, judge_replay, open_program
 from harness.containers.artefact import ArtefactError, FileBytes, Piece
 from harness.containers.pte import method_tensors
 from harness.core.errors import ConfigError
 from harness.diagnosis.error import Diagnosis, ErrorRecord, Outcome
 from harness.diagnosis.verdict import Verdict
+from harness.engines.executorch import Program, ProgramFault, judge_replay, open_program
 
 FIELD = Path(__file__).parents[2] / "field"
 PROGRAM = FIELD / "executorch-3-contexts.pte"
@@ -50,7 +50,7 @@ def test_what_a_failure_is_of(
     assert (found.fault, found.context) == (fault, context)
     assert says in str(found)
     signature = None if together.error is None else "Qnn|1002|no room for <n>"
-    assert found.figures() == {"fault": fault, "context": context, "error": signature}
+    assert found.error == signature
 
 
 def with_executorch(outcome: Outcome, api: str, code: int | None, known: str = "x") -> Verdict:

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.bench.session import open_session
 from harness.containers.open import open_artefact
 from harness.core.engines import ENGINES
 from harness.core.errors import ConfigError
+from harness.engines.ort import open_session
 from harness.models.artefact_sources import ModelOptions, contexts_of
 from harness.models.models import Model
 from harness.models.source import ClosenessLimits, DeployedModel

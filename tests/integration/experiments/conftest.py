@@ -27,9 +27,9 @@ class Target:
     environment: dict[str, str]
     probe: Path
 
-    def run(self, plan: Plan, *, told: str = "", timeout_s: float = 60) -> ProbeRun:
+    def run(self, plan: Plan, *, settings: str = "", timeout_s: float = 60) -> ProbeRun:
         """One probe process; `told` is what the stand-in is to do."""
-        environment = self.environment | ({"STAND_IN": told} if told else {})
+        environment = self.environment | ({"STAND_IN": settings} if settings else {})
         return run_plan_locally(self.probe, plan, env=environment, timeout_s=timeout_s)
 
 

@@ -11,25 +11,25 @@ CHOSEN = ("-k", "test_error_codes and (14003 or gpu-2.51.0-6999)", "--qnn", "2.4
 
 @pytest.mark.nightly
 def test_codes_that_are_provoked(lab: DeviceRuns) -> None:
-    done = lab.run("-m", "device and atlas", *CHOSEN)
-    assert done.code == 0, done.output
-    seen = {
+    completed = lab.run("-m", "device and atlas", *CHOSEN)
+    assert completed.code == 0, completed.output
+    codes = {
         (case["axes"]["backend"], case["axes"]["qnn"], case["measurements"]["code"]): case
-        for case in done.cases
+        for case in completed.cases
         if not case["axes"]["ort"]
     }
-    answers = {key: case["measurements"]["answered"] for key, case in seen.items()}
+    answers = {key: case["measurements"]["answered"] for key, case in codes.items()}
     assert answers == {
         ("htp", "2.47.0", 14003): 14003,
         ("htp", "2.51.0", 14003): None,
         ("gpu", "2.51.0", 6999): 6999,
     }
-    error = seen["gpu", "2.51.0", 6999]["measurements"]["error"]
+    error = codes["gpu", "2.51.0", 6999]["measurements"]["error"]
     assert error["api"] == "QnnGraph_execute"
     assert error["diagnosis"]["id"] == "gpu-offline"
 
 
 @pytest.mark.nightly
 def test_by_default_it_does_not_run(lab: DeviceRuns) -> None:
-    done = lab.run("--collect-only", "-q", "-k", "test_error_codes")
-    assert done.code == 5, done.output
+    completed = lab.run("--collect-only", "-q", "-k", "test_error_codes")
+    assert completed.code == 5, completed.output

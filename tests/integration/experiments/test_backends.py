@@ -19,10 +19,10 @@ FLOAT, TWIN = "mobilenet-v2", "mobilenet-v2-8bit"
 
 
 def run_stand_in(
-    lab: DeviceRuns, folder: Path, behind: str, told: str, *arguments: str
+    lab: DeviceRuns, folder: Path, behind: str, behaviour: str, *arguments: str
 ) -> Finished:
     build_htp(folder)
-    (folder / "stand_in.conf").write_text(told.replace(",", "\n"))
+    (folder / "stand_in.conf").write_text(behaviour.replace(",", "\n"))
     plugin = ("-p", "tests.stand_in.as_backend", "-k", "test_backends and test_backend[")
     settings = {"STAND_IN_FOLDER": str(folder), "STAND_IN_BEHIND": behind}
     return lab.run(*plugin, *arguments, **settings)
@@ -32,15 +32,15 @@ def verdicts(case: dict[str, Any]) -> dict[str, str]:
     return {check["name"]: check["verdict"] for check in case["checks"]}
 
 
-def of(done: Finished, backend: str, model: str) -> dict[str, Any]:
+def of(completed: Finished, backend: str, model: str) -> dict[str, Any]:
     """The case that went through ORT."""
-    (found,) = (
+    (record,) = (
         case
-        for case in done.cases
+        for case in completed.cases
         if "test_backend[" in case["case"]
         and (case["axes"]["backend"], case["axes"]["model"]) == (backend, model)
     )
-    return found
+    return record
 
 
 @pytest.mark.slow
@@ -49,10 +49,10 @@ def test_every_backend_by_default(module_lab: DeviceRuns) -> None:
 
     That is expected here, so that the run ends with 0, also where it is strict with what is known.
     """
-    done = module_lab.run("-k", "test_backends", "--qnn", "2.51.0", "--strict-known")
-    assert done.code == 0, done.output
-    assert len(done.cases) == 8
-    gpu, twin = of(done, "gpu", FLOAT), of(done, "gpu", TWIN)
+    completed = module_lab.run("-k", "test_backends", "--qnn", "2.51.0", "--strict-known")
+    assert completed.code == 0, completed.output
+    assert len(completed.cases) == 8
+    gpu, twin = of(completed, "gpu", FLOAT), of(completed, "gpu", TWIN)
     assert (gpu["outcome"], gpu["cause"]) == ("failed", "target")
     assert gpu["expected"] == {"known_issue": "gpu-without-a-gpu"}
     assert verdicts(gpu) == dict.fromkeys(("init", "op_support", "load"), "held") | {
@@ -72,11 +72,11 @@ def test_every_backend_by_default(module_lab: DeviceRuns) -> None:
     assert verdicts(twin) == {"init": "held", "refuses_uint8": "held"}
     assert twin["measurements"]["rejected_operators"]["Conv2d"] == [3110]
     # what the library wrote as it prepared is its maker's, and is gone
-    left = [*module_lab.folder.rglob("*.cl"), *module_lab.folder.rglob("bin.o")]
-    assert left == []
+    leftovers = [*module_lab.folder.rglob("*.cl"), *module_lab.folder.rglob("bin.o")]
+    assert leftovers == []
     passed = {"init", "op_support", "load", "execute", "cosine[y]", "max_abs[y]"}
     for model, nodes in ((FLOAT, 102), (TWIN, 319)):
-        case = of(done, "htp", model)
+        case = of(completed, "htp", model)
         assert case["outcome"] == "passed"
         assert verdicts(case) == dict.fromkeys(passed, "held")
         figures = case["measurements"]
@@ -88,7 +88,7 @@ def test_every_backend_by_default(module_lab: DeviceRuns) -> None:
         assert accuracy["max_abs"] > 0
         (context,) = (
             case
-            for case in done.cases
+            for case in completed.cases
             if "test_context[" in case["case"] and case["axes"]["model"] == model
         )
         assert verdicts(context) == dict.fromkeys(passed - {"op_support"}, "held")
@@ -97,9 +97,9 @@ def test_every_backend_by_default(module_lab: DeviceRuns) -> None:
 
 def test_a_gpu_that_does_not_open(lab: DeviceRuns) -> None:
     lab.without_gpu()
-    done = lab.run("-k", f"test_backends and {FLOAT}]", "--backend", "gpu", "--qnn", "2.51.0")
-    assert done.code == 0, done.output
-    case = of(done, "gpu", FLOAT)
+    completed = lab.run("-k", f"test_backends and {FLOAT}]", "--backend", "gpu", "--qnn", "2.51.0")
+    assert completed.code == 0, completed.output
+    case = of(completed, "gpu", FLOAT)
     assert (case["outcome"], case["cause"]) == ("unsupported", None)
     assert (case["error"]["api"], case["error"]["code"]) == ("QnnBackend_create", 4000)
     assert "TuningMode must be enabled" in case["error"]["message"]
@@ -111,28 +111,28 @@ def test_a_gpu_that_does_not_open(lab: DeviceRuns) -> None:
 def test_a_runtime_without_the_backend(lab: DeviceRuns) -> None:
     """Another suite, too: whatever the test, that runtime cannot do it."""
     chosen = f"(test_backends and {FLOAT}]) or test_mem_type_pairing and raw-raw"
-    done = lab.run("-k", chosen, "--backend", "cpu", "--qnn", "2.51.0")
-    assert done.code == 0, done.output
-    cases = [case for case in done.cases if case["outcome"] != "skipped"]
+    completed = lab.run("-k", chosen, "--backend", "cpu", "--qnn", "2.51.0")
+    assert completed.code == 0, completed.output
+    cases = [case for case in completed.cases if case["outcome"] != "skipped"]
     assert {case["axes"]["backend"] for case in cases} == {"cpu"}
     assert len(cases) == 2
     for case in cases:
         assert (case["outcome"], case["cause"]) == ("unsupported", None)
-        said, _, place = case["error"]["message"].partition("\n")
-        assert said == "QNN 2.51.0 for linux-x64 has no libQnnCpu.so"
+        message, _, place = case["error"]["message"].partition("\n")
+        assert message == "QNN 2.51.0 for linux-x64 has no libQnnCpu.so"
         assert place.startswith("at test_")
 
 
 @pytest.mark.nightly
 def test_the_cpu_backend(lab: DeviceRuns) -> None:
-    done = lab.run("-k", "test_backends", "--backend", "cpu", *OLDEST)
-    assert done.code == 0, done.output
-    case = of(done, "cpu", FLOAT)
+    completed = lab.run("-k", "test_backends", "--backend", "cpu", *OLDEST)
+    assert completed.code == 0, completed.output
+    case = of(completed, "cpu", FLOAT)
     assert case["outcome"] == "passed"
     assert case["measurements"]["device"] == "this backend has no devices (1000)"
     assert case["measurements"]["arithmetic"] == "float32"
     assert case["measurements"]["nodes_on_qnn"] == 102
-    twin = of(done, "cpu", TWIN)
+    twin = of(completed, "cpu", TWIN)
     assert (twin["outcome"], twin["cause"]) == ("unsupported", None)
     assert twin["measurements"]["refused_at"] == "op_support"
     assert twin["measurements"]["operators"]["Conv"] == {"qnn": 0, "elsewhere": 52}
@@ -140,7 +140,7 @@ def test_the_cpu_backend(lab: DeviceRuns) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "broken", "code"),
+    ("settings", "broken", "code"),
     [
         ("composed=1,outputs=zero", {"cosine[y]", "max_abs[y]"}, None),
         ("composed=1,execute_code=6999", {"execute"}, 6999),
@@ -149,15 +149,15 @@ def test_the_cpu_backend(lab: DeviceRuns) -> None:
 )
 @pytest.mark.nightly
 def test_a_gpu_that_fails_later(
-    lab: DeviceRuns, tmp_path: Path, told: str, broken: set[str], code: int | None
+    lab: DeviceRuns, tmp_path: Path, settings: str, broken: set[str], code: int | None
 ) -> None:
     """6999 when it is executed, with every node taken: as microsoft/onnxruntime#24004 has it."""
     chosen = ("--backend", "gpu", "-k", f"test_backends and {FLOAT}]", *OLDEST)
-    done = run_stand_in(lab, tmp_path, "libQnnCpu.so", told, *chosen)
-    assert done.code == 1, done.output
-    case = of(done, "gpu", FLOAT)
+    completed = run_stand_in(lab, tmp_path, "libQnnCpu.so", settings, *chosen)
+    assert completed.code == 1, completed.output
+    case = of(completed, "gpu", FLOAT)
     assert (case["outcome"], case["cause"]) == ("failed", "target")
-    found = verdicts(case)
-    assert {name for name, verdict in found.items() if verdict == "broken"} == broken
-    assert found["op_support"] == "held"
+    by_name = verdicts(case)
+    assert {name for name, verdict in by_name.items() if verdict == "broken"} == broken
+    assert by_name["op_support"] == "held"
     assert case["error"]["code"] == code

@@ -38,9 +38,9 @@ slow here is so by twice the tolerance.
 """
 
 
-def measured(target: Target, deployed: Deployed, pairing: Pairing, told: str) -> PairingFigures:
+def measured(target: Target, deployed: Deployed, pairing: Pairing, settings: str) -> PairingFigures:
     context = deployed(MODELS[pairing.prepare])
-    run = target.run(pairing_plan(target.libraries, context, pairing.execute), told=told)
+    run = target.run(pairing_plan(target.libraries, context, pairing.execute), settings=settings)
     verdict = judge(run)
     assert verdict.outcome == "passed", verdict.explanation()
     return pairing_figures(run.transcript, context.context.metadata, context.context.memory_bytes)
@@ -50,14 +50,14 @@ RIGHT_FIGURES: dict[Pairing, PairingFigures] = {}
 
 
 def right(target: Target, deployed: Deployed, pairing: Pairing) -> PairingFigures:
-    """What a pairing shows that is as documented: measured once for all that is compared with."""
+    """Return the figures of a pairing as documented, measured once for all others."""
     if pairing not in RIGHT_FIGURES:
         RIGHT_FIGURES[pairing] = measured(target, deployed, pairing, RIGHT)
     return RIGHT_FIGURES[pairing]
 
 
-def checked(target: Target, deployed: Deployed, pairing: Pairing, told: str) -> list[Check]:
-    figures = measured(target, deployed, pairing, told)
+def checked(target: Target, deployed: Deployed, pairing: Pairing, settings: str) -> list[Check]:
+    figures = measured(target, deployed, pairing, settings)
     twin = right(target, deployed, pairing.twin)
     base = right(target, deployed, REFERENCE)
     return judge_pairing(pairing, figures, twin, base, TOLERANCES)
@@ -109,10 +109,10 @@ def test_what_a_late_thread_gives_back_is_not_lost(
     assert not broken(checked(stand_in, deployed, pairing, f"{RIGHT},late_ms=300"))
 
 
-@pytest.mark.parametrize("told", [RIGHT, "memory=0"])
+@pytest.mark.parametrize("settings", [RIGHT, "memory=0"])
 @pytest.mark.parametrize("pairing", PAIRINGS, ids=str)
 def test_sanitizers_find_nothing_in_the_probe(
-    stand_in: Target, builder: ProbeBuilder, deployed: Deployed, pairing: Pairing, told: str
+    stand_in: Target, builder: ProbeBuilder, deployed: Deployed, pairing: Pairing, settings: str
 ) -> None:
     sanitized = dataclasses.replace(
         stand_in,
@@ -121,10 +121,10 @@ def test_sanitizers_find_nothing_in_the_probe(
         environment=stand_in.environment | {"ASAN_OPTIONS": "exitcode=66:detect_leaks=0"},
     )
     plan = pairing_plan(stand_in.libraries, deployed(MODELS[pairing.prepare]), pairing.execute)
-    done = sanitized.run(plan, told=told)
-    assert done.transcript.done, done.stderr.decode()
-    assert done.exit_code in (EXIT_DONE, EXIT_STEP_FAILED), done.stderr.decode()
-    assert b"runtime error" not in done.stderr
+    completed = sanitized.run(plan, settings=settings)
+    assert completed.transcript.done, completed.stderr.decode()
+    assert completed.exit_code in (EXIT_DONE, EXIT_STEP_FAILED), completed.stderr.decode()
+    assert b"runtime error" not in completed.stderr
 
 
 @pytest.mark.parametrize("pairing", PAIRINGS, ids=str)

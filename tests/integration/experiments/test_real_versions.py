@@ -1,4 +1,4 @@
-"""What the simulator library of every version answers when it is asked for memory and sharing."""
+"""Answers of the simulator library of every version about memory and sharing."""
 
 from __future__ import annotations
 
@@ -54,18 +54,18 @@ def test_refusals_and_profiles(
     folders = ":".join(str(runtime.root / folder) for folder in runtime.library_dirs)
     plan = Plan((*session_start(libraries), *steps, Step("device-free"), Step("backend-free")))
     env = {"LD_LIBRARY_PATH": folders}
-    done = run_plan_locally(builder.build(), plan, env=env, timeout_s=60)
-    assert done.transcript.done
+    completed = run_plan_locally(builder.build(), plan, env=env, timeout_s=60)
+    assert completed.transcript.done
     _, _, register, group, shared, unshared, bound, basic, detailed, sample, *_ = (
-        done.transcript.steps[5:]
+        completed.transcript.steps[5:]
     )
     assert answer(register) == ("QnnMem_register", 1000)
-    assert "QnnMem API is not supported" in said(register)
+    assert "QnnMem API is not supported" in log_text(register)
     assert answer(group) == ("QnnContext_createFromBinary", 5010)
-    assert "HTP Config option: 2 not supported" in said(group)
+    assert "HTP Config option: 2 not supported" in log_text(group)
     for listed in (shared, unshared):
         assert answer(listed) == ("QnnContext_createFromBinaryListAsync", 1000)
-        assert "Backend does not support QnnContext_createFromBinaryListAsync" in said(listed)
+        assert "Backend does not support QnnContext_createFromBinaryListAsync" in log_text(listed)
     assert bound.ok
     assert basic.ok
     assert basic.data["runs"] == 3
@@ -82,5 +82,5 @@ def answer(step: StepResult) -> tuple[str | None, int | None]:
     return step.api, step.code
 
 
-def said(step: StepResult) -> str:
+def log_text(step: StepResult) -> str:
     return "\n".join(line.text for line in step.logs)

@@ -33,13 +33,15 @@ def session(
     target: Target,
     deployed: Deployed,
     strategy: Strategy,
-    told: str,
+    settings: str,
     release: Sequence[int] = (0, 1, 2),
 ) -> tuple[SharingPlan, Verdict, SharingFigures]:
     contexts = [deployed(model) for model in MODELS]
     needs = [spill_fill_bytes(context.context.metadata) for context in contexts]
     sharing = sharing_plan(needs, strategy)
-    run = target.run(sharing_session(target.libraries, contexts, sharing, release), told=told)
+    run = target.run(
+        sharing_session(target.libraries, contexts, sharing, release), settings=settings
+    )
     return sharing, judge(run), sharing_figures(run.transcript)
 
 
@@ -55,8 +57,8 @@ Checks = Callable[[Strategy, str, Sequence[int]], list[Check]]
 
 @pytest.fixture
 def checks(stand_in: Target, deployed: Deployed, reference: SharingFigures) -> Checks:
-    def run(strategy: Strategy, told: str, release: Sequence[int] = (0, 1, 2)) -> list[Check]:
-        sharing, verdict, figures = session(stand_in, deployed, strategy, told, release)
+    def run(strategy: Strategy, settings: str, release: Sequence[int] = (0, 1, 2)) -> list[Check]:
+        sharing, verdict, figures = session(stand_in, deployed, strategy, settings, release)
         assert verdict.outcome == "passed", verdict.explanation()
         return judge_sharing(sharing, figures, reference, memory_part=0.1)
 
@@ -76,12 +78,12 @@ def test_the_models_spill_as_the_test_needs_it(deployed: Deployed) -> None:
 
 @pytest.mark.parametrize("strategy", [pytest.param("max", marks=pytest.mark.slow), "list-async"])
 def test_right_sharing_keeps_every_promise(checks: Checks, strategy: Strategy) -> None:
-    found = checks(strategy, RIGHT, (0, 1, 2))
-    assert [(check.name, check.verdict) for check in found] == [
+    by_name = checks(strategy, RIGHT, (0, 1, 2))
+    assert [(check.name, check.verdict) for check in by_name] == [
         ("memory_saved", "held"),
         ("memory_given_back", "held"),
         ("outputs_equal", "held"),
-    ], found
+    ], by_name
 
 
 ORDERS = release_orders(3)
@@ -94,8 +96,8 @@ def test_any_order_of_release(checks: Checks) -> None:
 
 @pytest.mark.slow
 def test_one_wrong_behaviour_breaks_its_check_and_no_other(checks: Checks) -> None:
-    found = checks("max", f"group=private,{RIGHT}", (0, 1, 2))
-    assert [check.name for check in broken(found)] == ["memory_saved"], found
+    by_name = checks("max", f"group=private,{RIGHT}", (0, 1, 2))
+    assert [check.name for check in broken(by_name)] == ["memory_saved"], by_name
 
 
 def test_outputs_that_another_context_spoils_are_named(
@@ -115,7 +117,7 @@ def test_the_naive_order_must_be_refused(stand_in: Target, deployed: Deployed) -
 
 
 @pytest.mark.parametrize(
-    ("strategy", "api", "code", "says"),
+    ("strategy", "api", "code", "message"),
     [
         ("naive", "QnnContext_createFromBinary", 5010, "HTP Config option: 2 not supported"),
         ("max", "QnnContext_createFromBinary", 5010, "HTP Config option: 2 not supported"),
@@ -123,10 +125,10 @@ def test_the_naive_order_must_be_refused(stand_in: Target, deployed: Deployed) -
     ],
 )
 def test_the_simulator_says_that_it_cannot_share(
-    real: Target, deployed: Deployed, strategy: Strategy, api: str, code: int, says: str
+    real: Target, deployed: Deployed, strategy: Strategy, api: str, code: int, message: str
 ) -> None:
     _, verdict, _ = session(real, deployed, strategy, "")
     assert verdict.outcome == "unsupported"
     assert verdict.error is not None
     assert (verdict.error.api, verdict.error.code) == (api, code)
-    assert says in verdict.error.message
+    assert message in verdict.error.message

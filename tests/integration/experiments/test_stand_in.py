@@ -1,4 +1,4 @@
-"""What else the stand-in does on demand, and that it is the real library otherwise."""
+"""Further behaviour of the stand-in on demand; it is the real library otherwise."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ Deployed = Callable[[str], DeployedContext]
 QUICK = Settings(memory="off")
 
 
-def verdict_of(target: Target, deployed: Deployed, told: str, contexts: int = 4) -> Verdict:
+def verdict_of(target: Target, deployed: Deployed, settings: str, contexts: int = 4) -> Verdict:
     steps = schedule(contexts, "resident")
     return judge(
-        target.run(session_plan(target.libraries, [deployed("tiny")], steps, QUICK), told=told)
+        target.run(
+            session_plan(target.libraries, [deployed("tiny")], steps, QUICK), settings=settings
+        )
     )
 
 
@@ -27,7 +29,7 @@ def test_told_nothing_it_is_the_real_library(stand_in: Target, deployed: Deploye
 
 
 @pytest.mark.parametrize(
-    ("told", "code", "context", "diagnosis"),
+    ("settings", "code", "context", "diagnosis"),
     [
         ("execute_code=6999", 6999, 0, "failed-without-cause"),
         ("execute_code=1007,execute_after=2", 1007, 2, "dsp-restarted"),
@@ -36,9 +38,9 @@ def test_told_nothing_it_is_the_real_library(stand_in: Target, deployed: Deploye
     ],
 )
 def test_codes_at_execute(
-    stand_in: Target, deployed: Deployed, told: str, code: int, context: int, diagnosis: str
+    stand_in: Target, deployed: Deployed, settings: str, code: int, context: int, diagnosis: str
 ) -> None:
-    verdict = verdict_of(stand_in, deployed, told)
+    verdict = verdict_of(stand_in, deployed, settings)
     assert (verdict.outcome, verdict.cause) == ("failed", "target")
     assert verdict.error is not None
     assert (verdict.error.api, verdict.error.code) == ("QnnGraph_execute", code)

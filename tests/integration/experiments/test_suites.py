@@ -72,19 +72,19 @@ def run_of(tmp_path_factory: pytest.TempPathFactory) -> RunOf:
     return get
 
 
-def case_of(done: Finished, name: str) -> dict[str, Any]:
-    (found,) = (case for case in done.cases if name in case["case"])
-    return found
+def case_of(completed: Finished, name: str) -> dict[str, Any]:
+    (record,) = (case for case in completed.cases if name in case["case"])
+    return record
 
 
-def sessions_that_leave(lab: DeviceRuns, folder: Path, told: str) -> dict[str, Any]:
+def sessions_that_leave(lab: DeviceRuns, folder: Path, settings: str) -> dict[str, Any]:
     """The case about sessions made again and again, on a backend that does what it is told."""
     build_htp(folder)
-    (folder / "stand_in.conf").write_text(f"composed=1\n{told}\n")
+    (folder / "stand_in.conf").write_text(f"composed=1\n{settings}\n")
     plugin = ("-p", "tests.stand_in.as_backend", "-k", "create_and_destroy and tiny")
-    done = lab.run(*plugin, STAND_IN_FOLDER=str(folder), STAND_IN_BEHIND="libQnnHtp.so")
-    (case,) = done.cases
-    assert done.code == (0 if case["outcome"] == "passed" else 1), done.output
+    completed = lab.run(*plugin, STAND_IN_FOLDER=str(folder), STAND_IN_BEHIND="libQnnHtp.so")
+    (case,) = completed.cases
+    assert completed.code == (0 if case["outcome"] == "passed" else 1), completed.output
     return case
 
 
@@ -94,16 +94,16 @@ def verdicts(case: dict[str, Any]) -> dict[str, str]:
 
 @pytest.mark.nightly
 def test_what_is_as_documented_passes(run_of: RunOf) -> None:
-    done = run_of("right")
-    assert done.code == 0, done.output
-    assert {case["outcome"] for case in done.cases} == {"passed"}
-    pairings = [case for case in done.cases if "mem_type_pairing" in case["case"]]
+    completed = run_of("right")
+    assert completed.code == 0, completed.output
+    assert {case["outcome"] for case in completed.cases} == {"passed"}
+    pairings = [case for case in completed.cases if "mem_type_pairing" in case["case"]]
     assert len(pairings) == 4
     for case in pairings:
-        found = verdicts(case)
+        by_name = verdicts(case)
         # an execution of the stand-in is so short that busy cores can hide a difference
-        assert found.pop("steady_latency_same") in ("held", "unseen"), case["checks"]
-        assert set(found.values()) == {"held"}, case["checks"]
+        assert by_name.pop("steady_latency_same") in ("held", "unseen"), case["checks"]
+        assert set(by_name.values()) == {"held"}, case["checks"]
         assert case["measurements"]["allocator"] == "memfd"
         assert len(case["measurements"]["steady_us"]) == 30
 
@@ -121,33 +121,33 @@ def test_what_is_as_documented_passes(run_of: RunOf) -> None:
 def test_the_suites_own_tolerances_tell_right_from_wrong(
     run_of: RunOf, run: str, case: str, name: str
 ) -> None:
-    done = run_of(run)
-    assert done.code == 1, done.output
-    found = case_of(done, f"io-heavy-{case}")
-    assert (found["outcome"], found["cause"]) == ("failed", "target")
-    assert verdicts(found)[name] == "broken"
+    completed = run_of(run)
+    assert completed.code == 1, completed.output
+    case_record = case_of(completed, f"io-heavy-{case}")
+    assert (case_record["outcome"], case_record["cause"]) == ("failed", "target")
+    assert verdicts(case_record)[name] == "broken"
 
 
 @pytest.mark.slow
 def test_a_broken_promise_is_named_in_the_output_and_on_the_page(run_of: RunOf) -> None:
-    done = run_of("wrong")
-    assert "copies_per_inference: expected no copies, the profile shows 2" in done.output
-    page = (done.folder / "latest/report.html").read_text()
+    completed = run_of("wrong")
+    assert "copies_per_inference: expected no copies, the profile shows 2" in completed.output
+    page = (completed.folder / "latest/report.html").read_text()
     assert "copies_per_inference" in words_of(page)
 
 
 @pytest.mark.slow
 def test_a_context_prepared_otherwise_than_asked_is_told(run_of: RunOf) -> None:
-    done = run_of("wrong")
-    assert verdicts(case_of(done, "test_swapped")) == {"prepared_as_asked": "broken"}
-    assert "asked for memhandle, the compiler prepared the context for raw" in done.output
+    completed = run_of("wrong")
+    assert verdicts(case_of(completed, "test_swapped")) == {"prepared_as_asked": "broken"}
+    assert "asked for memhandle, the compiler prepared the context for raw" in completed.output
 
 
 @pytest.mark.slow
 def test_a_size_that_is_not_refused_is_told(run_of: RunOf) -> None:
-    found = case_of(run_of("wrong"), "naive-")
-    assert found["outcome"] == "failed"
-    assert verdicts(found) == {"undersized_refused": "broken"}
+    case_record = case_of(run_of("wrong"), "naive-")
+    assert case_record["outcome"] == "failed"
+    assert verdicts(case_record) == {"undersized_refused": "broken"}
 
 
 @pytest.mark.nightly

@@ -1,4 +1,4 @@
-"""What is done to devices while cases go on elsewhere."""
+"""Work on devices while cases go on elsewhere."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ DEVICE: Any = MockDevice()
 
 
 def test_what_takes_longer_goes_on_and_gives_the_device_back() -> None:
-    back, end, done = list[Any](), threading.Event(), threading.Event()
+    back, end, finished = list[Any](), threading.Event(), threading.Event()
 
     def give_back(device: object) -> None:
         back.append(device)
-        done.set()
+        finished.set()
 
     tasks = BackgroundTasks(give_back)
     with pytest.raises(NotYet, match="phone is still being made ready"):
@@ -33,7 +33,7 @@ def test_what_takes_longer_goes_on_and_gives_the_device_back() -> None:
     assert tasks.is_busy(DEVICE)
     assert back == []
     end.set()
-    assert done.wait(60)
+    assert finished.wait(60)
     assert back == [DEVICE]
     tasks.close()
     assert not tasks.is_busy(DEVICE)

@@ -1,4 +1,4 @@
-"""What a case notes down, as its record has it and readers find it again."""
+"""Notes of a case, as its record has them and readers find them again."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def test_what_is_not_noted_is_not_written() -> None:
     ("figures", "timed"), [({"load_us": [3]}, True), ({"load_us": [], "loaded": 1}, False)]
 )
 def test_only_times_have_surroundings(figures: dict[str, object], timed: bool) -> None:
-    around: dict[str, object] = {"log_level": "warn", "cases_before": 0}
-    written = Notes(figures, probe_us=5, surroundings=around).figures()
-    assert written.get("surroundings") == (around if timed else None)
+    surroundings: dict[str, object] = {"log_level": "warn", "cases_before": 0}
+    written = Notes(figures, probe_us=5, surroundings=surroundings).figures()
+    assert written.get("surroundings") == (surroundings if timed else None)
 
 
 @pytest.mark.parametrize("value", [None, 5, "qnn", ["qnn"], {"rows": "qnn"}])
@@ -53,9 +53,9 @@ def test_each_maker_of_contexts_is_named_once() -> None:
     assert plain is not None
     assert plain.contexts_by is None
     notes.makers += ["2.48.40", "2.51.0", "2.48.40"]
-    told = notes.libraries()
-    assert told is not None
-    assert told.contexts_by == "2.48.40, 2.51.0"
+    runtime = notes.libraries()
+    assert runtime is not None
+    assert runtime.contexts_by == "2.48.40, 2.51.0"
     assert Notes(makers=["2.51.0"]).libraries() is None
 
 

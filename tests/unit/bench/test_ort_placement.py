@@ -1,4 +1,4 @@
-"""Whether an ORT tells where nodes went is known by its version."""
+"""An ORT that reports the places of nodes is known by its version."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.runtimes.runtime import DeployedRuntime, Runtime
 
 
 @pytest.mark.parametrize(
-    ("version", "tells"),
+    ("version", "reports"),
     [
         ("1.23.9", False),
         ("1.24.0", True),
@@ -25,7 +25,7 @@ from harness.runtimes.runtime import DeployedRuntime, Runtime
         (None, False),
     ],
 )
-def test_from_1_24_on(version: str | None, tells: bool) -> None:
+def test_from_1_24_on(version: str | None, reports: bool) -> None:
     runtime = Runtime("2.51.0", "linux-x64", Path(), (), ort_version=version)
     deployed = cast("DeployedRuntime", SimpleNamespace(runtime=runtime))
-    assert OrtOnDevice(deployed, "l", None, "b", None).reports_placement is tells
+    assert OrtOnDevice(deployed, "l", None, "b", None).reports_placement is reports

@@ -1,4 +1,4 @@
-"""Where a case may run: on what its name has, and nowhere else."""
+"""Placements: a case runs on what its name has, and nowhere else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMES = st.sampled_from("abcdef")
 
 
 @pytest.mark.parametrize(
-    ("one", "name"),
+    ("case_placement", "name"),
     [
         (Placement("sim", "htp", "2.51.0", None), "sim-htp-2.51.0"),
         (Placement("sim", "htp", "2.51.0", "2.51.0"), "sim-htp-2.51.0"),
@@ -27,8 +27,10 @@ NAMES = st.sampled_from("abcdef")
         ),
     ],
 )
-def test_a_case_is_called_by_where_it_runs_and_with_what(one: Placement, name: str) -> None:
-    assert str(one) == repr(one) == name
+def test_a_case_is_called_by_where_it_runs_and_with_what(
+    case_placement: Placement, name: str
+) -> None:
+    assert str(case_placement) == repr(case_placement) == name
 
 
 @pytest.mark.parametrize(
@@ -37,11 +39,11 @@ def test_a_case_is_called_by_where_it_runs_and_with_what(one: Placement, name: s
 def test_what_only_one_device_of_a_pool_can_run_is_shared_by_none(
     pooled: str, is_shared: list[bool]
 ) -> None:
-    found = merge_pools(
+    placements = merge_pools(
         [Placement(device, "htp", "2.51.0", None) for device in "abc"],
         dict.fromkeys(pooled, "pool"),
     )
-    assert [one.is_shared for one in found] == is_shared
+    assert [placement.is_shared for placement in placements] == is_shared
 
 
 def test_versions_are_those_behind_the_name_of_a_source() -> None:
@@ -57,7 +59,7 @@ def test_what_lies_on_a_device_is_the_same_wherever_that_is() -> None:
     pooled = Placement("b", "htp", "2.51.0", None, pool="p", among=("b", "c"))
     assert alone.deployment_key == pooled.deployment_key == pooled.on("c").deployment_key
     assert replace(alone, qnn="2.50.0").deployment_key != alone.deployment_key
-    needs = [Need(one, (tiny, file)) for one in (alone, pooled)]
+    needs = [Need(placement, (tiny, file)) for placement in (alone, pooled)]
     merged = by_placement([*needs, Need(alone, (other, tiny))])
     assert merged == {alone: (tiny, file, other), pooled: (tiny, file)}
 
@@ -82,18 +84,21 @@ def test_what_a_case_is_given_depends_on_its_engine_and_its_backend(
 
 @given(devices=st.lists(NAMES, min_size=1, unique=True), pooled=st.sets(NAMES), asked=NAMES)
 def test_a_case_runs_on_a_device_that_its_name_has_or_shares_and_on_no_other(
-    devices: list[str], pooled: set[str], asked: str
+    devices: list[str], pooled: set[str], device: str
 ) -> None:
-    found = merge_pools(
+    placements = merge_pools(
         [Placement(device, "htp", "2.51.0", None) for device in devices],
         dict.fromkeys(pooled, "pool"),
     )
-    assert found
-    for one in found:
-        may = {*devices} & pooled if one.device_name == "pool" else {one.device_name}
-        if asked in may:
-            assert (one.on(asked).device, str(one.on(asked))) == (asked, str(one))
+    assert placements
+    for placement in placements:
+        may = {*devices} & pooled if placement.device_name == "pool" else {placement.device_name}
+        if device in may:
+            assert (placement.on(device).device, str(placement.on(device))) == (
+                device,
+                str(placement),
+            )
         else:
-            message = f"^a case of {one.device_name} was to run on {asked}$"
+            message = f"^a case of {placement.device_name} was to run on {device}$"
             with pytest.raises(ValueError, match=message):
-                one.on(asked)
+                placement.on(device)

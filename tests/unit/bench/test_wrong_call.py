@@ -1,4 +1,4 @@
-"""Whose mistake an exception is: the test's, where it called the harness with something else."""
+"""Attribution of exceptions: to the test where it called the harness with something else."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def failure_of(call: Callable[[], object]) -> BaseException:
 
 
 @pytest.mark.parametrize(
-    ("call", "says"),
+    ("call", "message"),
     [
         (lambda: BENCH.resident(Model("tiny"), "3"), "Bench.resident: number must be int | None"),
         (lambda: BENCH.resident(["tiny"], 3), "Bench.resident: contexts[0] must be "),
@@ -55,12 +55,12 @@ def failure_of(call: Callable[[], object]) -> BaseException:
         (lambda: BENCH.check(None), "Bench.check: checks must be Check, is None"),
     ],
 )
-def test_a_wrong_argument_is_the_tests_mistake(call: Callable[[], object], says: str) -> None:
-    cause, told = at_fault(failure_of(call))
+def test_a_wrong_argument_is_the_tests_mistake(call: Callable[[], object], message: str) -> None:
+    cause, problem = at_fault(failure_of(call))
     assert cause == "config"
-    assert told is not None
-    assert told.startswith(f"{HERE}:{call.__code__.co_firstlineno}: ")
-    assert says in told
+    assert problem is not None
+    assert problem.startswith(f"{HERE}:{call.__code__.co_firstlineno}: ")
+    assert message in problem
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_what_fails_in_the_test_itself_is_its_own(call: Callable[[], object]) ->
 
 
 @pytest.mark.parametrize(
-    ("call", "says"),
+    ("call", "message"),
     [
         (
             lambda: BENCH.resident(),
@@ -125,21 +125,21 @@ def test_what_fails_in_the_test_itself_is_its_own(call: Callable[[], object]) ->
     ],
 )
 def test_what_the_harness_has_not_got_is_told_with_what_it_has(
-    call: Callable[[], object], says: str
+    call: Callable[[], object], message: str
 ) -> None:
-    cause, told = at_fault(failure_of(call))
+    cause, problem = at_fault(failure_of(call))
     assert cause == "config"
-    assert told is not None
-    assert re.match(rf"{re.escape(HERE)}:\d+: ", told)
-    assert says in told
-    assert "\n" not in told
+    assert problem is not None
+    assert re.match(rf"{re.escape(HERE)}:\d+: ", problem)
+    assert message in problem
+    assert "\n" not in problem
 
 
 def test_the_line_that_is_at_work_is_that_of_the_test() -> None:
     ours: dict[str, Any] = {"__name__": "harness.anything", "line_at_work": line_at_work}
     exec("def deep():\n    return line_at_work()\ndef run():\n    return deep()", ours)
-    told = ours["run"]()
-    assert told == f"{HERE}:{sys._getframe().f_lineno - 1}"
+    line = ours["run"]()
+    assert line == f"{HERE}:{sys._getframe().f_lineno - 1}"
 
 
 def test_without_a_test_in_it_an_exception_is_ours() -> None:
@@ -159,30 +159,30 @@ def test_what_a_library_raises_is_the_fault_of_who_called_it() -> None:
 
 def test_what_pytest_refuses_is_the_tests_mistake_unless_we_asked_for_it() -> None:
     def failure(*names: str) -> BaseException:
-        """What is raised under functions of these modules, without this test's own frames."""
-        found: dict[str, Any] = {}
+        """Return what is raised under functions of these modules, without frames of this test."""
+        scope: dict[str, Any] = {}
         for number, name in enumerate(names):
-            found = {"__name__": name, "inner": found.get("setup")}
-            exec(f"def setup(): return {'inner()' if number else '1 / 0'}", found)
-        error = failure_of(found["setup"])
+            scope = {"__name__": name, "inner": scope.get("setup")}
+            exec(f"def setup(): return {'inner()' if number else '1 / 0'}", scope)
+        error = failure_of(scope["setup"])
         assert error.__traceback__ is not None
         trace = error.__traceback__.tb_next
-        while trace is not None and trace.tb_frame.f_globals is not found:
+        while trace is not None and trace.tb_frame.f_globals is not scope:
             trace = trace.tb_next
         return error.with_traceback(trace)
 
-    cause, told = at_fault(failure("_pytest.fixtures", "pluggy._manager", "_pytest.runner"))
-    assert (cause, told) == ("config", "pytest cannot run the test as it is written")
+    cause, message = at_fault(failure("_pytest.fixtures", "pluggy._manager", "_pytest.runner"))
+    assert (cause, message) == ("config", "pytest cannot run the test as it is written")
     assert at_fault(failure("_pytest.fixtures", "harness.x", "_pytest.runner"))[0] == "harness"
     assert at_fault(failure("pluggy._manager", "_pytest.runner"))[0] == "harness"
 
 
 def test_input_that_is_wrong_is_told_with_the_line_that_gives_it() -> None:
-    found = failure_of(lambda: Model("tinny"))
-    assert isinstance(found, ConfigError)
-    placed = with_its_place(found, "")
+    error = failure_of(lambda: Model("tinny"))
+    assert isinstance(error, ConfigError)
+    placed = with_its_place(error, "")
     assert (placed.file, placed.problem) == (HERE, "unknown model 'tinny', did you mean 'tiny'?")
-    assert placed.choices == found.choices
+    assert placed.choices == error.choices
     assert str(placed).startswith(f"{HERE}:{placed.line}: unknown model")
     of_file = failure_of(lambda: OnnxSurface.of(Path("nope.onnx")))
     assert isinstance(of_file, ConfigError)

@@ -36,18 +36,18 @@ def built(folder: Path) -> Path:
 
 def test_a_build_has_a_runner_and_libraries_wherever_cmake_leaves_them(tmp_path: Path) -> None:
     folder = built(tmp_path / "build-android")
-    found = runner_files(folder, "android-arm64")
-    assert list(found) == [RUNNER, "libother.so", "libqnn_executorch_backend.so"]
-    assert all(path.is_relative_to(folder) for path in found.values())
+    files = runner_files(folder, "android-arm64")
+    assert list(files) == [RUNNER, "libother.so", "libqnn_executorch_backend.so"]
+    assert all(path.is_relative_to(folder) for path in files.values())
     with pytest.raises(ConfigError, match=r"is for aarch64, and the device .linux-x64. takes x86"):
         runner_files(folder, "linux-x64")
-    found[RUNNER].write_bytes(b"#!/bin/sh")
+    files[RUNNER].write_bytes(b"#!/bin/sh")
     with pytest.raises(ConfigError, match="--executorch: is no program"):
         runner_files(folder, "android-arm64")
-    found["libqnn_executorch_backend.so"].unlink()
+    files["libqnn_executorch_backend.so"].unlink()
     with pytest.raises(ConfigError, match=r"no libqnn_executorch_backend\.so in it .valid: "):
         runner_files(folder, "android-arm64")
-    found[RUNNER].unlink()
+    files[RUNNER].unlink()
     with pytest.raises(ConfigError, match=f"no {RUNNER} in it"):
         runner_files(folder, "android-arm64")
 
@@ -69,8 +69,8 @@ def test_it_is_called_with_its_own_libraries_first() -> None:
 
 def ran(first: bytes | None, second: bytes | None, expected: list[bytes]) -> ProbeRun:
     heard = [OutputLine("qnn-harness-started 1 2.0", 0)]
-    told = runner_transcript(PLAN, heard, 0)
-    run = ProbeRun(PLAN, told, 0, None, False, False, b"", b"", 1.0)
+    transcript = runner_transcript(PLAN, heard, 0)
+    run = ProbeRun(PLAN, transcript, 0, None, False, False, b"", b"", 1.0)
     return with_outputs(run, [[first], [second]], [X], expected, 0.5)
 
 
@@ -79,20 +79,23 @@ def real(*values: float) -> bytes:
 
 
 def test_outputs_are_compared_with_each_other_and_with_what_is_expected() -> None:
-    one = real(1, 2)
-    run = ran(one, one, [])
+    first_output = real(1, 2)
+    run = ran(first_output, first_output, [])
     assert judge(run).outcome == "passed"
-    found = list(executions(PLAN, run.transcript))
-    assert (outputs_of(found), found[0].digests) == ("agreement", (crc32(one),))
+    runs = list(executions(PLAN, run.transcript))
+    assert (outputs_of(runs), runs[0].digests) == ("agreement", (crc32(first_output),))
     assert (
-        outputs_of(list(executions(PLAN, ran(one, one, [real(1, 2.5)]).transcript))) == "reference"
+        outputs_of(
+            list(executions(PLAN, ran(first_output, first_output, [real(1, 2.5)]).transcript))
+        )
+        == "reference"
     )
     nan = real(1, np.nan)
     assert judge(ran(nan, nan, [nan])).outcome == "passed"
 
 
 @pytest.mark.parametrize(
-    ("first", "expected", "says"),
+    ("first", "expected", "message"),
     [
         (
             real(1, 2),
@@ -105,9 +108,9 @@ def test_outputs_are_compared_with_each_other_and_with_what_is_expected() -> Non
     ],
 )
 def test_outputs_that_are_wrong_fail_the_target(
-    first: bytes | None, expected: list[bytes], says: str
+    first: bytes | None, expected: list[bytes], message: str
 ) -> None:
     verdict = judge(ran(first, real(1, 2), expected))
     assert (verdict.outcome, verdict.cause) == ("failed", "target")
     assert verdict.error is not None
-    assert says in verdict.error.message
+    assert message in verdict.error.message

@@ -1,4 +1,4 @@
-"""What is made of a .pte for ExecuTorch, and what a replay of its contexts tells."""
+"""Plans and files of a .pte for ExecuTorch, and the result of replaying its contexts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def ended(outcome: Outcome, context: int | None = None) -> Verdict:
 
 
 @pytest.mark.parametrize(
-    ("together", "alone", "fault", "context", "says"),
+    ("together", "alone", "fault", "context", "message"),
     [
         (ended("passed"), None, "undecided", None, "does not tell whether ExecuTorch fails"),
         (ended("failed", 5), ended("failed", 0), "context", 5, "of context 5: "),
@@ -44,13 +44,13 @@ def ended(outcome: Outcome, context: int | None = None) -> Verdict:
     ],
 )
 def test_what_a_failure_is_of(
-    together: Verdict, alone: Verdict | None, fault: ProgramFault, context: int | None, says: str
+    together: Verdict, alone: Verdict | None, fault: ProgramFault, context: int | None, message: str
 ) -> None:
-    found = judge_replay(ended("failed"), together, alone)
-    assert (found.fault, found.context) == (fault, context)
-    assert says in str(found)
+    replay = judge_replay(ended("failed"), together, alone)
+    assert (replay.fault, replay.context) == (fault, context)
+    assert message in str(replay)
     signature = None if together.error is None else "Qnn|1002|no room for <n>"
-    assert found.error == signature
+    assert replay.error == signature
 
 
 def with_executorch(outcome: Outcome, api: str, code: int | None, known: str = "x") -> Verdict:
@@ -60,7 +60,7 @@ def with_executorch(outcome: Outcome, api: str, code: int | None, known: str = "
 
 
 @pytest.mark.parametrize(
-    ("program", "alone", "said"),
+    ("program", "alone", "message"),
     [
         (
             with_executorch("failed", "QnnDevice_create", 14001),
@@ -81,9 +81,9 @@ def with_executorch(outcome: Outcome, api: str, code: int | None, known: str = "
     ],
 )
 def test_a_context_that_fails_otherwise_alone_is_not_blamed(
-    program: Verdict, alone: Verdict, said: str
+    program: Verdict, alone: Verdict, message: str
 ) -> None:
-    assert str(judge_replay(program, ended("failed", 0), alone)) == said
+    assert str(judge_replay(program, ended("failed", 0), alone)) == message
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_tensors_of_a_method_are_known_without_running_it(tmp_path: Path) -> Non
     program = open_program(PROGRAM, "forward")
     assert program.inputs is not None
     assert program.outputs is not None
-    assert [str(one) for one in (*program.inputs, *program.outputs)] == [
+    assert [str(tensor) for tensor in (*program.inputs, *program.outputs)] == [
         "input_0 (64 bytes of float32)",
         "output_0 (1024 bytes of float32)",
     ]
@@ -165,7 +165,10 @@ def test_a_program_whose_tensors_are_not_known_takes_raw_files(tmp_path: Path) -
     for name in ("b10.raw", "b9.raw"):
         (tmp_path / name).write_bytes(b"1")
     program = Program(PROGRAM, "forward", ())
-    assert [one.name for one in program.tensor_files("inputs", tmp_path)] == ["b9.raw", "b10.raw"]
+    assert [tensor.name for tensor in program.tensor_files("inputs", tmp_path)] == [
+        "b9.raw",
+        "b10.raw",
+    ]
     np.save(tmp_path / "c.npy", np.zeros(1))
     with pytest.raises(ConfigError, match=r"expected: .*give raw files, no .npy"):
         program.tensor_files("expected", tmp_path)
@@ -174,13 +177,13 @@ def test_a_program_whose_tensors_are_not_known_takes_raw_files(tmp_path: Path) -
 def test_damaged_tensors_of_a_method_are_told_or_not_known(tmp_path: Path) -> None:
     content = PROGRAM.read_bytes()
     path = tmp_path / "changed.pte"
-    for at in range(0, 2400, 3):
+    for offset in range(0, 2400, 3):
         changed = bytearray(content)
-        changed[at] ^= 0xFF
+        changed[offset] ^= 0xFF
         path.write_bytes(changed)
         with FileBytes(path) as data:
             try:
                 inputs, outputs = method_tensors(data, "forward")
             except ArtefactError:
                 continue
-        assert all(one is None or one.size >= 0 for one in (*inputs, *outputs))
+        assert all(tensor is None or tensor.size >= 0 for tensor in (*inputs, *outputs))

@@ -1,4 +1,4 @@
-"""What ONNX Runtime is given of a user's own .onnx, before any device is asked."""
+"""Files of a user's .onnx for ONNX Runtime, before any device is used."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EMBEDDED = FIELD / "qnn_multi_ctx_embed.onnx"
 
 def test_files_beside_an_epcontext_model_go_with_it(tmp_path: Path) -> None:
     model = open_session(EXTERNAL)
-    assert [str(one) for one in model.sources] == [f"{EXTERNAL.name}#0", f"{EXTERNAL.name}#1"]
+    assert [str(source) for source in model.sources] == [f"{EXTERNAL.name}#0", f"{EXTERNAL.name}#1"]
     assert (model.models, model.mixed) == ([], False)
     np.save(tmp_path / "input.npy", np.ones((3, 4), np.float32))
     files = model.files(tmp_path, None)
@@ -48,24 +48,24 @@ def test_a_plain_model_has_inputs_of_its_own_unless_some_are_given(tmp_path: Pat
     assert compared.deployed([known], "", (), 0.1) == [known]
     assert other.deployed([known], "", (), 0)[0].expected == ()
     np.save(tmp_path / "x.npy", np.ones(16, np.float32))
-    given = open_session(path, 0.0, tmp_path / "x.npy", tmp_path / "x.npy")
-    assert given.models[0].inputs()["x"].all()
-    files = given.files(tmp_path / "x.npy", tmp_path / "x.npy")
+    with_inputs = open_session(path, 0.0, tmp_path / "x.npy", tmp_path / "x.npy")
+    assert with_inputs.models[0].inputs()["x"].all()
+    files = with_inputs.files(tmp_path / "x.npy", tmp_path / "x.npy")
     assert list(files) == ["0/expected.0.raw"]
-    (deployed,) = given.deployed([known], "/d", files, 0)
+    (deployed,) = with_inputs.deployed([known], "/d", files, 0)
     assert (deployed.inputs, deployed.expected) == (("/i",), ("/d/0/expected.0.raw",))
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "message"),
     [
         ("executorch-3-contexts.pte", "ONNX Runtime loads an .onnx, and this is: pte"),
         ("test_abs.dlc", "and this is: dlc .valid: .onnx with EPContext nodes, plain .onnx"),
         (next(FIELD.glob("*.bin")).name, "and this is: context"),
     ],
 )
-def test_what_onnx_runtime_does_not_take(name: str, says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
+def test_what_onnx_runtime_does_not_take(name: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         open_session(FIELD / name)
 
 
@@ -83,7 +83,7 @@ def test_other_nodes_may_be_on_the_cpu_and_empty_caches_are_no_contexts(tmp_path
     nodes = [{"embed_mode": 1, "ep_cache_context": binary}, {"embed_mode": 1}]
     path.write_bytes(epcontext(nodes, others=1))
     model = open_session(path)
-    assert (model.mixed, [str(one) for one in model.sources]) == (True, ["m.onnx"])
+    assert (model.mixed, [str(source) for source in model.sources]) == (True, ["m.onnx"])
 
 
 def test_another_model_to_compare_with_has_the_same_tensors(tmp_path: Path) -> None:
@@ -93,8 +93,8 @@ def test_another_model_to_compare_with_has_the_same_tensors(tmp_path: Path) -> N
     closeness = ClosenessLimits(original=path)
     (whole,) = ENGINES["ort"].cases(path, ModelOptions(closeness=closeness))
     assert whole.closeness is closeness
-    own = contexts_of(open_artefact(path), tmp_path, ModelOptions(closeness=closeness))
-    assert own.closeness is closeness
+    as_contexts = contexts_of(open_artefact(path), tmp_path, ModelOptions(closeness=closeness))
+    assert as_contexts.closeness is closeness
     wrong = ModelOptions(closeness=ClosenessLimits(original=other))
     with pytest.raises(ConfigError, match=r"o.onnx: reference: its inputs are not those of m.onnx"):
         ENGINES["ort"].cases(path, wrong)

@@ -42,12 +42,12 @@ def test_figures(
     max_abs: float,
     relative: float | None,
 ) -> None:
-    found = compare("y", np.array(got, "f4"), np.array(expected, "f4"))
-    assert (found.cosine, found.max_abs) == (pytest.approx(cosine), max_abs)
-    assert found.relative_max_abs == pytest.approx(relative)
-    assert (found.elements, found.not_finite) == (len(got), 0)
-    near, far = judge_accuracy(found, CLOSENESS["uint8"])
-    assert far.figures == {"max_abs": found.relative_max_abs, "asked": 0.08}
+    accuracy = compare("y", np.array(got, "f4"), np.array(expected, "f4"))
+    assert (accuracy.cosine, accuracy.max_abs) == (pytest.approx(cosine), max_abs)
+    assert accuracy.relative_max_abs == pytest.approx(relative)
+    assert (accuracy.elements, accuracy.not_finite) == (len(got), 0)
+    near, far = judge_accuracy(accuracy, CLOSENESS["uint8"])
+    assert far.figures == {"max_abs": accuracy.relative_max_abs, "asked": 0.08}
     if cosine is None:
         assert (near.verdict, near.reason[:20]) == ("broken", "no figure, at least ")
 
@@ -65,9 +65,9 @@ def test_how_close_is_close_enough(kind: Arithmetic, cosine: float, relative: fl
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_what_is_not_finite_is_never_close(bad: float) -> None:
-    found = compare("y", np.array([1, bad], "f4"), np.array([1, 2], "f4"))
-    assert found.not_finite == 1
-    checks = judge_accuracy(found, CLOSENESS["uint8"])[:2]
+    accuracy = compare("y", np.array([1, bad], "f4"), np.array([1, 2], "f4"))
+    assert accuracy.not_finite == 1
+    checks = judge_accuracy(accuracy, CLOSENESS["uint8"])[:2]
     assert [check.verdict for check in checks] == ["broken", "broken"]
     assert "1 of 2 elements are NaN or infinite on one side" in checks[0].reason
     assert checks[1].figures == {"max_abs": None, "asked": 0.08}
@@ -86,10 +86,10 @@ def test_what_is_not_finite_is_never_close(bad: float) -> None:
 def test_nan_on_one_side_is_wrong_whatever_is_asked(
     got: list[float], expected: list[float], bad: int
 ) -> None:
-    found = compare("y", np.array(got), np.array(expected))
-    assert found.not_a_number == bad
-    checks = judge_accuracy(found, ClosenessLimits())
-    assert [(one.name, one.verdict, one.figures) for one in checks] == (
+    accuracy = compare("y", np.array(got), np.array(expected))
+    assert accuracy.not_a_number == bad
+    checks = judge_accuracy(accuracy, ClosenessLimits())
+    assert [(check.name, check.verdict, check.figures) for check in checks] == (
         [("nan[y]", "broken", {"nan": bad})] if bad else []
     )
 
@@ -102,18 +102,18 @@ def test_other_shapes_are_no_comparison(shape: tuple[int]) -> None:
 
 @given(NUMBERS)
 def test_an_output_is_as_close_as_can_be_to_itself(values: np.ndarray) -> None:  # type: ignore[type-arg]
-    found = compare("y", values, values)
-    assert (found.max_abs, found.relative_max_abs) == (0, 0)
-    assert found.cosine == pytest.approx(1)
+    accuracy = compare("y", values, values)
+    assert (accuracy.max_abs, accuracy.relative_max_abs) == (0, 0)
+    assert accuracy.cosine == pytest.approx(1)
 
 
 @given(NUMBERS, st.randoms(use_true_random=False))
 def test_figures_stay_in_their_bounds(values: np.ndarray, random: object) -> None:  # type: ignore[type-arg]
     other = values[::-1].copy()
-    found = compare("y", values, other)
-    assert found.cosine is None or -1 <= found.cosine <= 1
-    assert found.max_abs is not None
-    assert found.max_abs >= 0
+    accuracy = compare("y", values, other)
+    assert accuracy.cosine is None or -1 <= accuracy.cosine <= 1
+    assert accuracy.max_abs is not None
+    assert accuracy.max_abs >= 0
 
 
 @pytest.mark.parametrize("kind", CLOSENESS)
@@ -125,8 +125,8 @@ def test_each_bound_counts_by_itself(kind: Arithmetic) -> None:
     turned = Accuracy("y", 10, cosine - 1e-7, 1.0, relative)
     far = Accuracy("y", 10, cosine, 1.0, relative * 1.001)
     verdicts = [
-        [check.verdict for check in judge_accuracy(one, CLOSENESS[kind])]
-        for one in (at_bounds, turned, far)
+        [check.verdict for check in judge_accuracy(limits, CLOSENESS[kind])]
+        for limits in (at_bounds, turned, far)
     ]
     assert verdicts == [["held", "held"], ["broken", "held"], ["held", "broken"]]
 
@@ -163,47 +163,49 @@ ODD = arrays("f4", st.integers(1, 40), elements=st.floats(width=32))
 def test_decibels_and_steps(
     got: list[float], expected: list[float], sqnr: float | None, steps: float | None
 ) -> None:
-    found = compare("y", np.array(got), np.array(expected), step=0.25)
-    assert found.max_steps == steps
-    assert found.sqnr_db == (sqnr if sqnr is None else pytest.approx(sqnr))
+    accuracy = compare("y", np.array(got), np.array(expected), step=0.25)
+    assert accuracy.max_steps == steps
+    assert accuracy.sqnr_db == (sqnr if sqnr is None else pytest.approx(sqnr))
     assert compare("y", np.array(got), np.array(expected)).max_steps is None
 
 
 @given(WIDE, st.integers(0, 39))
-def test_squares_of_no_size_are_too_large(values: np.ndarray, at: int) -> None:  # type: ignore[type-arg]
+def test_squares_of_no_size_are_too_large(values: np.ndarray, index: int) -> None:  # type: ignore[type-arg]
     other = values.copy()
-    other[at % values.size] = other[at % values.size] / 2 + 1.0
-    found = compare("y", other, values)
-    assert found.cosine is None or -1 <= found.cosine <= 1
-    assert found.not_finite == 0
-    assert found.sqnr_db is None or math.isfinite(found.sqnr_db)
-    assert found.equals == np.array_equal(other, values)
+    other[index % values.size] = other[index % values.size] / 2 + 1.0
+    accuracy = compare("y", other, values)
+    assert accuracy.cosine is None or -1 <= accuracy.cosine <= 1
+    assert accuracy.not_finite == 0
+    assert accuracy.sqnr_db is None or math.isfinite(accuracy.sqnr_db)
+    assert accuracy.equals == np.array_equal(other, values)
 
 
 @given(ODD, ODD)
-def test_what_is_furthest_is_told_with_its_place(one: np.ndarray, other: np.ndarray) -> None:  # type: ignore[type-arg]
-    size = min(one.size, other.size)
-    got, expected = one[:size], other[:size]
-    found = compare("y", got, expected)
-    assert found.worst is not None
-    (at,) = found.worst.index
+def test_what_is_furthest_is_told_with_its_place(array: np.ndarray, other: np.ndarray) -> None:  # type: ignore[type-arg]
+    size = min(array.size, other.size)
+    got, expected = array[:size], other[:size]
+    accuracy = compare("y", got, expected)
+    assert accuracy.worst is not None
+    (index,) = accuracy.worst.index
     # NaN is told as it is
-    assert np.array_equal([found.worst.got, found.worst.expected], [got[at], expected[at]], True)
+    assert np.array_equal(
+        [accuracy.worst.got, accuracy.worst.expected], [got[index], expected[index]], True
+    )
     odd = ~(np.isfinite(got) & np.isfinite(expected))
     alike = odd & ((got == expected) | (np.isnan(got) & np.isnan(expected)))
-    assert found.same_not_finite == int(alike.sum())
-    assert found.not_finite == int((odd & ~alike).sum())
-    if found.not_finite:
-        assert (found.cosine, found.max_abs, found.sqnr_db) == (None, None, None)
+    assert accuracy.same_not_finite == int(alike.sum())
+    assert accuracy.not_finite == int((odd & ~alike).sum())
+    if accuracy.not_finite:
+        assert (accuracy.cosine, accuracy.max_abs, accuracy.sqnr_db) == (None, None, None)
     else:
         off = np.abs(got[~odd].astype("f8") - expected[~odd].astype("f8"))
-        assert found.max_abs == pytest.approx(float(off.max(initial=0.0)), rel=1e-12)
+        assert accuracy.max_abs == pytest.approx(float(off.max(initial=0.0)), rel=1e-12)
 
 
 def test_infinities_of_a_mask_are_left_out() -> None:
     masked = np.array([-math.inf, 1.0, math.nan])
-    found = compare("y", masked, masked)
-    assert (found.max_abs, found.sqnr_db, found.not_finite, found.same_not_finite) == (
+    accuracy = compare("y", masked, masked)
+    assert (accuracy.max_abs, accuracy.sqnr_db, accuracy.not_finite, accuracy.same_not_finite) == (
         0,
         None,
         0,
@@ -217,27 +219,31 @@ def test_channels_are_those_of_axis_1_the_worst_first() -> None:
     got = expected.copy()
     got[1, 7, 2, 0] += 4
     got[0, 3, 0, 1] -= 2
-    found = compare("y", got, expected, against="a reference")
-    assert found.worst is not None
-    assert (found.worst.index, found.worst.got, found.worst.expected) == ((1, 7, 2, 0), 5.0, 1.0)
-    assert [one.channel for one in found.channels[:2]] == [7, 3]
-    assert len(found.channels) == 16
-    first, second, third = found.channels[:3]
+    accuracy = compare("y", got, expected, against="a reference")
+    assert accuracy.worst is not None
+    assert (accuracy.worst.index, accuracy.worst.got, accuracy.worst.expected) == (
+        (1, 7, 2, 0),
+        5.0,
+        1.0,
+    )
+    assert [placement.channel for placement in accuracy.channels[:2]] == [7, 3]
+    assert len(accuracy.channels) == 16
+    first, second, third = accuracy.channels[:3]
     assert (first.max_abs, second.max_abs, third.max_abs) == (4, 2, 0)
     assert first.sqnr_db == pytest.approx(10 * math.log10(18 / 16))
     assert third.sqnr_db is None
     alone = compare("y", got[:, 7], expected[:, 7])
     assert alone.sqnr_db == pytest.approx(first.sqnr_db)
     assert alone.cosine == pytest.approx(first.cosine)
-    assert found.against == "a reference"
+    assert accuracy.against == "a reference"
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (1, 5), (3, 1, 4)])
 def test_there_are_no_channels_of_one_element_or_one_channel(shape: tuple[int, ...]) -> None:
-    found = compare("y", np.ones(shape), np.zeros(shape))
-    assert found.channels == ()
-    assert found.worst is not None
-    assert found.worst.index == (0,) * len(shape)
+    accuracy = compare("y", np.ones(shape), np.zeros(shape))
+    assert accuracy.channels == ()
+    assert accuracy.worst is not None
+    assert accuracy.worst.index == (0,) * len(shape)
 
 
 def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,7 +254,9 @@ def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = compare("y", got, expected)
     assert parts.worst == whole.worst
     assert parts.cosine == pytest.approx(whole.cosine)
-    assert [one.channel for one in parts.channels] == [one.channel for one in whole.channels]
+    assert [channel.channel for channel in parts.channels] == [
+        channel.channel for channel in whole.channels
+    ]
     assert parts.sqnr_db == pytest.approx(whole.sqnr_db)
 
 
@@ -267,7 +275,7 @@ def test_what_no_output_can_keep_is_no_condition(option: str, values: tuple[floa
 
 
 @pytest.mark.parametrize(
-    ("asked", "verdicts"),
+    ("limits", "verdicts"),
     [
         (ClosenessLimits(), []),
         (ClosenessLimits(2.0, 0.5, 0.0), ["held", "held", "held"]),
@@ -276,20 +284,20 @@ def test_what_no_output_can_keep_is_no_condition(option: str, values: tuple[floa
         (ClosenessLimits(min_sqnr=30.0), ["broken"]),
     ],
 )
-def test_what_a_user_asks_of_an_output(asked: ClosenessLimits, verdicts: list[str]) -> None:
-    found = compare("y", np.array([[3.0, 1.0]]), np.array([[3.0, 3.0]]), against="a file")
-    checks = judge_accuracy(found, asked)
+def test_what_a_user_asks_of_an_output(limits: ClosenessLimits, verdicts: list[str]) -> None:
+    accuracy = compare("y", np.array([[3.0, 1.0]]), np.array([[3.0, 3.0]]), against="a file")
+    checks = judge_accuracy(accuracy, limits)
     assert [check.verdict for check in checks] == verdicts
-    assert bool(asked) == bool(verdicts)
+    assert bool(limits) == bool(verdicts)
     if verdicts == ["broken"]:
         assert "of a file is asked; furthest at [0, 1]: 1 for 3" in checks[0].reason
     same = compare("y", np.ones(2), np.ones(2))
-    assert all(check.verdict == "held" for check in judge_accuracy(same, asked))
+    assert all(check.verdict == "held" for check in judge_accuracy(same, limits))
 
 
 def test_raw_data_of_a_quantised_output_is_told_in_its_values() -> None:
     got, expected = np.array([10, 14], "u1"), np.array([10, 12], "u1")
-    found = compare("y", got, expected, step=0.5, offset=-10)
-    assert (found.max_abs, found.max_steps, found.relative_max_abs) == (1.0, 2.0, 1.0)
-    assert found.worst is not None
-    assert (found.worst.got, found.worst.expected) == (2.0, 1.0)
+    accuracy = compare("y", got, expected, step=0.5, offset=-10)
+    assert (accuracy.max_abs, accuracy.max_steps, accuracy.relative_max_abs) == (1.0, 2.0, 1.0)
+    assert accuracy.worst is not None
+    assert (accuracy.worst.got, accuracy.worst.expected) == (2.0, 1.0)

@@ -118,14 +118,14 @@ def test_one_size_cannot_tell() -> None:
 def test_a_refusal_in_turn_is_looked_at_again(
     answers: list[int], expected: tuple[int, int]
 ) -> None:
-    left = iter(answers)
-    assert loaded_in_turn(lambda number: next(left), 9) == expected
-    assert list(left) == []
+    remaining = iter(answers)
+    assert loaded_in_turn(lambda number: next(remaining), 9) == expected
+    assert list(remaining) == []
 
 
 def test_what_nothing_explains_is_measured_again() -> None:
     mixed, clear = [point(10, 90), point(20, 10)], [point(10, 33), point(20, 16)]
-    for looks, kind in (([clear], "bytes"), ([mixed, clear], "bytes"), ([mixed, mixed], "mixed")):
-        left = iter(looks)
-        limit, points = settled_limit(lambda left=left: next(left))
-        assert (limit.kind, points, list(left)) == (kind, looks[-1], [])
+    for rounds, kind in (([clear], "bytes"), ([mixed, clear], "bytes"), ([mixed, mixed], "mixed")):
+        remaining = iter(rounds)
+        limit, points = settled_limit(lambda remaining=remaining: next(remaining))
+        assert (limit.kind, points, list(remaining)) == (kind, rounds[-1], [])

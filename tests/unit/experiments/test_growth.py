@@ -1,4 +1,4 @@
-"""What repeated making and releasing may leave behind."""
+"""Memory that repeated making and releasing may leave behind."""
 
 from __future__ import annotations
 

@@ -17,14 +17,14 @@ from tests.properties import reached, reaches
 TOLERANCE = LatencyTolerance()
 
 
-def verdict(own: tuple[int, ...], other: tuple[int, ...] | None) -> str:
+def verdict(first: tuple[int, ...], other: tuple[int, ...] | None) -> str:
     compared = None if other is None else Latency(other)
-    check = same_latency("latency", Latency(own), compared, "the other", TOLERANCE)
+    check = same_latency("latency", Latency(first), compared, "the other", TOLERANCE)
     return check.verdict
 
 
 @pytest.mark.parametrize(
-    ("own", "other", "expected"),
+    ("first", "other", "expected"),
     [
         ((1000,) * 30, (1000,) * 30, "held"),
         ((1249,) * 30, (1000,) * 30, "held"),
@@ -56,39 +56,39 @@ def verdict(own: tuple[int, ...], other: tuple[int, ...] | None) -> str:
     ],
 )
 def test_medians_are_compared(
-    own: tuple[int, ...], other: tuple[int, ...] | None, expected: str
+    first: tuple[int, ...], other: tuple[int, ...] | None, expected: str
 ) -> None:
-    assert verdict(own, other) == expected
+    assert verdict(first, other) == expected
 
 
 # around one time, as what is measured is: of 30 times at random nothing can be said
 TIMES = st.tuples(
     st.integers(1, 10**7), st.lists(st.integers(-20, 20), min_size=30, max_size=30)
-).map(lambda made: tuple(made[0] + made[0] * percent // 100 for percent in made[1]))
+).map(lambda pair: tuple(pair[0] + pair[0] * percent // 100 for percent in pair[1]))
 
 
 @reaches(0.3)
 @given(TIMES, TIMES)
 def test_what_is_held_is_never_half_as_much_again(
-    own: tuple[int, ...], other: tuple[int, ...]
+    first: tuple[int, ...], other: tuple[int, ...]
 ) -> None:
-    found = verdict(own, other)
-    assert found == verdict(other, own)
-    medians = sorted(Latency(one).median_us or 0 for one in (own, other))
-    if found != "unseen":
+    outcome = verdict(first, other)
+    assert outcome == verdict(other, first)
+    medians = sorted(Latency(times_us).median_us or 0 for times_us in (first, other))
+    if outcome != "unseen":
         reached()
-    if found == "held":
+    if outcome == "held":
         assert medians[1] <= 1.5 * medians[0]
-    if found == "broken":
+    if outcome == "broken":
         assert medians[1] > 1.25 * medians[0]
 
 
-def compared(own: int, other: int, spread: int = 0) -> Check:
-    one, two = (
-        Latency(tuple(middle + spread * (at % 3 - 1) for at in range(30)))
-        for middle in (own, other)
+def compared(median: int, other: int, spread: int = 0) -> Check:
+    first, two = (
+        Latency(tuple(middle + spread * (i % 3 - 1) for i in range(30)))
+        for middle in (median, other)
     )
-    return same_latency("latency", one, two, "the other", TOLERANCE)
+    return same_latency("latency", first, two, "the other", TOLERANCE)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def compared(own: int, other: int, spread: int = 0) -> Check:
     ],
 )
 def test_what_rounds_say_together(rounds: list[tuple[int, ...]], expected: str) -> None:
-    check = same_in_rounds([compared(*one) for one in rounds], TOLERANCE)
+    check = same_in_rounds([compared(*medians) for medians in rounds], TOLERANCE)
     assert check.verdict == expected, check
 
 
@@ -133,8 +133,8 @@ def test_the_last_round_that_was_broken_speaks_for_all() -> None:
 
 
 def test_times_and_their_spread() -> None:
-    found = Latency((5, 1, 2, 9))
-    assert (found.median_us, found.spread_us) == (3.5, 2)
+    latency = Latency((5, 1, 2, 9))
+    assert (latency.median_us, latency.spread_us) == (3.5, 2)
     assert (Latency(()).median_us, Latency(()).spread_us) == (None, 0)
 
 
@@ -143,7 +143,7 @@ def test_load_alone_never_makes_one_slower(slowed: list[float]) -> None:
     """Both take 1 ms; other processes make each process up to twenty times as slow, or not."""
     slowed[0] = slowed[1] = 1.0  # each is undisturbed once
     rounds = [
-        compared(round(1000 * own), round(1000 * other))
-        for own, other in zip(slowed[::2], slowed[1::2], strict=True)
+        compared(round(1000 * first), round(1000 * other))
+        for first, other in zip(slowed[::2], slowed[1::2], strict=True)
     ]
     assert same_in_rounds(rounds, TOLERANCE).verdict != "broken"

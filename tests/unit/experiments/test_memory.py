@@ -23,15 +23,15 @@ def test_the_samples_of_a_process_by_their_labels() -> None:
         sample(7, shared_bytes=3),
         sample("odd", shared_bytes=-1, rss_bytes=True, pss_bytes="9", allocator=None),
     ]
-    found = memory_samples(Transcript(steps=steps))
-    assert found.record() == {
+    read = memory_samples(Transcript(steps=steps))
+    assert read.record() == {
         "shared_buffer_bytes": {"start": 0, "end": 70},
         "sample_rss_bytes": {"start": 100, "end": 90},
         "sample_pss_bytes": {"start": 60},
         "allocator": "rpcmem",
     }
-    assert (found.growth("start", "end"), found.growth("end", "start")) == (70, -70)
-    assert found.growth("start", "odd") is found.growth("odd", "start") is None
+    assert (read.growth("start", "end"), read.growth("end", "start")) == (70, -70)
+    assert read.growth("start", "odd") is read.growth("odd", "start") is None
 
 
 @pytest.mark.parametrize(

@@ -47,20 +47,20 @@ def samples(load: int, first: int, tenth: int = 0, freed: int = 0) -> MemorySamp
 
 
 def figures(pairing: Pairing, **changed: Any) -> PairingFigures:
-    """What is as documented, with some of it changed."""
+    """Return figures as documented, with some of them changed."""
     documented = pairing.documented
-    made = PairingFigures(
+    figures_of_process = PairingFigures(
         io_bytes=IO,
         other_bytes=10_000,
         samples=samples(
             IO if documented.at_load else 0, IO if documented.at_first_inference else 0
         ),
         first_us=900,
-        steady=Latency(tuple(1000 + at % 5 for at in range(30))),
+        steady=Latency(tuple(1000 + i % 5 for i in range(30))),
         copies=2 if documented.copied else 0,
         digests=(42,),
     )
-    return dataclasses.replace(made, **changed)
+    return dataclasses.replace(figures_of_process, **changed)
 
 
 def judged(pairing: Pairing, **changed: Any) -> list[Check]:
@@ -105,7 +105,7 @@ def test_each_wrong_figure_breaks_its_check_alone(pairing: Pairing, name: str) -
 
 
 @pytest.mark.parametrize(
-    ("growth", "holds"),
+    ("growth", "is_held"),
     [
         (0, False),
         (IO // 2, False),
@@ -116,9 +116,9 @@ def test_each_wrong_figure_breaks_its_check_alone(pairing: Pairing, name: str) -
         (2 * IO, False),
     ],
 )
-def test_how_much_counts_as_the_io(growth: int, holds: bool) -> None:
+def test_how_much_counts_as_the_io(growth: int, is_held: bool) -> None:
     (check, *_) = judged(RAW_RAW, samples=samples(growth, 0))
-    assert (check.verdict == "held") == holds
+    assert (check.verdict == "held") == is_held
     assert check.figures["growth_bytes"] == growth
 
 
@@ -129,13 +129,13 @@ def test_weights_that_come_with_the_load_are_not_taken_for_io() -> None:
 
 
 @pytest.mark.parametrize(
-    ("growth", "holds"), [(0, True), (IO // 4, True), (IO // 4 + 1, False), (IO // 2, False)]
+    ("growth", "is_held"), [(0, True), (IO // 4, True), (IO // 4 + 1, False), (IO // 2, False)]
 )
-def test_how_much_counts_as_nothing(growth: int, holds: bool) -> None:
+def test_how_much_counts_as_nothing(growth: int, is_held: bool) -> None:
     # what a context needs besides comes at its load, and is no excuse later
-    own = samples(IO, growth)
-    (_, check, *_) = judged(RAW_RAW, samples=own, other_bytes=50_000_000)
-    assert (check.verdict == "held") == holds
+    grown = samples(IO, growth)
+    (_, check, *_) = judged(RAW_RAW, samples=grown, other_bytes=50_000_000)
+    assert (check.verdict == "held") == is_held
 
 
 def test_what_may_be_noise_is_measured_again() -> None:
@@ -158,8 +158,8 @@ def test_what_may_be_noise_is_measured_again() -> None:
 
 
 def test_the_documentation_s_table() -> None:
-    told = {str(pairing): tuple(pairing.documented) for pairing in PAIRINGS}
-    assert told == {
+    table = {str(pairing): tuple(pairing.documented) for pairing in PAIRINGS}
+    assert table == {
         "raw-raw": (True, False, True),
         "raw-memhandle": (True, False, False),
         "memhandle-raw": (False, True, True),
@@ -179,8 +179,8 @@ def test_nothing_is_concluded_from_buffers_that_nobody_can_see(pairing: Pairing)
     blind = samples(0, 0)
     nothing = dict.fromkeys(blind.rss_bytes, 0)
     blind = dataclasses.replace(blind, shared_bytes=nothing, allocator="memfd")
-    own, other = figures(pairing, samples=blind), figures(pairing.twin, samples=blind)
-    checks = judge_pairing(pairing, own, other, other, TOLERANCES)
+    process, other = figures(pairing, samples=blind), figures(pairing.twin, samples=blind)
+    checks = judge_pairing(pairing, process, other, other, TOLERANCES)
     assert [check.verdict for check in checks[:4]] == ["unseen"] * 4
     assert not broken(checks)
     # if another pairing shows buffers there, this one has none
@@ -189,9 +189,9 @@ def test_nothing_is_concluded_from_buffers_that_nobody_can_see(pairing: Pairing)
 
 
 def test_a_missing_sample_is_unseen() -> None:
-    made = samples(IO, 0)
-    cut = {key: value for key, value in made.shared_bytes.items() if key != "loaded"}
-    checks = judged(RAW_RAW, samples=dataclasses.replace(made, shared_bytes=cut))
+    read = samples(IO, 0)
+    cut = {key: value for key, value in read.shared_bytes.items() if key != "loaded"}
+    checks = judged(RAW_RAW, samples=dataclasses.replace(read, shared_bytes=cut))
     assert checks[0].verdict == "unseen"
     assert "no sample before or loaded" in checks[0].reason
 
@@ -199,11 +199,11 @@ def test_a_missing_sample_is_unseen() -> None:
 def test_no_copies_are_seen_where_no_profile_tells_of_any() -> None:
     silent = figures(RAW_RAW, copies=None)
     pairing = Pairing("raw", "memhandle")
-    own, twin = figures(pairing, copies=None), figures(pairing.twin)
-    checks = judge_pairing(pairing, own, twin, silent, TOLERANCES)
+    process, twin = figures(pairing, copies=None), figures(pairing.twin)
+    checks = judge_pairing(pairing, process, twin, silent, TOLERANCES)
     assert {check.name for check in checks if check.verdict == "unseen"} == {"copies_per_inference"}
     # what raw memory shows and a memory handle does not is an answer
-    checks = judge_pairing(pairing, own, twin, figures(RAW_RAW), TOLERANCES)
+    checks = judge_pairing(pairing, process, twin, figures(RAW_RAW), TOLERANCES)
     assert {check.verdict for check in checks} == {"held"}
 
 
@@ -244,10 +244,10 @@ def test_figures_out_of_a_transcript() -> None:
             step("io-run", run_us=[6], digests=[2], profile_events=events),
         ]
     )
-    found = pairing_figures(transcript, metadata, 200)
-    assert (found.io_bytes, found.other_bytes) == (123, 77)
-    assert (found.first_us, found.steady.times_us, found.steady.median_us) == (7, (4, 5, 9), 5)
-    assert (found.copies, found.digests) == (4, (2,))
+    read = pairing_figures(transcript, metadata, 200)
+    assert (read.io_bytes, read.other_bytes) == (123, 77)
+    assert (read.first_us, read.steady.times_us, read.steady.median_us) == (7, (4, 5, 9), 5)
+    assert (read.copies, read.digests) == (4, (2,))
     empty = pairing_figures(Transcript(), {}, 0)
     assert (empty.first_us, empty.steady.times_us, empty.copies, empty.digests) == (
         None,
@@ -266,10 +266,10 @@ def test_samples_take_numbers_only() -> None:
             step("memory-sample", label="c", shared_bytes=True, pss_bytes=-4, rss_bytes=9),
         ]
     )
-    found = memory_samples(transcript)
-    assert (found.shared_bytes, found.rss_bytes, found.pss_bytes) == ({"a": 1}, {"c": 9}, {})
-    assert found.visible
-    assert found.growth("a", "c") is None
+    read = memory_samples(transcript)
+    assert (read.shared_bytes, read.rss_bytes, read.pss_bytes) == ({"a": 1}, {"c": 9}, {})
+    assert read.visible
+    assert read.growth("a", "c") is None
     assert not MemorySamples({"a": 0}, {}, {}, "memfd").visible
     assert MemorySamples({"a": 0}, {}, {}, "dma-heap").visible
 

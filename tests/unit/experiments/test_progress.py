@@ -1,4 +1,4 @@
-"""How far a model came on a backend, and what that comes to."""
+"""Phases that a model passed on a backend, and the verdict about them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from harness.probe.transcript import LogLine, StepResult, Transcript
 ALL = {"Conv": {"qnn": 52, "elsewhere": 0}, "Add": {"qnn": 10, "elsewhere": 0}}
 PART = {"Conv": {"qnn": 0, "elsewhere": 52}, "QuantizeLinear": {"qnn": 10, "elsewhere": 0}}
 PASSED = Verdict("passed")
-MUST, MAY = (next(one for one in REFUSALS if one.must is must) for must in (True, False))
+MUST, MAY = (
+    next(refusal for refusal in REFUSALS if refusal.must is must) for must in (True, False)
+)
 
 
 def failed(outcome: str = "failed", code: int | None = 3110) -> Verdict:
@@ -50,8 +52,8 @@ def part(ep: str, **nodes: int) -> dict[str, Any]:
     return {"ep": ep, "nodes": sum(nodes.values()), "operator_nodes": listed}
 
 
-def shown(found: Progress, refusal: Any = None) -> tuple[dict[str, str], str]:
-    checks, verdict = judge_progress(found, refusal)
+def shown(result: Progress, refusal: Any = None) -> tuple[dict[str, str], str]:
+    checks, verdict = judge_progress(result, refusal)
     return {check.name: check.verdict for check in checks}, verdict.outcome
 
 
@@ -64,12 +66,12 @@ def test_all_the_way() -> None:
 @pytest.mark.parametrize("refused", PHASES[:-1])
 @pytest.mark.parametrize("outcome", ["failed", "crashed", "hung"])
 def test_where_it_broke_and_only_there(refused: Phase, outcome: str) -> None:
-    checks, found = shown(Progress(refused, failed(outcome), ALL))
+    checks, result = shown(Progress(refused, failed(outcome), ALL))
     assert [name for name, verdict in checks.items() if verdict == "broken"] == [refused]
-    at = PHASES.index(refused)
-    assert all(checks[phase] == "held" for phase in PHASES[:at])
-    assert all(checks[phase] == "unseen" for phase in PHASES[at + 1 : -1])
-    assert found == outcome
+    position = PHASES.index(refused)
+    assert all(checks[phase] == "held" for phase in PHASES[:position])
+    assert all(checks[phase] == "unseen" for phase in PHASES[position + 1 : -1])
+    assert result == outcome
 
 
 @pytest.mark.parametrize("refused", PHASES[:-1])
@@ -110,14 +112,14 @@ def test_a_model_that_must_be_refused_and_is(refused: Phase) -> None:
 def test_a_model_that_must_be_refused_and_is_not(
     refused: Phase | None, verdict: Verdict, outcome: str
 ) -> None:
-    found = Progress(refused, verdict, ALL)
-    checks, came_to = shown(found, MUST)
+    result = Progress(refused, verdict, ALL)
+    checks, came_to = shown(result, MUST)
     assert checks == {"init": "held", "refuses_uint8": "broken"}
     assert came_to == outcome
     if refused is None:
-        _, told = judge_progress(found, MUST)
-        assert told.error is not None
-        assert "onnxruntime#24004" in told.error.message
+        _, judged = judge_progress(result, MUST)
+        assert judged.error is not None
+        assert "onnxruntime#24004" in judged.error.message
 
 
 @pytest.mark.parametrize(
@@ -175,19 +177,19 @@ def test_why_nodes_were_not_taken_is_looked_up_where_it_was_said() -> None:
     session = StepResult(2, "ort-session", begun=True, ended=True, code=0)
     session.logs += [LogLine("error", "QNN SetupBackend failed", 1), LogLine("info", "x", 2)]
     steps = [session, placement(part("CPUExecutionProvider", Conv=3), error="placement")]
-    found = progress(Transcript(steps=steps), failed(code=None))
-    assert found.refused == "init"
-    assert found.verdict.error is not None
-    assert found.verdict.error.message.splitlines()[0] == "QNN SetupBackend failed"
-    assert found.record()["nodes_on_qnn"] == 0
+    result = progress(Transcript(steps=steps), failed(code=None))
+    assert result.refused == "init"
+    assert result.verdict.error is not None
+    assert result.verdict.error.message.splitlines()[0] == "QNN SetupBackend failed"
+    assert result.record()["nodes_on_qnn"] == 0
 
 
 def test_errors_beside_nodes_that_were_taken_do_not_mean_the_backend() -> None:
     session = StepResult(2, "ort-session", begun=True, ended=True, code=0)
     session.logs.append(LogLine("error", "an op was not validated", 1))
     parts = part("CPUExecutionProvider", Conv=3), part("QNNExecutionProvider", Add=1)
-    found = progress(Transcript(steps=[session, placement(*parts, error="x")]), failed(code=None))
-    assert found.refused == "op_support"
+    result = progress(Transcript(steps=[session, placement(*parts, error="x")]), failed(code=None))
+    assert result.refused == "op_support"
 
 
 # As Android's linker says it; the last where the libraries of the vendor are not for applications.
@@ -303,16 +305,16 @@ def layout_refused(*lines: LogLine) -> Progress:
 
 
 def test_a_twin_whose_layers_the_backend_turned_down_one_by_one() -> None:
-    found = layout_refused(
+    result = layout_refused(
         said_no("Quantize0", "Quantize", 4005),
         said_no("_token_11", "Conv2d", 3110),
         said_no("_token_18", "Conv2d", 3110),
         said_no("_token_18", "Conv2d", 6007),
     )
-    assert found.rejected == {"Quantize": [4005], "Conv2d": [3110, 6007]}
-    assert found.record()["rejected_operators"] == found.rejected
-    checks, verdict = judge_progress(found, MUST)
-    assert [(one.name, one.verdict) for one in checks] == [
+    assert result.rejected == {"Quantize": [4005], "Conv2d": [3110, 6007]}
+    assert result.record()["rejected_operators"] == result.rejected
+    checks, verdict = judge_progress(result, MUST)
+    assert [(check.name, check.verdict) for check in checks] == [
         ("init", "held"),
         ("refuses_uint8", "held"),
     ]
@@ -333,5 +335,5 @@ def test_nodes_that_were_turned_down_do_not_mean_that_the_backend_did_not_open()
     lines = [said_no("_token_11", "Conv2d", 3110), LogLine("error", "GPU ERROR: x(10012)", None)]
     session = StepResult(3, "ort-session", begun=True, ended=True, code=0, logs=lines)
     steps = [session, placement(part("CPUExecutionProvider", Conv=52), error="placement")]
-    found = progress(Transcript(steps=steps), failed())
-    assert found.refused == "op_support"
+    result = progress(Transcript(steps=steps), failed())
+    assert result.refused == "op_support"

@@ -1,4 +1,4 @@
-"""What a record and its checks say of how far a model came, and the bounds of what is counted."""
+"""Texts about the phases that a model passed, and the bounds of what is counted."""
 
 from __future__ import annotations
 
@@ -78,10 +78,10 @@ def test_errors_of_a_session_are_added_to_why_nodes_were_not_taken_alone() -> No
     session = ended("ort-session", logs=[*lines, *lines])
     other = ended("backend-create", logs=[LogLine("error", "of another step", 1)])
     placed = placement(part("CPUExecutionProvider", Conv=3), error="placement")
-    found = progress(Transcript(steps=[other, session, placed]), failed())
-    assert found.verdict.error is not None
+    result = progress(Transcript(steps=[other, session, placed]), failed())
+    assert result.verdict.error is not None
     first = [f"line {number}" for number in range(20)]
-    assert found.verdict.error.message.splitlines() == [*first, "no", "more of it"]
+    assert result.verdict.error.message.splitlines() == [*first, "no", "more of it"]
     # a verdict without an error, or about another phase, stays as it is
     for steps, verdict in [
         ([session, placed], Verdict("crashed", "target")),
@@ -94,9 +94,9 @@ def test_codes_of_refused_nodes_are_kept_of_sixty_four_operators() -> None:
     lines = [said_no("n", f"Op{number}", 3110) for number in range(70)]
     lines += [said_no("n", "Op63", 4005), LogLine("warn", "anything else", 2)]
     elsewhere = ended("ort-run", logs=[said_no("n", "Op1", 9)])
-    found = rejected_operators([ended("ort-session", logs=lines), elsewhere])
-    assert list(found) == [f"Op{number}" for number in range(64)]
-    assert (found["Op1"], found["Op63"]) == ([3110], [3110, 4005])
+    rejected = rejected_operators([ended("ort-session", logs=lines), elsewhere])
+    assert list(rejected) == [f"Op{number}" for number in range(64)]
+    assert (rejected["Op1"], rejected["Op63"]) == ([3110], [3110, 4005])
 
 
 def test_nodes_are_counted_of_sixty_four_operators_by_the_start_of_their_names() -> None:
@@ -105,15 +105,18 @@ def test_nodes_are_counted_of_sixty_four_operators_by_the_start_of_their_names()
     parts = part("QNNExecutionProvider", **first), part("CPUExecutionProvider", Op1=0, Op2=5)
     more = placement(part("QNNExecutionProvider", **{long: 3}))
     other = ended("ort-run", data=placement(part("x", Op1=7)).data)
-    found = operators_of([placement(*parts), more, other])
-    assert len(found) == 64
-    assert (found["Op1"], found["Op2"]) == ({"qnn": 1, "elsewhere": 0}, {"qnn": 1, "elsewhere": 5})
-    assert found["x" * 80] == {"qnn": 5, "elsewhere": 0}
+    operators = operators_of([placement(*parts), more, other])
+    assert len(operators) == 64
+    assert (operators["Op1"], operators["Op2"]) == (
+        {"qnn": 1, "elsewhere": 0},
+        {"qnn": 1, "elsewhere": 5},
+    )
+    assert operators["x" * 80] == {"qnn": 5, "elsewhere": 0}
     assert operators_of([placement(part("x", Conv=0))]) == {"Conv": {"qnn": 0, "elsewhere": 0}}
 
 
-def reasons(found: Progress, refusal: Any = None) -> dict[str, str]:
-    return {check.name: check.reason for check in judge_progress(found, refusal)[0]}
+def reasons(result: Progress, refusal: Any = None) -> dict[str, str]:
+    return {check.name: check.reason for check in judge_progress(result, refusal)[0]}
 
 
 def test_each_phase_says_what_came_of_it() -> None:
@@ -127,8 +130,8 @@ def test_each_phase_says_what_came_of_it() -> None:
         "load": "held",
         "execute": "held",
     }
-    found = Progress("load", failed(), ALL)
-    checks, _ = judge_progress(found, None)
+    result = Progress("load", failed(), ALL)
+    checks, _ = judge_progress(result, None)
     assert checks[2].figures == {"code": 3110}
     assert checks[2].reason == "failed: CreateSession 3110 no"
     assert checks[3].reason == "refused at load"
@@ -140,7 +143,7 @@ def test_each_phase_says_what_came_of_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("refused", "verdict", "operators", "said"),
+    ("refused", "verdict", "operators", "message"),
     [
         (None, PASSED, ALL, "it ran; "),
         ("execute", failed(), ALL, "it was loaded, and failed at execute; "),
@@ -155,9 +158,9 @@ def test_each_phase_says_what_came_of_it() -> None:
     ],
 )
 def test_what_must_be_refused_says_what_became_of_it(
-    refused: Phase | None, verdict: Verdict, operators: Any, said: str
+    refused: Phase | None, verdict: Verdict, operators: Any, message: str
 ) -> None:
-    assert reasons(Progress(refused, verdict, operators), MUST)["refuses_uint8"].startswith(said)
+    assert reasons(Progress(refused, verdict, operators), MUST)["refuses_uint8"].startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -171,8 +174,8 @@ def test_what_must_be_refused_says_what_became_of_it(
 def test_what_need_not_be_taken_says_why_it_was_not(
     verdict: Verdict, operators: Any, message: str
 ) -> None:
-    _, found = judge_progress(Progress("op_support", verdict, operators), MAY)
-    assert found.error is not None
-    assert found.error.message.startswith(message)
+    _, result = judge_progress(Progress("op_support", verdict, operators), MAY)
+    assert result.error is not None
+    assert result.error.message.startswith(message)
     silent = Verdict("crashed", "target")
     assert judge_progress(Progress("op_support", silent, operators), MAY)[1] == silent

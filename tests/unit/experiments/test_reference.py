@@ -37,17 +37,19 @@ class BenchMock:
         self.measured["conclusion"] = text
 
     def expect(self, *checks: Check) -> None:
-        self.broken += [one.name for one in checks if one.verdict == "broken"]
+        self.broken += [check.name for check in checks if check.verdict == "broken"]
 
 
-def told(*outputs: KeptOutput, asked: ClosenessLimits, outcome: str = "passed") -> BenchMock:
+def recorded(*outputs: KeptOutput, limits: ClosenessLimits, outcome: str = "passed") -> BenchMock:
     bench, verdict = BenchMock(), Verdict(cast("Any", outcome), None, None)
-    seen = Observation(cast("Any", None), verdict, {}, outputs)
-    record_accuracy(cast("Bench", bench), seen, SourceList("m", (), closeness=asked))
+    observation = Observation(cast("Any", None), verdict, {}, outputs)
+    record_accuracy(cast("Bench", bench), observation, SourceList("m", (), closeness=limits))
     return bench
 
 
-def kept(folder: Path, data_type: str = "float32", shape: tuple[int, ...] = (1, 2)) -> KeptOutput:
+def kept_output(
+    folder: Path, data_type: str = "float32", shape: tuple[int, ...] = (1, 2)
+) -> KeptOutput:
     got, expected = folder / "got.raw", folder / "expected.raw"
     return KeptOutput("y", data_type, shape, 0.5, -1, got, expected, "the expected files")
 
@@ -55,71 +57,76 @@ def kept(folder: Path, data_type: str = "float32", shape: tuple[int, ...] = (1, 
 def test_an_output_is_read_as_its_type_and_shape(tmp_path: Path) -> None:
     np.array([1, 2], "f4").tofile(tmp_path / "got.raw")
     with pytest.raises(ValueError, match="not enough"):
-        accuracy_of(kept(tmp_path))
+        accuracy_of(kept_output(tmp_path))
     np.array([1, 3], "f4").tofile(tmp_path / "expected.raw")
-    found = accuracy_of(kept(tmp_path))
-    assert found.worst is not None
-    assert (found.max_abs, found.max_steps, found.worst.index) == (1.0, None, (0, 1))
-    assert found.against == "the expected files"
-    flat = accuracy_of(kept(tmp_path, shape=(7,)))
+    accuracy = accuracy_of(kept_output(tmp_path))
+    assert accuracy.worst is not None
+    assert (accuracy.max_abs, accuracy.max_steps, accuracy.worst.index) == (1.0, None, (0, 1))
+    assert accuracy.against == "the expected files"
+    flat = accuracy_of(kept_output(tmp_path, shape=(7,)))
     assert flat.worst is not None
     assert flat.worst.index == (1,)
-    quantised = accuracy_of(kept(tmp_path, "ufixed8"))
+    quantised = accuracy_of(kept_output(tmp_path, "ufixed8"))
     assert quantised.elements == 8
     assert quantised.max_steps == 2 * quantised.max_abs > 0
 
 
 def test_nobody_tells_what_does_not_fit(tmp_path: Path) -> None:
-    def gone(data_type: str = "float32") -> bool:
-        measured = told(kept(tmp_path, data_type), asked=ClosenessLimits()).measured
+    def without_output(data_type: str = "float32") -> bool:
+        measured = recorded(kept_output(tmp_path, data_type), limits=ClosenessLimits()).measured
         return "accuracy" not in measured and len(measured["not_compared"]) == 1
 
     np.array([1, 2], "f4").tofile(tmp_path / "got.raw")
     np.array([1, 2, 3], "f4").tofile(tmp_path / "expected.raw")
-    assert gone()
-    assert gone("sfixed4")
+    assert without_output()
+    assert without_output("sfixed4")
     for content in (b"odd", b""):
         (tmp_path / "expected.raw").write_bytes(content)
-        assert gone()
+        assert without_output()
     np.array([1, 2], "f4").tofile(tmp_path / "expected.raw")
-    assert not gone()
+    assert not without_output()
 
 
 def test_outputs_of_several_inputs_are_told_as_one(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
-    one, other = kept(tmp_path), kept(tmp_path / "b")
-    one, other = replace(one, of="m", sample="a"), replace(other, of="m", sample="b")
+    first, other = kept_output(tmp_path), kept_output(tmp_path / "b")
+    first, other = replace(first, of="m", sample="a"), replace(other, of="m", sample="b")
     for got, folder in (([1, 2], tmp_path), ([1, 5], tmp_path / "b")):
         np.array(got, "f4").tofile(folder / "got.raw")
         np.array([1, 3], "f4").tofile(folder / "expected.raw")
-    bench = told(one, other, asked=ClosenessLimits(max_error=1.5))
-    (found,) = bench.measured["accuracy"]
-    assert (found["samples"], found["elements"], found["max_abs"]) == (2, 4, 2.0)
-    assert found["worst"] == {"index": (0, 1), "got": 5.0, "expected": 3.0, "sample": "b"}
-    assert found["sqnr_db"] == pytest.approx(10 * np.log10(20 / 5))
+    bench = recorded(first, other, limits=ClosenessLimits(max_error=1.5))
+    (accuracy,) = bench.measured["accuracy"]
+    assert (accuracy["samples"], accuracy["elements"], accuracy["max_abs"]) == (2, 4, 2.0)
+    assert accuracy["worst"] == {"index": (0, 1), "got": 5.0, "expected": 3.0, "sample": "b"}
+    assert accuracy["sqnr_db"] == pytest.approx(10 * np.log10(20 / 5))
     assert bench.broken == ["max_error[y]"]
-    apart = told(one, replace(other, of="other"), asked=ClosenessLimits()).measured
+    apart = recorded(first, replace(other, of="other"), limits=ClosenessLimits()).measured
     assert [each["max_abs"] for each in apart["accuracy"]] == [1.0, 2.0]
 
 
 def test_an_output_that_is_not_compared_is_told_and_breaks_a_condition(tmp_path: Path) -> None:
     for name in ("got", "expected"):
         np.array([1, 2], "f4").tofile(tmp_path / f"{name}.raw")
-    here = kept(tmp_path)
-    gone, odd = replace(here, name="gone", file=None), replace(here, name="odd", data_type="int4")
-    bench = told(here, gone, odd, asked=ClosenessLimits())
-    assert [one["output"] for one in bench.measured["accuracy"]] == ["y"]
+    here = kept_output(tmp_path)
+    missing, odd = (
+        replace(here, name="gone", file=None),
+        replace(here, name="odd", data_type="int4"),
+    )
+    bench = recorded(here, missing, odd, limits=ClosenessLimits())
+    assert [entry["output"] for entry in bench.measured["accuracy"]] == ["y"]
     assert bench.measured["not_compared"] == [
         {"output": "gone", "why": "it was not kept: at most 256 MiB of a case are"},
         {"output": "odd", "why": "its type or its size is not that of its reference"},
     ]
     assert bench.broken == []
-    assert told(here, gone, asked=ClosenessLimits(min_cosine=0.5)).broken == ["reference[gone]"]
+    assert recorded(here, missing, limits=ClosenessLimits(min_cosine=0.5)).broken == [
+        "reference[gone]"
+    ]
 
 
 def test_a_condition_without_any_reference_is_wrong_unless_the_case_failed() -> None:
     with pytest.raises(ConfigError, match="--min-sqnr: nothing tells what the outputs should be"):
-        told(asked=ClosenessLimits(min_cosine=0.5))
-    assert told(asked=ClosenessLimits()).measured == {}
+        recorded(limits=ClosenessLimits(min_cosine=0.5))
+    assert recorded(limits=ClosenessLimits()).measured == {}
     with pytest.raises(AssertionError):
-        told(asked=ClosenessLimits(min_cosine=0.5), outcome="crashed")
+        recorded(limits=ClosenessLimits(min_cosine=0.5), outcome="crashed")

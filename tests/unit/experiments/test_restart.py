@@ -34,12 +34,12 @@ DEPLOYED = DeployedContext(CONTEXT, "/d/c.bin", ("/d/i",), ("/d/e",))
 
 
 def step(verb: str, context: int, code: int | None = 0, **more: Any) -> StepResult:
-    met: dict[str, Any] = {"begun": True, "ended": True, "duration_us": 10} | more
-    return StepResult(step=0, verb=verb, context=context, code=code, **met)
+    fields: dict[str, Any] = {"begun": True, "ended": True, "duration_us": 10} | more
+    return StepResult(step=0, verb=verb, context=context, code=code, **fields)
 
 
-def told(*changed: tuple[int, StepResult]) -> Transcript:
-    """What QNN 2.51.0 answered with the real skel in the emulator."""
+def restarted(*changed: tuple[int, StepResult]) -> Transcript:
+    """Return the answers of QNN 2.51.0 with the real skel in the emulator."""
     steps = [
         step("context-load", 0),
         step("io-run", 0),
@@ -49,8 +49,8 @@ def told(*changed: tuple[int, StepResult]) -> Transcript:
         step("context-load", 1, duration_us=140),
         step("io-run", 1, duration_us=80),
     ]
-    for at, other in changed:
-        steps[at] = other
+    for index, other in changed:
+        steps[index] = other
     return Transcript(steps=steps)
 
 
@@ -60,7 +60,7 @@ def verdicts(transcript: Transcript) -> dict[str, str]:
 
 def test_what_comes_behind_the_restart_is_tried_whatever_failed() -> None:
     plan = restart_plan(Libraries("/d/libQnnHtp.so", None), DEPLOYED)
-    verbs = [one.verb for one in plan.steps]
+    verbs = [step.verb for step in plan.steps]
     before, behind = verbs[: verbs.index("cleanup")], verbs[verbs.index("cleanup") :]
     assert before[-4:] == ["context-load", "io-bind", "io-run", "io-run"]
     assert behind.count("io-run") == 2
@@ -68,9 +68,9 @@ def test_what_comes_behind_the_restart_is_tried_whatever_failed() -> None:
 
 
 def test_a_restart_that_is_told_and_overcome() -> None:
-    assert is_between_executions(told())
-    assert set(verdicts(told()).values()) == {"held"}
-    assert restart_figures(told()) == {
+    assert is_between_executions(restarted())
+    assert set(verdicts(restarted()).values()) == {"held"}
+    assert restart_figures(restarted()) == {
         "told_code": 1003,
         "until_loaded_us": 10 + 700 + 10 + 140,
         "old_execute_code": 1007,
@@ -83,7 +83,7 @@ def test_a_restart_that_is_told_and_overcome() -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "answer", "name"),
+    ("index", "answer", "name"),
     [
         (2, step("io-run", 0, 6001), "restart_told"),
         (2, step("io-run", 0, 0, error="mismatch"), "restart_told"),
@@ -93,23 +93,27 @@ def test_a_restart_that_is_told_and_overcome() -> None:
         (6, step("io-run", 1, 0, error="mismatch"), "new_context_executes"),
     ],
 )
-def test_one_wrong_answer_breaks_its_check_alone(at: int, answer: StepResult, name: str) -> None:
-    found = verdicts(told((at, answer)))
-    assert [one for one, verdict in found.items() if verdict == "broken"] == [name]
+def test_one_wrong_answer_breaks_its_check_alone(index: int, answer: StepResult, name: str) -> None:
+    by_name = verdicts(restarted((index, answer)))
+    assert [name_of_check for name_of_check, verdict in by_name.items() if verdict == "broken"] == [
+        name
+    ]
 
 
 def test_an_old_context_that_is_right_again_is_well() -> None:
-    assert verdicts(told((3, step("io-run", 0))))["old_context_is_not_silently_wrong"] == "held"
+    assert (
+        verdicts(restarted((3, step("io-run", 0))))["old_context_is_not_silently_wrong"] == "held"
+    )
 
 
 def test_a_restart_at_another_call_is_not_the_one_that_was_wanted() -> None:
-    assert not is_between_executions(told((1, step("io-run", 0, 1003))))
-    well = told((2, step("io-run", 0)), (3, step("io-run", 0)))
+    assert not is_between_executions(restarted((1, step("io-run", 0, 1003))))
+    well = restarted((2, step("io-run", 0)), (3, step("io-run", 0)))
     assert not is_between_executions(well)
     assert verdicts(well) == {"restart_told": "unseen"}
 
 
 def test_a_process_that_ends_there_has_nothing_more_to_show() -> None:
-    found = verdicts(Transcript(steps=told().steps[:3]))
-    assert found["new_context_loads"] == found["old_context_is_freed"] == "broken"
-    assert found["old_context_is_not_silently_wrong"] == "unseen"
+    by_name = verdicts(Transcript(steps=restarted().steps[:3]))
+    assert by_name["new_context_loads"] == by_name["old_context_is_freed"] == "broken"
+    assert by_name["old_context_is_not_silently_wrong"] == "unseen"

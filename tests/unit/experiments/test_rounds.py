@@ -28,11 +28,11 @@ def check(name: str, verdict: str, look: int) -> Check:
     ],
 )
 def test_what_looks_say_together(verdicts: tuple[str, ...], measured: str, exact: str) -> None:
-    looks = [
+    rounds = [
         [check("memory", verdict, look), check("outputs", verdict, look)]
         for look, verdict in enumerate(verdicts)
     ]
-    memory, outputs = over_rounds(looks, {"memory": Disturbed()})
+    memory, outputs = over_rounds(rounds, {"memory": Disturbed()})
     assert (memory.name, memory.verdict) == ("memory", measured)
     assert (outputs.name, outputs.verdict) == ("outputs", exact)
     if "broken" in verdicts:  # the figures of what was wrong stay
@@ -40,14 +40,14 @@ def test_what_looks_say_together(verdicts: tuple[str, ...], measured: str, exact
         assert memory.figures == outputs.figures == {"left_bytes": last}
         assert memory.reason.startswith(f"look {last}")
         if memory.verdict == "unseen":
-            told = f"; {verdicts.count('held')} of {len(verdicts)} looks found nothing wrong"
-            assert memory.reason.endswith(told)
+            note = f"; {verdicts.count('held')} of {len(verdicts)} looks found nothing wrong"
+            assert memory.reason.endswith(note)
 
 
 def test_looks_with_other_checks_are_told_apart() -> None:
-    looks = [[check("a", "held", 0)], [check("b", "held", 1), check("a", "unseen", 1)]]
-    found = over_rounds(looks, {})
-    assert [(one.name, one.verdict, one.reason) for one in found] == [
+    rounds = [[check("a", "held", 0)], [check("b", "held", 1), check("a", "unseen", 1)]]
+    combined = over_rounds(rounds, {})
+    assert [(placement.name, placement.verdict, placement.reason) for placement in combined] == [
         ("b", "held", "look 1"),
         ("a", "held", "look 0"),
     ]
@@ -70,15 +70,15 @@ def test_looks_with_other_checks_are_told_apart() -> None:
 def test_what_is_in_doubt_is_measured_again(
     verdicts: list[str], rule: Disturbed | None, rounds: int, expected: str
 ) -> None:
-    asked: list[int] = []
+    rounds_before: list[int] = []
 
     def measure(before: int) -> list[Check]:
-        asked.append(before)
+        rounds_before.append(before)
         if verdicts[before] == "noisy":
             return [undecided("memory", "noisy", noise=1)]
         return [check("memory", verdicts[before], before)]
 
     rules = {"memory": rule} if rule is not None else {}
-    (found,) = settled(measure, rules)
-    assert (asked, found.verdict) == (list(range(rounds)), expected)
-    assert not in_doubt([[found]] * 9, rules)
+    (check_of_all,) = settled(measure, rules)
+    assert (rounds_before, check_of_all.verdict) == (list(range(rounds)), expected)
+    assert not in_doubt([[check_of_all]] * 9, rules)

@@ -51,25 +51,25 @@ def test_each_strategy(
     undersized: tuple[int, ...],
     expected: int,
 ) -> None:
-    made = sharing_plan([4, 6, 3], strategy)
-    assert (made.order, made.group_bytes, made.undersized) == (order, group, undersized)
-    assert (made.expected_bytes, made.expected_saving_bytes) == (expected, 13 - expected)
+    sharing = sharing_plan([4, 6, 3], strategy)
+    assert (sharing.order, sharing.group_bytes, sharing.undersized) == (order, group, undersized)
+    assert (sharing.expected_bytes, sharing.expected_saving_bytes) == (expected, 13 - expected)
 
 
 @given(ANY_NEEDS, st.sampled_from(STRATEGIES))
 def test_every_plan_loads_each_context_once_and_saves_no_more_than_it_can(
     needs: list[int], strategy: Strategy
 ) -> None:
-    made = sharing_plan(needs, strategy)
-    assert sorted(made.order) == list(range(len(needs)))
-    assert made.expected_saving_bytes <= sum(needs) - max(needs) or strategy == "naive"
-    assert all(needs[at] > (made.group_bytes or 0) for at in made.undersized)
+    sharing = sharing_plan(needs, strategy)
+    assert sorted(sharing.order) == list(range(len(needs)))
+    assert sharing.expected_saving_bytes <= sum(needs) - max(needs) or strategy == "naive"
+    assert all(needs[number] > (sharing.group_bytes or 0) for number in sharing.undersized)
     if strategy == "max":
-        assert made.group_bytes == max(needs)
-        assert not made.undersized
-        assert needs[made.order[0]] == max(needs)
+        assert sharing.group_bytes == max(needs)
+        assert not sharing.undersized
+        assert needs[sharing.order[0]] == max(needs)
     if strategy == "none":
-        assert made.expected_saving_bytes == 0
+        assert sharing.expected_saving_bytes == 0
 
 
 @given(ANY_NEEDS)
@@ -131,48 +131,48 @@ def test_a_session_executes_in_turns_and_only_what_is_loaded(
     loaded: set[int] = set()
     bound: set[int] = set()
     runs: Counter[int] = Counter()
-    cleanup = next(at for at, step in enumerate(plan.steps) if step.verb == "cleanup")
+    cleanup = next(index for index, step in enumerate(plan.steps) if step.verb == "cleanup")
     for step in plan.steps[:cleanup]:
-        at = int(step.fields.get("context", -1))
+        number = int(step.fields.get("context", -1))
         if step.verb == "context-load":
-            assert int(step.fields.get("group", at)) in loaded | {at}
-            loaded.add(at)
+            assert int(step.fields.get("group", number)) in loaded | {number}
+            loaded.add(number)
         elif step.verb == "context-load-list":
             loaded |= set(range(len(needs)))
         elif step.verb == "io-bind":
-            bound.add(at)
+            bound.add(number)
         elif step.verb == "io-run":
-            assert at in bound & loaded
-            runs[at] += 1
+            assert number in bound & loaded
+            runs[number] += 1
         elif step.verb == "io-release":
-            bound.remove(at)
+            bound.remove(number)
         elif step.verb == "context-free":
-            assert at not in bound
-            loaded.remove(at)
+            assert number not in bound
+            loaded.remove(number)
     assert not loaded
-    assert all(runs[at] >= 2 for at in range(len(needs)))
+    assert all(runs[number] >= 2 for number in range(len(needs)))
     assert plan.text()
 
 
 NEEDS = (4_000_000, 6_000_000, 3_000_000)
 SHARING = sharing_plan(NEEDS, "max")
-OUTPUTS = {at: frozenset({(at + 1,)}) for at in range(3)}
+OUTPUTS = {number: frozenset({(number + 1,)}) for number in range(3)}
 
 
 def figures(executed: int, freed: int = 0, **changed: Any) -> SharingFigures:
     shared = {"before": 50, "loaded": 50 + executed, "executed": 50 + executed, "freed": 50 + freed}
-    made = SharingFigures(
+    process = SharingFigures(
         samples=MemorySamples(shared, {}, {}, "rpcmem"),
         digests=OUTPUTS,
     )
-    return dataclasses.replace(made, **changed)
+    return dataclasses.replace(process, **changed)
 
 
 REFERENCE = figures(sum(NEEDS))
 
 
-def judged(made: SharingFigures, reference: SharingFigures | None = REFERENCE) -> list[Check]:
-    return judge_sharing(SHARING, made, reference, memory_part=0.1)
+def judged(process: SharingFigures, reference: SharingFigures | None = REFERENCE) -> list[Check]:
+    return judge_sharing(SHARING, process, reference, memory_part=0.1)
 
 
 def test_what_is_promised_holds() -> None:
@@ -186,7 +186,7 @@ def test_what_is_promised_holds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "name"),
+    ("process", "name"),
     [
         (figures(sum(NEEDS)), "memory_saved"),
         (figures(0), "memory_saved"),
@@ -196,8 +196,8 @@ def test_what_is_promised_holds() -> None:
         (figures(max(NEEDS), digests={}), "outputs_equal"),
     ],
 )
-def test_each_wrong_figure_breaks_its_check_alone(made: SharingFigures, name: str) -> None:
-    assert [check.name for check in broken(judged(made))] == [name]
+def test_each_wrong_figure_breaks_its_check_alone(process: SharingFigures, name: str) -> None:
+    assert [check.name for check in broken(judged(process))] == [name]
 
 
 def test_without_sharing_there_is_nothing_to_save() -> None:
@@ -208,11 +208,11 @@ def test_without_sharing_there_is_nothing_to_save() -> None:
 
 def test_nothing_is_concluded_from_buffers_that_nobody_can_see() -> None:
     blind = MemorySamples(dict.fromkeys(("before", "executed", "freed"), 0), {}, {}, "memfd")
-    made = figures(0, samples=blind)
-    checks = judged(made, made)
+    process = figures(0, samples=blind)
+    checks = judged(process, process)
     assert [check.verdict for check in checks] == ["unseen", "unseen", "held"]
     # one of them is enough to compare with
-    assert judged(made)[0].verdict == "broken"
+    assert judged(process)[0].verdict == "broken"
     missing = figures(0, samples=MemorySamples({}, {}, {}, "rpcmem"))
     assert [check.verdict for check in judged(missing)][:2] == ["unseen", "unseen"]
 
@@ -233,8 +233,8 @@ def test_the_naive_order_must_be_refused_where_it_is_too_small(
     verb: str | None, context: int | None, code: int | None, verdict: str
 ) -> None:
     failure = None if verb is None else StepResult(3, verb, context=context, code=code)
-    made = figures(0, failure=failure)
-    check = judge_undersized(sharing_plan(NEEDS, "naive"), made, None)
+    process = figures(0, failure=failure)
+    check = judge_undersized(sharing_plan(NEEDS, "naive"), process, None)
     assert check.verdict == verdict
 
 
@@ -253,9 +253,9 @@ def test_the_naive_order_must_be_refused_where_it_is_too_small(
 def test_what_would_have_met_any_context_is_no_refusal_of_its_size(
     code: int, message: str, verdict: str
 ) -> None:
-    made = figures(0, failure=StepResult(3, "context-load", context=1, code=code))
+    process = figures(0, failure=StepResult(3, "context-load", context=1, code=code))
     error = ErrorRecord.of(api="QnnContext_createFromBinary", code=code, message=message)
-    check = judge_undersized(sharing_plan(NEEDS, "naive"), made, diagnosed("failed", error))
+    check = judge_undersized(sharing_plan(NEEDS, "naive"), process, diagnosed("failed", error))
     assert check.verdict == verdict, check.reason
 
 
@@ -291,6 +291,6 @@ def test_figures_out_of_a_transcript() -> None:
         )
 
     failed = StepResult(3, "context-load", context=2, begun=True, ended=True, code=1002)
-    found = sharing_figures(Transcript(steps=[run(0, 5), run(1, 6), run(0, 5), run(0, 7), failed]))
-    assert found.digests == {0: frozenset({(5,), (7,)}), 1: frozenset({(6,)})}
-    assert found.failure is failed
+    read = sharing_figures(Transcript(steps=[run(0, 5), run(1, 6), run(0, 5), run(0, 7), failed]))
+    assert read.digests == {0: frozenset({(5,), (7,)}), 1: frozenset({(6,)})}
+    assert read.failure is failed

@@ -82,12 +82,12 @@ def test_what_a_case_is_given_depends_on_its_engine_and_its_backend(
     assert " ".join(map(str, need.models)) == models
 
 
-@given(devices=st.lists(NAMES, min_size=1, unique=True), pooled=st.sets(NAMES), asked=NAMES)
+@given(devices=st.lists(NAMES, min_size=1, unique=True), pooled=st.sets(NAMES), device=NAMES)
 def test_a_case_runs_on_a_device_that_its_name_has_or_shares_and_on_no_other(
     devices: list[str], pooled: set[str], device: str
 ) -> None:
     placements = merge_pools(
-        [Placement(device, "htp", "2.51.0", None) for device in devices],
+        [Placement(name, "htp", "2.51.0", None) for name in devices],
         dict.fromkeys(pooled, "pool"),
     )
     assert placements

@@ -13,29 +13,16 @@ from typing import Any, Final, NoReturn, cast
 from harness.bench.case_session import CaseSession, Observation, TargetFailure
 from harness.bench.kept_outputs import keep_outputs_of
 from harness.bench.placement import Placement
-from harness.bench.session import (
-    OrtOnDevice,
-    ort_on_device,
-)
+from harness.bench.session import OrtOnDevice, ort_on_device
 from harness.bench.wrong_call import require
-from harness.containers.graph_nodes import (
-    CPU,
-    NPU,
-    Placed,
-    place_row,
-)
+from harness.containers.graph_nodes import CPU, NPU, Placed, place_row
 from harness.core.axes import BACKEND_LIBRARIES
 from harness.core.engine import CASE_TIMEOUT_S, FileRun
 from harness.core.engines import ENGINES
 from harness.core.errors import ConfigError
 from harness.core.versions import QnnVersion, VersionRange
 from harness.diagnosis.error import ErrorRecord
-from harness.diagnosis.refused_nodes import (
-    RefusedNode,
-    messages_of,
-    refusal_text,
-    refused_nodes,
-)
+from harness.diagnosis.refused_nodes import RefusedNode, messages_of, refusal_text, refused_nodes
 from harness.diagnosis.verdict import Verdict
 from harness.lab.attach import AttachedDevice
 from harness.models.compiler import CompileError

@@ -21,13 +21,7 @@ from harness.lab.attach import AttachedDevice
 from harness.models.contexts import Contexts, Source
 from harness.models.metadata import entries, memory_bytes, named_build, needs
 from harness.models.models import Model, OnnxFiles
-from harness.models.source import (
-    Context,
-    ContextSource,
-    DeployedContext,
-    DeployedModel,
-    Reference,
-)
+from harness.models.source import Context, ContextSource, DeployedContext, DeployedModel, Reference
 from harness.probe.build import PROBE_NAME, ProbeBuilder
 from harness.results.record import RuntimeRecord
 from harness.runtimes.catalog import Catalog
@@ -40,13 +34,7 @@ from harness.runtimes.preflight import (
     TargetFacts,
     preflight,
 )
-from harness.runtimes.runtime import (
-    KnownFacts,
-    Runtime,
-    build_id_of,
-    narrowed,
-    runtime_set,
-)
+from harness.runtimes.runtime import KnownFacts, Runtime, build_id_of, narrowed, runtime_set
 
 _BINARY: Final = "context.bin"
 _MODEL: Final = "model.onnx"

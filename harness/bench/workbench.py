@@ -19,12 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.bench.placement import Need, Placement
-from harness.bench.provisioner import (
-    Materials,
-    PreflightMode,
-    Provisioner,
-    preflight_device,
-)
+from harness.bench.provisioner import Materials, PreflightMode, Provisioner, preflight_device
 from harness.bench.target import ProvisionedDevice, Target
 from harness.core.cache import quarantine_root, simulated_root
 from harness.core.errors import (

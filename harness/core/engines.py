@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -10,6 +11,8 @@ import pluggy
 from harness.core import hooks
 from harness.core.engine import Engine
 from harness.core.errors import ConfigError
+
+_NAME: Final = re.compile("[a-z][a-z0-9_]{0,39}")
 
 
 class _Engines(Mapping[str, Engine]):
@@ -43,6 +46,10 @@ class _Engines(Mapping[str, Engine]):
             for engine in result if isinstance(result, Iterable) else [result]:
                 if not isinstance(engine, Engine):
                     problem = f"qnn_engines returned {engine!r:.80}, which is no Engine"
+                    raise ConfigError(f"plug-in {plugin}: {problem}")
+                name = str(getattr(engine, "name", None))
+                if not _NAME.fullmatch(name) or not hasattr(engine, "title"):
+                    problem = f"an engine needs a title and a name like ort2, and is called {name}"
                     raise ConfigError(f"plug-in {plugin}: {problem}")
                 if engine.name in engines:
                     raise ConfigError(f"plug-in {plugin}: the engine {engine.name!r} exists")

@@ -13,13 +13,7 @@ from typing import Any, Final
 
 from harness.bench.bench import Bench
 from harness.bench.case_session import Observation, TargetFailure
-from harness.core.codes import (
-    DOCUMENTED,
-    TENSOR_MEMORIES,
-    Documented,
-    TensorMemory,
-    same_code,
-)
+from harness.core.codes import DOCUMENTED, TENSOR_MEMORIES, Documented, TensorMemory, same_code
 from harness.core.errors import ConfigError
 from harness.experiments.latency import (
     Disturbed,
@@ -164,10 +158,7 @@ class Tolerances:
 
 
 def measure_pairing(
-    bench: Bench,
-    sources: Mapping[TensorMemory, Source],
-    pairing: Pairing,
-    tolerances: Tolerances,
+    bench: Bench, sources: Mapping[TensorMemory, Source], pairing: Pairing, tolerances: Tolerances
 ) -> None:
     """Run a context with the memory of a pairing and check the documented behaviour.
 

@@ -278,10 +278,7 @@ def judge_undersized(
 
 
 def _saved(
-    sharing: SharingPlan,
-    figures: SharingFigures,
-    reference: SharingFigures,
-    memory_part: float,
+    sharing: SharingPlan, figures: SharingFigures, reference: SharingFigures, memory_part: float
 ) -> Check:
     name = MEMORY[0]
     alone = reference.samples.growth("before", "executed")

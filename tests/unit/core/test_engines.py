@@ -50,6 +50,7 @@ def test_a_plug_in_adds_an_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ("values", "message"),
     [
         ({"name": "ort"}, "plug-in acme: the engine 'ort' exists"),
+        ({"name": "a::b"}, "plug-in acme: an engine needs a title and a name like ort2, .* a::b"),
         ({"result": "[5]"}, "plug-in acme: qnn_engines returned 5, which is no Engine"),
         ({"result": "1 / 0"}, "plug-in acme: qnn_engines: ZeroDivisionError: division by zero"),
     ],

@@ -41,7 +41,7 @@ from harness.plugin.collection import (
 from harness.plugin.device_run import AttemptEnd
 from harness.plugin.plugin_compat import timeout_message
 from harness.plugin.pytest_internals import missing_fixture, run_phases
-from harness.plugin.terminal import UNSUPPORTED, fits_nowhere
+from harness.plugin.terminal import NO_DEVICE, NOT_ASKED, UNSUPPORTED
 from harness.plugin.user_files import suite_of
 from harness.results.record import (
     CaseRecord,
@@ -357,7 +357,8 @@ def note_unfit(item: pytest.Item, report: pytest.TestReport, run: Run) -> None:
     Not for a test that needs other versions or backends than the selected ones.
     """
     reason, folder = _reason(report), run.records.folder
-    if not fits_nowhere(reason) or folder is None or item.nodeid in run.records.earlier:
+    fits_nowhere = reason.startswith(NO_DEVICE) and f": {NOT_ASKED} " not in reason
+    if not fits_nowhere or folder is None or item.nodeid in run.records.earlier:
         return
     axes: dict[str, Any] = dict.fromkeys(IN_AXES)
     path, line, _ = item.location

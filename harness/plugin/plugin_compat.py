@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import shlex
@@ -43,7 +44,9 @@ def ignored_options(config: pytest.Config, cases: Sequence[pytest.Item]) -> list
         return []
     ignored = ["--reruns"] if config.getoption("reruns", None) else []
     ignored += ["--force-reruns"] if config.getoption("force_reruns", None) else []
-    ignored += ["reruns of the configuration"] if not ignored and _ini(config, "reruns") else []
+    with contextlib.suppress(KeyError, ValueError):  # an older version has only options
+        if not ignored and config.getini("reruns"):
+            ignored = ["reruns of the configuration"]
     marked = [case for case in cases if case.get_closest_marker("flaky") is not None]
     ignored += [f"the mark flaky (on {len(marked)} of them)"] if marked else []
     for case in marked:  # otherwise pytest-retry repeats a test within its report
@@ -51,13 +54,6 @@ def ignored_options(config: pytest.Config, cases: Sequence[pytest.Item]) -> list
     if not ignored:
         return []
     return [f"cases with devices are not repeated for {' and '.join(ignored)}: {_RERUNS}"]
-
-
-def _ini(config: pytest.Config, name: str) -> object:
-    try:
-        return config.getini(name)
-    except (KeyError, ValueError):  # an older version has only options
-        return None
 
 
 def timeout_message(failure: BaseException) -> str | None:

@@ -77,11 +77,6 @@ OVER: Final = "over"
 """The outcome of a report about a dead worker whose case was over; it is not counted."""
 
 
-def fits_nowhere(reason: str) -> bool:
-    """Return whether a test has no case because no device fits, whatever was selected."""
-    return reason.startswith(NO_DEVICE) and f": {NOT_ASKED} " not in reason
-
-
 def write_line(reporter: Any, text: str, **markup: bool) -> None:
     """Write one or more lines, without control characters from a device."""
     if not isinstance(text, Command):
@@ -94,7 +89,7 @@ def write_lines(config: pytest.Config, text: str, **markup: bool) -> None:
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
         reporter.ensure_newline()
-        if column(reporter):  # with -q it does not end the line of letters
+        if column(reporter):  # with -q, or dots of pytest-xdist, it does not end their line
             reporter.line("")
         write_line(reporter, text, **markup)
         reporter.flush()
@@ -324,13 +319,8 @@ class Live:
 
         case, reason = report.nodeid, message_of(report).partition("\n")[0]
         word = "ERROR" if getattr(report, LAB_ERROR, None) else "FAILED"
-        self._say(f"{word} {one_line(case, MAX_CHARS)} - {one_line(reason, MAX_CHARS)}", red=True)
-
-    def _say(self, line: str, **markup: bool) -> None:
-        self._reporter.ensure_newline()
-        if column(self._reporter):  # dots of pytest-xdist, without a file's name
-            self._reporter.write("\n")
-        write_line(self._reporter, line, **markup)
+        text = f"{word} {one_line(case, MAX_CHARS)} - {one_line(reason, MAX_CHARS)}"
+        write_lines(self._config, text, red=True)
 
     def _count(self, case: str, failed: bool, lab: bool) -> None:
         assert self._counts is not None
@@ -347,7 +337,7 @@ class Live:
             counts.finished, counts.total, since_s, done_since
         ):
             self._last_line = now, counts.finished
-            self._say(counts.plain_line(now - self._started))
+            write_lines(self._config, counts.plain_line(now - self._started))
 
 
 def send_progress(config: pytest.Config, folder: str | None) -> None:

@@ -39,6 +39,7 @@ FOLDER: Final = "system/board"
 
 LOADER: Final = "ld-linux-aarch64.so.1"
 _C_LIBRARY: Final = "libc.so.6"
+_CPU: Final = Path(__file__).parent / "cpuinfo.txt"
 _MAX_LIBRARY_BYTES: Final = 16 << 20
 _VERSION: Final = re.compile(rb"GNU C Library [^\0]{1,120}? version (\d{1,2}\.\d{1,3})")
 # Compilers ship these; no board has them.
@@ -97,17 +98,8 @@ def cpu_files(count: int) -> dict[str, str]:
     Without it programs read that of this computer, and pytorch/cpuinfo, which ONNX Runtime has in
     it since 1.28 on arm64, follows a null pointer where it names no Arm processor.
     """
-    lines = (
-        "BogoMIPS\t: 38.40",
-        "Features\t: fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid",
-        "CPU implementer\t: 0x41",
-        "CPU architecture: 8",
-        "CPU variant\t: 0x1",
-        "CPU part\t: 0xd05",
-        "CPU revision\t: 0",
-    )
-    processors = ("\n".join([f"processor\t: {n}", *lines]) + "\n\n" for n in range(count))
-    return {"/proc/cpuinfo": "".join(processors)}
+    text = _CPU.read_text("ascii")
+    return {"/proc/cpuinfo": "".join(text.format(number=number) for number in range(count))}
 
 
 def dsp_files() -> dict[str, str]:

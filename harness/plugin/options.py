@@ -43,32 +43,6 @@ def drift_steps(text: str) -> int:
 
 _SUITES: Final = "harness.suites"
 _KNOWN_ISSUES: Final = Path(__file__).parents[1] / "suites/known_issues.yaml"
-
-
-def packaged_defaults(
-    config: pytest.Config, lab: Path, devices: Sequence[str], known_issues: Path | None
-) -> dict[str, Any]:
-    """Return values from the package for options that are not given and whose files are missing.
-
-    The packaged lab has simulated devices, by their names; the packaged suites (`--pyargs
-    harness.suites`) have their own known issues.
-    """
-    defaults: dict[str, Any] = {}
-    packaged = any(str(argument).startswith(_SUITES) for argument in config.invocation_params.args)
-    if packaged and known_issues is None and _KNOWN_ISSUES.exists():
-        defaults["known_issues"] = _KNOWN_ISSUES
-    if devices and config.getoption("--qnn-lab") is None and not lab.exists():
-        from harness.lab.inventory import shipped_lab
-
-        try:
-            lab_file = shipped_lab(devices)
-        except ConfigError as error:
-            raise pytest.UsageError(str(error)) from None
-        if lab_file is not None:
-            defaults["lab"] = lab_file
-    return defaults
-
-
 _AUTO: Final = "auto"
 _AUTO_MS: Final = 2000
 _AUTO_WARMUP: Final = 2
@@ -516,16 +490,24 @@ def with_our_options(config: pytest.Config, text: str) -> str:
 def read_options(config: pytest.Config) -> Options:
     """Read the options, without checking them against the lab or the catalog.
 
-    Raises UsageError for an unknown engine.
+    Files that are neither named nor there come from the package: the lab of simulated devices, by
+    their names, and the known issues of the packaged suites (`--pyargs harness.suites`). Raises
+    UsageError for an unknown engine or simulated device.
     """
     here, reports = config.invocation_params.dir, config.getoption("--qnn-reports")
     root = config.rootpath
     folders = _Folders(here, root, here / reports if reports else root / "reports")
-    if (engine := config.getoption("--qnn-engine")) is not None:
-        try:
-            find_engine(engine)
-        except ConfigError as error:
-            raise pytest.UsageError(str(error)) from error
     options = Options(**_read_all(Options, config.getoption, folders))
-    defaults = packaged_defaults(config, options.lab, options.devices, options.known_issues)
-    return replace(options, **defaults) if defaults else options
+    packaged = any(str(argument).startswith(_SUITES) for argument in config.invocation_params.args)
+    if packaged and options.known_issues is None and _KNOWN_ISSUES.exists():
+        options = replace(options, known_issues=_KNOWN_ISSUES)
+    try:
+        if (engine := config.getoption("--qnn-engine")) is not None:
+            find_engine(engine)
+        if options.devices and config.getoption("--qnn-lab") is None and not options.lab.exists():
+            from harness.lab.inventory import shipped_lab
+
+            options = replace(options, lab=shipped_lab(options.devices) or options.lab)
+    except ConfigError as error:
+        raise pytest.UsageError(str(error)) from error
+    return options

@@ -46,29 +46,6 @@ class GroupLines(NamedTuple):
     drawn: list[CaseLine]
 
 
-def lines_by_test(
-    database: Database, runs: Sequence[StoredRun], first: int, *, failing: bool = False
-) -> Iterator[tuple[str, list[GroupLines]]]:
-    """Yield each test with all its cases, through the runs from index `first` on.
-
-    With `failing`, only the tests that fail in one of these runs.
-    """
-    order = {run.run: index for index, run in enumerate(runs)}
-    since = min((run.started for run in runs[first:]), default="")
-    stored = stored_attempts(database, Filter(since=since, failing=failing), by_test=True)
-    selected = (entry for entry in stored if order.get(entry[1], -1) >= first)
-    drawn = len(runs) - WINDOW
-    for test, of_test in groupby(selected, key=lambda entry: entry[2].test):
-        lines = list[GroupLines]()
-        for group, of_group in groupby(of_test, key=lambda entry: entry[0]):
-            cases = by_run(of_group, order)
-            read = lines_of(of_run for _, of_run in cases)
-            late = [of_run for run, of_run in cases if order[run] >= drawn]
-            recent = read if len(late) == len(cases) else lines_of(late)
-            lines.append(GroupLines(group, read, recent))
-        yield test, lines
-
-
 def earlier_runs(
     database: Database, before: Sequence[StoredRun], group: GroupLines, line: CaseLine
 ) -> list[CaseAttempts]:
@@ -183,37 +160,61 @@ class StandingCounts(Counter[str]):
 class ChangeStore:
     """The changes of the runs that are reported, and the numbers of cases by standing in each."""
 
-    def __init__(self, shown: int, new: Mapping[int, Collection[str]] = NOTHING_NEW) -> None:
-        """`shown` is the index of the first run whose changes pages show, but for nights.
+    def __init__(
+        self,
+        database: Database,
+        runs: Sequence[StoredRun],
+        shown: int,
+        new: Mapping[int, Collection[str]] = NOTHING_NEW,
+    ) -> None:
+        """`runs` are all stored runs. Pages show changes from run index `shown` on, but for nights.
 
         `new` are the cases that nights reported as new, by run index: they are new even if a run
         between two nights had the failure.
         """
         self.by_run: Mapping[int, StandingCounts] = defaultdict(StandingCounts)
         self.by_device: Mapping[tuple[str, int], StandingCounts] = defaultdict(StandingCounts)
-        self._shown, self._new = shown, new
+        self._database, self._runs, self._shown, self._new = database, runs, shown, new
         self._of_night: dict[int, list[NightChange]] = defaultdict(list)
         self._shown_by: dict[tuple[str, str], list[NightChange]] = defaultdict(list)
         self._tested: dict[tuple[int, str], Tested] = defaultdict(dict)
 
-    def add(
-        self,
-        groups: Sequence[GroupLines],
-        first: int,
-        database: Database,
-        older: Sequence[StoredRun],
-    ) -> None:
-        """Add the cases of a test, with their changes from run index `first` on.
+    def read(
+        self, first: int, start: int, *, failing: bool = False
+    ) -> Iterator[tuple[str, list[GroupLines]]]:
+        """Yield each test with all its cases, through the runs from index `first` on, and add
+        their changes from index `start` on.
 
-        A state as old as the runs that were read is followed into `older` runs.
+        With `failing`, only the tests that fail in one of these runs. Raises InfraError.
         """
+        runs = self._runs
+        order = {run.run: index for index, run in enumerate(runs)}
+        criteria = Filter(
+            since=min((run.started for run in runs[first:]), default=""), failing=failing
+        )
+        stored = stored_attempts(self._database, criteria, by_test=True)
+        selected = (entry for entry in stored if order.get(entry[1], -1) >= first)
+        for test, of_test in groupby(selected, key=lambda entry: entry[2].test):
+            groups = list[GroupLines]()
+            for group, of_group in groupby(of_test, key=lambda entry: entry[0]):
+                cases = by_run(of_group, order)
+                lines = lines_of(of_run for _, of_run in cases)
+                late = [of_run for run, of_run in cases if order[run] >= len(runs) - WINDOW]
+                drawn = lines if len(late) == len(cases) else lines_of(late)
+                groups.append(GroupLines(group, lines, drawn))
+            self._add(groups, start, runs[:first])
+            yield test, groups
+
+    def _add(self, groups: Sequence[GroupLines], start: int, older: Sequence[StoredRun]) -> None:
+        """Add the cases of a test. A state as old as the runs that were read is followed into
+        `older` runs."""
         changed = set[int]()
         for group in groups:
             for line in group.read:
-                changes = list(changes_of(line, first))
+                changes = list(changes_of(line, start))
                 if any(change.since <= line.runs[0].run_index for change in changes):
-                    earlier = earlier_runs(database, older, group, line)
-                    changes = list(changes_of(line, first, earlier))
+                    earlier = earlier_runs(self._database, older, group, line)
+                    changes = list(changes_of(line, start, earlier))
                 for change in map(self._as_reported, changes):
                     changed.add(change.run_index)
                     self._of_night[change.run_index].append(change)
@@ -244,13 +245,7 @@ class ChangeStore:
         return sorted(self._of_night.get(run_index, ()), key=_newest_first)
 
     def facts(
-        self,
-        run_index: int,
-        cause: str,
-        runs: Sequence[StoredRun],
-        socs: Mapping[str, str | None],
-        *,
-        fixed: bool = False,
+        self, run_index: int, cause: str, socs: Mapping[str, str | None], *, fixed: bool = False
     ) -> CauseFacts:
         """Return the facts of a cause by its changes in a run; `fixed` ones, or all others."""
         changes = [
@@ -262,7 +257,7 @@ class ChangeStore:
         for test in {change.test for change in changes}:
             for ran_with, passed in self._tested.get((run_index, test), {}).items():
                 tested[ran_with] = tested.get(ran_with, True) and passed
-        return facts_of(changes, tested, socs, runs)
+        return facts_of(changes, tested, socs, self._runs)
 
 
 def _newest_first(change: NightChange) -> tuple[int, str, str, str]:
@@ -275,13 +270,13 @@ def facts_lookup(database: Database, most_runs: int = MARKS) -> Callable[[str], 
     all_runs = list_runs(database)
     first = max(0, len(all_runs) - most_runs)
     socs = {device: row.soc for (device, _), row in device_rows(database, all_runs, first).items()}
-    store = ChangeStore(first)
-    for _, groups in lines_by_test(database, all_runs, first, failing=True):
-        store.add(groups, first, database, all_runs[:first])
+    store = ChangeStore(database, all_runs, first)
+    for _ in store.read(first, first, failing=True):
+        pass
 
     def facts(cause: str) -> CauseFacts | None:
         failing = (change for change in store.changes("cause", cause) if change.became != "fixed")
         last = next(failing, None)
-        return store.facts(last.run_index, cause, all_runs, socs) if last is not None else None
+        return store.facts(last.run_index, cause, socs) if last is not None else None
 
     return facts

@@ -31,7 +31,6 @@ from harness.history.run_changes import (
     StoredCause,
     device_rows,
     earlier_runs,
-    lines_by_test,
     list_causes,
 )
 from harness.history.states import format_versions, versions_of
@@ -605,7 +604,7 @@ def build(database: Database, out: Path) -> SiteWriter:
         ]
         first_index = min([max(0, len(runs) - MARKS), *anew])
         new = {i: nights[run.run].new for i, run in enumerate(runs) if run.run in nights}
-        store = ChangeStore(max(0, len(runs) - MARKS), new)
+        store = ChangeStore(database, runs, max(0, len(runs) - MARKS), new)
         site = SiteData(
             runs,
             store,
@@ -657,8 +656,7 @@ def _digests(
 def _write_case_pages(writer: SiteWriter, database: Database, site: SiteData, start: int) -> None:
     """Store the changes of cases from run index `start` on, and write the pages of cases."""
     first, listed = max(0, min(start - MARKS, len(site.runs) - WINDOW)), list[ListedTest]()
-    for test, groups in lines_by_test(database, site.runs, first):
-        site.store.add(groups, start, database, site.runs[:first])
+    for test, groups in site.store.read(first, start):
         for group in groups:
             for line in group.drawn:
                 # it may have ended so before the runs that are drawn

@@ -231,7 +231,7 @@ class SiteData:
 
     def facts(self, index: int, cause: str, *, fixed: bool) -> CauseFacts:
         """Return the facts of a cause by its changes in a run; `fixed` ones, or all others."""
-        facts = self.store.facts(index, cause, self.runs, self.socs, fixed=fixed)
+        facts = self.store.facts(index, cause, self.socs, fixed=fixed)
         files = () if fixed else self.cause(index, cause).files_changed
         return facts.model_copy(update={"files_changed": files})
 

@@ -330,13 +330,13 @@ def corner_step(spec: CornerSpec, evidence: Evidence) -> Question | CornersFindi
     if (finding := corners.early_finding()) is not None:
         return finding
     searches: list[HeldSearch] = []
-    for place, held in corners.lines():
-        step = axis_step(*corners.line(place, held))
+    for place, version in corners.axes_to_search():
+        step = axis_step(*corners.axis_search(place, version))
         if isinstance(step, Question):
-            pair = (step.at[0], held) if place == 0 else (held, step.at[0])
+            pair = (step.at[0], version) if place == 0 else (version, step.at[0])
             return step.model_copy(update={"at": pair, "number": evidence.runs + 1})
         axis, other = spec.axes[place], spec.axes[1 - place]
-        searches.append(HeldSearch(axis=axis, held={other: held}, answer=step))
+        searches.append(HeldSearch(axis=axis, held={other: version}, answer=step))
     return corners.answer(searches)
 
 
@@ -392,7 +392,7 @@ class _Corners:
             return self.finding("undecided", [problem])
         return None
 
-    def lines(self) -> Iterator[tuple[int, str]]:
+    def axes_to_search(self) -> Iterator[tuple[int, str]]:
         """Yield the place of each axis that matters, and the version at which the other is held.
 
         That is its good end if the bad version of this one is enough to fail there, else its bad
@@ -405,7 +405,8 @@ class _Corners:
             elif self._verdict(self._mixed[other]) == "good":
                 yield place, self._bad[1 - place]
 
-    def line(self, place: int, version: str) -> tuple[AxisSpec, Evidence]:
+    def axis_search(self, place: int, version: str) -> tuple[AxisSpec, Evidence]:
+        """Return the search on the axis at `place` with the other held at `version`."""
         spec, evidence = self._spec, self._evidence
         tallies: dict[Point, Tally] = {
             (pair[place],): tally
@@ -413,7 +414,7 @@ class _Corners:
             if pair[1 - place] == version
         }
         runs = sum(tally.answers + tally.untestable for tally in tallies.values())
-        line = AxisSpec(
+        axis_spec = AxisSpec(
             axis=spec.axes[place],
             candidates=spec.candidates[place],
             good=self._good[place],
@@ -421,7 +422,7 @@ class _Corners:
             repeat=spec.repeat,
             max_runs=spec.max_runs and max(1, spec.max_runs - evidence.runs + runs),
         )
-        return line, replace(evidence, tallies=tallies, runs=runs)
+        return axis_spec, replace(evidence, tallies=tallies, runs=runs)
 
     def answer(self, searches: list[HeldSearch]) -> CornersFinding:
         first, second = self._spec.axes

@@ -372,7 +372,7 @@ def write_reports(
     if catalog is not None:
         edges = edges_of(finding, answers)
         with_ort = any(record and record.runtime and record.runtime.ort for record in records)
-        differences, builds = _write_libraries(log.spec, with_ort, answers, edges, catalog, cache)
+        differences, builds = _compare_libraries(log.spec, with_ort, answers, edges, catalog, cache)
     result = result_of(
         folder.path.name, log, finding, records, differences=differences, builds=builds
     )
@@ -386,7 +386,7 @@ def write_reports(
     return result
 
 
-def _write_libraries(
+def _compare_libraries(
     task: Task,
     with_ort: bool,
     answers: list[Answered],

@@ -9,7 +9,6 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from typing import Any, Final, Literal
 
 from harness.core.errors import HarnessError
@@ -71,21 +70,20 @@ def op_lines(ops: OpsCompared, most: int = _MOST) -> Iterator[str]:
     """Yield a line for each change, the largest first, and one for all the other ops."""
     for case, ratio in ops.together.items():
         yield f"most ops together x {ratio:.3g}  [{case}]"
-    yield from _listed((f"op slower: {_op_change(change)}" for change in ops.slower), most)
-    yield from _listed((f"op faster: {_op_change(change)}" for change in ops.faster), most)
+    for word, changes in (("slower", ops.slower), ("faster", ops.faster)):
+        yield from _listed([f"op {word}: {_op_change(change)}" for change in changes], most)
     for change in ops.suspects[:most]:
         word = "slower" if change.judged > 1 else "faster"
         yield f"perhaps op {word}: {_op_change(change)}; more runs would tell"
-    yield from _listed(map(_remade, ops.remade), most)
+    yield from _listed([*map(_remade, ops.remade)], most)
     summary = f"ops: {ops.same} the same within {100 * ops.effect:g} %, {ops.unsure} not decided"
     yield f"{summary} yet; executions of the op in the middle lie {100 * ops.spread:.3g} % apart"
 
 
-def _listed(lines: Iterable[str], most: int) -> Iterator[str]:
-    remaining = iter(lines)
-    yield from islice(remaining, most)
-    if more := sum(1 for _ in remaining):
-        yield f"... and {more} more such ops"
+def _listed(lines: Sequence[str], most: int, rest: str = "such ops") -> Iterator[str]:
+    yield from lines[:most]
+    if len(lines) > most:
+        yield f"... and {len(lines) - most} more {rest}"
 
 
 def _op_change(change: OpChange) -> str:
@@ -149,13 +147,13 @@ def speed_lines(speed: SpeedCompared, most: int = _MOST) -> Iterator[str]:
     """Yield lines for what noise hides, for each change, the largest first, and for the rest."""
     yield from noise_lines(speed)
     for verdict, rows in (("slower", speed.slower), ("faster", speed.faster)):
-        yield from (f"{_word(row)}: {_change_text(row)}{_also(row)}" for row in rows[:most])
-        if len(rows) > most:
-            yield f"... and {len(rows) - most} more {verdict}"
-    for row in speed.suspects[:most]:
-        yield f"perhaps {_word(row)}: {_change_text(row)}; {_more(row)} would tell{_also(row)}"
-    if len(speed.suspects) > most:
-        yield f"... and {len(speed.suspects) - most} more that may have changed"
+        changed = [f"{_word(row)}: {_change_text(row)}{_also(row)}" for row in rows]
+        yield from _listed(changed, most, verdict)
+    suspects = [
+        f"perhaps {_word(row)}: {_change_text(row)}; {_more(row)} would tell{_also(row)}"
+        for row in speed.suspects
+    ]
+    yield from _listed(suspects, most, "that may have changed")
     summary = f"speed and memory: {counted(speed.same, 'figure')} the same within "
     summary += f"{100 * speed.effect:g} %"
     if speed.unsure:

@@ -15,7 +15,7 @@ from harness.bench.kept_outputs import keep_outputs_of
 from harness.bench.placement import Placement
 from harness.bench.session import OrtOnDevice, ort_on_device
 from harness.bench.wrong_call import require
-from harness.containers.graph_nodes import CPU, NPU, Placed, place_row
+from harness.containers.graph_partitions import CPU, NPU, Placed, place_row
 from harness.core.axes import BACKEND_LIBRARIES
 from harness.core.engine import CASE_TIMEOUT_S, FileRun
 from harness.core.engines import ENGINES

@@ -26,8 +26,8 @@ from harness.core.engine import EngineProgram
 from harness.core.engines import ENGINES
 from harness.core.errors import ConfigError, DeviceError, DeviceFull, HarnessError, InfraError
 from harness.deploy.deploy import Deployer
-from harness.evidence.answers import Baseline
 from harness.evidence.case_evidence import take_baseline
+from harness.evidence.device_replies import Baseline
 from harness.lab.attach import AttachedDevice, LabDevice
 from harness.lab.device_watch import DeviceWatch
 from harness.models.contexts import Source, SourceContexts, require_contexts

@@ -37,7 +37,7 @@ from harness.lab.attach import AttachedDevice, LabDevice, OpenLab
 from harness.lab.device_watch import DeviceWatch
 from harness.lab.health import EventHandler, KnownState, KnownStates, LabEvent, Quarantine, State
 from harness.lab.inventory import Lab
-from harness.lab.lease import DeviceHeld, Leases, Missed
+from harness.lab.lease import DeviceHeld, Leases, Occupied
 from harness.models.contexts import Source
 from harness.probe.fitness import built_probe_problem, probe_problem
 from harness.runtimes.catalog import Catalog
@@ -172,7 +172,7 @@ class Workbench:
         self._devices.clear()
         self.lab.close()
 
-    def acquire(self, device: LabDevice) -> Missed | None:
+    def acquire(self, device: LabDevice) -> Occupied | None:
         """Acquire a device for a case; return who has it if it is not free.
 
         The state that others have found is adopted, and checked again if it is old. Raises
@@ -180,9 +180,9 @@ class Workbench:
         """
         if self.is_busy(device):
             assert self.lab.leases is not None
-            return Missed(device.name, device.lease_key, self.lab.leases.own_holding())
-        if (missed := device.try_acquire()) is not None or device.is_ours:
-            return missed
+            return Occupied(device.name, device.lease_key, self.lab.leases.own_holding())
+        if (occupied := device.try_acquire()) is not None or device.is_simulated_here:
+            return occupied
         known = self._known.pop(device.key)
         is_old = time.time() - known.fitness.checked > _FRESH_S
         if not known.fitness.epoch or known.fitness.epoch != device.fitness.epoch:
@@ -194,7 +194,7 @@ class Workbench:
         mine, device.fitness = device.fitness, known.fitness
         if mine.vitals is not None and device.fitness.vitals is not None:
             device.fitness.vitals = max(mine.vitals, device.fitness.vitals, key=itemgetter(0))
-        self._deployed[device] = known.lies
+        self._deployed[device] = known.deployed
         device.identity = max(device.identity, known.identity, key=len)
         device.device_id.known |= known.device_ids
         return None
@@ -205,7 +205,7 @@ class Workbench:
             self._release(device)
 
     def _release(self, device: LabDevice) -> None:
-        if device.is_held and not device.is_ours:
+        if device.is_held and not device.is_simulated_here:
             provisioned = self._devices.get(device)
             here = provisioned.deployed if provisioned else frozenset()
             deployed = here | self._deployed.get(device, frozenset())
@@ -223,9 +223,12 @@ class Workbench:
         device = self.lab.device(placement.device)
         if device in self._devices and placement in self._devices[device].ready:
             return True
-        return not device.is_ours and placement.deployment_key in self._known.read(device.key).lies
+        return (
+            not device.is_simulated_here
+            and placement.deployment_key in self._known.read(device.key).deployed
+        )
 
-    def wait_for(self, attempt: Callable[[], Sequence[Missed]], *, wait: bool = True) -> None:
+    def wait_for(self, attempt: Callable[[], Sequence[Occupied]], *, wait: bool = True) -> None:
         """Wait until a device is free, as `Leases.wait_for`."""
         leases = self.lab.leases
         if leases is None:

@@ -21,7 +21,7 @@ from harness.core.cache import PRIVATE
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError
 from harness.core.guard import RUN_GRACE_S, GuardedProcess, spawn_guarded
-from harness.core.outgoing_text import INSTEAD, log_without_secrets, without_secrets
+from harness.core.outgoing_text import REDACTED, log_without_secrets, without_secrets
 from harness.core.whole_file import disk_errors
 from harness.history.previous import find_failed_run
 from harness.plugin.problem import Problem, read_problem
@@ -66,7 +66,7 @@ def pytest_arguments_to_resume(stored: Sequence[str], arguments: Sequence[str]) 
     if arguments and tuple(map(without_secrets, arguments)) != tuple(stored):
         problem = "differs from that of the search to resume: leave it out, or give the same ones"
         raise ConfigError(problem, field="--pytest-arg")
-    if not arguments and INSTEAD in " ".join(stored):
+    if not arguments and REDACTED in " ".join(stored):
         problem = "one of them had a secret, which is not stored: give all of them again"
         raise ConfigError(problem, field="--pytest-arg")
     return tuple(arguments or stored)

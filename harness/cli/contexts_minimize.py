@@ -231,7 +231,7 @@ def _options_of_its_run(record: CaseRecord, options: Mapping[str, Any]) -> Model
 
 class _Progress(RunLines):
     def _point_text(self, point: Point) -> str:
-        way = Way.of_point(point)
+        way = Way.from_point(point)
         return f"{counted(len(way.order), 'context'):>12}, {way.residency:<10}"
 
     def _answer(self, judged: Judged) -> str:

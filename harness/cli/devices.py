@@ -309,7 +309,7 @@ def clean(
     not answer or is in use; the others are cleaned nevertheless.
     """
     lab = load_lab(lab_file)
-    configs = lab.select(list(names)) if names else lab.in_use()
+    configs = lab.select(list(names)) if names else lab.enabled_devices()
     rows: list[CleanedDevice] = []
     with open_lab(lab, "devices clean") as opened:
         for config in configs:
@@ -362,7 +362,7 @@ def reserve(name: str, how_long: str, why: str, lab_file: Path) -> None:
         ends = Deadline(loan_s)
         say(f"{name} is yours for {how_long}; Ctrl-C gives it back")
         try:
-            if not device.is_ours:
+            if not device.is_simulated_here:
                 _claim(device)
             while not ends.expired:
                 device.require_held()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from harness.containers.artefact import Artefact, FileBytes, Piece, delegate_blob
-from harness.containers.graph_nodes import CPU, NPU, GraphNode, Placed
+from harness.containers.graph_partitions import CPU, NPU, GraphNode, Placed
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,7 @@ def spawn_guarded(
 _TAIL_BYTES = 2000
 
 
-def run_outliving(
+def start_daemon(
     command: Sequence[str],
     *,
     title: str,

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final, TextIO
 
-INSTEAD: Final = "***"
+REDACTED: Final = "***"
 """The replacement of a secret."""
 # C0 but tab and newline, DEL, C1, changes of the text's direction, line and paragraph separators,
 # surrogates, invisible tags.
@@ -144,15 +144,15 @@ def without_secrets(text: str) -> str:
     if _SIGNS.search(text) is None:
         return text
     if ":/" in text:
-        text = _PASSWORD.sub(_cut_password, _USERINFO.sub(f"{INSTEAD}@", text))
-        text = _PARAMETER.sub(rf"\1{INSTEAD}", text)
-    text = _HEADER.sub(rf"\1{INSTEAD}", _COOKIES.sub(rf"\1{INSTEAD}", text))
+        text = _PASSWORD.sub(_cut_password, _USERINFO.sub(f"{REDACTED}@", text))
+        text = _PARAMETER.sub(rf"\1{REDACTED}", text)
+    text = _HEADER.sub(rf"\1{REDACTED}", _COOKIES.sub(rf"\1{REDACTED}", text))
     for named in _NAMED:
         text = named.sub(_without_value, text)
-    return _TOKEN.sub(INSTEAD, OpenKey().without(_KEY.sub(INSTEAD, text)))
+    return _TOKEN.sub(REDACTED, UnfinishedKey().without(_KEY.sub(REDACTED, text)))
 
 
-class OpenKey:
+class UnfinishedKey:
     """A private key whose lines arrive one by one, among others: masks them until it ends."""
 
     def __init__(self) -> None:
@@ -172,7 +172,7 @@ class OpenKey:
         if self._lines:
             of_key, end, behind = line.partition("-----END")
             self._lines = 0 if end else self._lines - bool(line)
-            line = f"{_OF_KEY.sub(INSTEAD, of_key)}{end}{behind}"
+            line = f"{_OF_KEY.sub(REDACTED, of_key)}{end}{behind}"
         if _KEY_BEGINS.search(line):
             self._lines = _MOST_KEY_LINES
         return line
@@ -180,12 +180,12 @@ class OpenKey:
 
 def _without_value(match: re.Match[str]) -> str:
     opening = match["quote"] or match["escaped"] or match["open"] or ""
-    return f"{match[1]}{opening}{INSTEAD}"
+    return f"{match[1]}{opening}{REDACTED}"
 
 
 def _cut_password(match: re.Match[str]) -> str:
     _, separator, host = match[0].rpartition("@")
-    return f"{INSTEAD}@{host}" if separator else INSTEAD
+    return f"{REDACTED}@{host}" if separator else REDACTED
 
 
 def without_secrets_in(value: Any) -> Any:
@@ -194,7 +194,7 @@ def without_secrets_in(value: Any) -> Any:
         return without_secrets(value)
     if isinstance(value, dict):
         return {
-            without_secrets_in(key): INSTEAD
+            without_secrets_in(key): REDACTED
             if isinstance(item, str) and item and _NAME_ALONE.search(str(key))
             else without_secrets_in(item)
             for key, item in value.items()
@@ -209,19 +209,19 @@ def may_have_secrets(content: bytes) -> bool:
     return _SIGNS_IN_BYTES.search(content) is not None
 
 
-def log_without_secrets(content: bytes, key: OpenKey | None = None) -> bytes:
+def log_without_secrets(content: bytes, key: UnfinishedKey | None = None) -> bytes:
     """Return a program's output without secrets, also JSON-escaped ones.
 
     Lines stay lines. A line without secrets is not changed; one that may have secrets is cut at
     MOST_LINE_BYTES. `key` is a private key that began in earlier lines.
     """
-    key = key or OpenKey()
+    key = key or UnfinishedKey()
     if not key.is_open and not may_have_secrets(content):
         return content
     return b"\n".join(_line_without_secrets(line, key) for line in content.split(b"\n"))
 
 
-def _line_without_secrets(line: bytes, key: OpenKey) -> bytes:
+def _line_without_secrets(line: bytes, key: UnfinishedKey) -> bytes:
     if not key.is_open and not may_have_secrets(line):
         return line
     if len(line) > MOST_LINE_BYTES:

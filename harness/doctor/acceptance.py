@@ -40,7 +40,7 @@ from harness.deploy.layout import new_claim
 from harness.diagnosis.verdict import Verdict, judge
 from harness.doctor.archive import lab_words
 from harness.doctor.check import REACHABLE, Answer, Checked
-from harness.doctor.device_checks import ANSWER, DspTry, ExaminedDevice, dsp_layers
+from harness.doctor.device_checks import ANSWER, DspAttempt, ExaminedDevice, dsp_layers
 from harness.doctor.device_visit import NO_SMOKE, Options, open_workbench
 from harness.doctor.examine import examine
 from harness.doctor.smoke import try_backend, verdict_answer
@@ -365,7 +365,7 @@ def fastrpc(trial: Trial) -> Answer:
     name, runtime = _runtime(trial)
     logs = trial.logs / ANSWER / "case"
     session = try_backend(trial.workbench, trial.name, "htp", runtime, name, logs, bare=True)
-    graph = DspTry(Answer("not-applicable", "the next step"))
+    graph = DspAttempt(Answer("not-applicable", "the next step"))
     libraries = [read_library(library.path, library.name) for library in runtime.files]
     *layers, answer = dsp_layers(examined, libraries, session, graph)
     details = "; ".join(f"{check.name}: {check.found}" for check in layers)

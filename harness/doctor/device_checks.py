@@ -288,7 +288,7 @@ _HINT: Final = re.compile(r"fopen|[Ss]earch path|avc: ")
 _OF_ONE_BUILD: Final = ("backend-htp", "stub", "skel")
 
 
-class DspTry(NamedTuple):
+class DspAttempt(NamedTuple):
     """The result of an attempt to use the DSP; `evidence` are the device's lines about it."""
 
     answer: Answer
@@ -299,8 +299,8 @@ class DspTry(NamedTuple):
 def dsp_layers(
     examined: ExaminedDevice,
     libraries: Sequence[LibraryFacts] | None,
-    session: DspTry,
-    graph: DspTry,
+    session: DspAttempt,
+    graph: DspAttempt,
 ) -> list[Checked]:
     """Check the layers in order, and last their summary. `libraries` are the deployed ones."""
     answers: dict[str, Answer] = {}
@@ -316,7 +316,7 @@ def dsp_layers(
                 answers[name] = Answer("ok", f"{text}; yet a session came up")
     for attempt in (session, graph):
         if attempt.answer.status == "fail" and (layer := _ended_at(attempt)):
-            answers[layer] = _shown_by(attempt, answers[layer])
+            answers[layer] = _answer_for_failure(attempt, answers[layer])
     answers[ANSWER] = summary_answer(answers)
     device = examined.device.name
     return [Checked("device", device, name, *answer) for name, answer in answers.items()]
@@ -338,7 +338,7 @@ def summary_answer(answers: Mapping[str, Answer]) -> Answer:
     return Answer("unknown", f"no visible layer is wrong; {first.found}", first.advice)
 
 
-def _ended_at(attempt: DspTry) -> str | None:
+def _ended_at(attempt: DspAttempt) -> str | None:
     diagnosis = None if attempt.error is None else attempt.error.diagnosis
     if diagnosis is None or diagnosis.confidence == "possible":
         return None
@@ -347,7 +347,7 @@ def _ended_at(attempt: DspTry) -> str | None:
     return _REACHED_AT.get(diagnosis.id)
 
 
-def _shown_by(attempt: DspTry, before: Answer) -> Answer:
+def _answer_for_failure(attempt: DspAttempt, before: Answer) -> Answer:
     error = attempt.error
     assert error is not None
     assert error.diagnosis is not None

@@ -330,7 +330,7 @@ def file_check(path: Path, lab: Lab | ConfigError, *, named: bool) -> Checked:
     if isinstance(lab, ConfigError):
         advice = "" if isinstance(lab, NoLabError) else "correct what the message names"
         return _check("lab", LAB_FILE, "fail", str(lab), advice)
-    devices, enabled = counted(len(lab.devices), "device"), len(lab.in_use())
+    devices, enabled = counted(len(lab.devices), "device"), len(lab.enabled_devices())
     return _check("lab", LAB_FILE, "ok", f"{path}: {devices}, {enabled} enabled")
 
 
@@ -444,7 +444,7 @@ def examine(options: Options) -> Iterator[Checked]:
     except ConfigError as error:
         lab = error
     else:
-        names = list(options.names) or [device.name for device in lab.in_use()]
+        names = list(options.names) or [device.name for device in lab.enabled_devices()]
         devices = lab.select(names) if names else []
     needs = lab_needs(devices)
     _log.info("looking at this computer")

@@ -21,7 +21,7 @@ from harness.diagnosis.diagnosis import diagnosed
 from harness.diagnosis.error import ErrorRecord
 from harness.diagnosis.verdict import Verdict
 from harness.doctor.check import Answer, Checked
-from harness.doctor.device_checks import DspTry, ExaminedDevice, dsp_layers
+from harness.doctor.device_checks import DspAttempt, ExaminedDevice, dsp_layers
 from harness.models.models import Model
 from harness.models.source import Libraries, within_session
 from harness.probe.ort_plan import APP_READ, APP_WRITE, call, operation, tensor
@@ -61,7 +61,7 @@ def smoke_checks(
     elif session.answer.status == "not-applicable":
         graph = session
     else:
-        graph = DspTry(Answer("unknown", "not tried, no session came up"))
+        graph = DspAttempt(Answer("unknown", "not tried, no session came up"))
     yield from dsp_layers(examined, KnownFacts(cache).of(runtime), session, graph)
     for backend in ("gpu", "cpu"):
         folder = logs / f"{device}-{backend}"
@@ -71,7 +71,7 @@ def smoke_checks(
 
 def untried(examined: ExaminedDevice, why: Answer) -> list[Checked]:
     """Return the layers to the DSP if nothing is deployed."""
-    return dsp_layers(examined, None, DspTry(why), DspTry(why))
+    return dsp_layers(examined, None, DspAttempt(why), DspAttempt(why))
 
 
 def runtime_answer(workbench: Workbench, target: str, qnn: str) -> Answer:
@@ -102,12 +102,12 @@ def try_backend(
     logs: Path,
     *,
     bare: bool = False,
-) -> DspTry:
+) -> DspAttempt:
     """Try one backend. `bare`: the HTP is opened without a context."""
     library = BACKEND_LIBRARIES[backend]
     if not any(file.path.name == library for file in runtime.files):
         text = f"QNN {runtime.name} for {runtime.target} has no {library}"
-        return DspTry(Answer("not-applicable", text))
+        return DspAttempt(Answer("not-applicable", text))
     compiler = None
     if backend == "htp" and not bare:
         with contextlib.suppress(VersionError):  # none is as old as the runtime
@@ -135,18 +135,18 @@ def try_backend(
             else:
                 success += " and executed"
     except NotPassed as failure:
-        return DspTry(verdict_answer(failure.verdict, device, "", logs), failure.verdict.error)
+        return DspAttempt(verdict_answer(failure.verdict, device, "", logs), failure.verdict.error)
     except ConfigError as error:
-        return DspTry(Answer("fail", str(error), "correct the lab or --qnn"))
+        return DspAttempt(Answer("fail", str(error), "correct the lab or --qnn"))
     except HarnessError as error:
-        return DspTry(Answer("fail", str(error), _lab_failed(device)))
+        return DspAttempt(Answer("fail", str(error), _lab_failed(device)))
     timing = f"in {time.monotonic() - start:.1f} s with QNN {runtime.name}"
     verdict, evidence = observation.verdict, tuple[str, ...]()
     if verdict.error is not None and verdict.cause == "target":
         evidence = case.collect_evidence()
         verdict = replace(verdict, error=diagnosed(verdict.outcome, verdict.error, evidence))
     answer = verdict_answer(verdict, device, f"{success}, {timing}", logs)
-    return DspTry(answer, verdict.error, evidence)
+    return DspAttempt(answer, verdict.error, evidence)
 
 
 def verdict_answer(verdict: Verdict, device: str, passed: str, logs: Path) -> Answer:

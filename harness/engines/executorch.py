@@ -19,7 +19,7 @@ from harness.bench.provisioner import Provisioner, program_set
 from harness.bench.target import Target
 from harness.containers.artefact import Artefact, FileBytes, Piece
 from harness.containers.extract import piece_file
-from harness.containers.graph_nodes import figures_of
+from harness.containers.graph_partitions import figures_of
 from harness.containers.open import open_artefact
 from harness.containers.pte import MethodTensor, method_nodes, method_tensors
 from harness.core.cache import cache_root

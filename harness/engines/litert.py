@@ -16,7 +16,7 @@ from harness.bench.case_session import CaseSession, Observation, TargetFailure
 from harness.bench.target import Target
 from harness.containers.artefact import Piece
 from harness.containers.extract import piece_file
-from harness.containers.graph_nodes import CPU, NPU, GraphNode, Placed, figures_of
+from harness.containers.graph_partitions import CPU, NPU, GraphNode, Placed, figures_of
 from harness.containers.open import open_artefact
 from harness.containers.tflite import (
     TfliteGraph,

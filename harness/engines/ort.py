@@ -16,7 +16,7 @@ from harness.bench.kept_outputs import ToKeep
 from harness.bench.session import OrtOnDevice
 from harness.containers.artefact import Blob
 from harness.containers.extract import piece_file
-from harness.containers.graph_nodes import (
+from harness.containers.graph_partitions import (
     CPU,
     NPU,
     Assigned,

@@ -24,7 +24,7 @@ from harness.core.names_inside import create_inside, name_problem
 from harness.core.outgoing_text import without_secrets, without_secrets_in
 from harness.core.platform import boot_clock_s
 from harness.dsp.dsp import log_end, log_size
-from harness.evidence.answers import (
+from harness.evidence.device_replies import (
     MARGIN_S,
     Baseline,
     Report,

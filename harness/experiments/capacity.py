@@ -59,7 +59,7 @@ def largest_that_fits(attempt: Callable[[int], int], cap: int) -> tuple[int, int
     return fits, refused if refused <= cap else None
 
 
-def loaded_in_turn(attempt: Callable[[int], int], number: int) -> tuple[int, int]:
+def repeat_loads(attempt: Callable[[int], int], number: int) -> tuple[int, int]:
     """Load and free contexts in turn; return how many were loaded, and how many were tried.
 
     `attempt` uses a process of its own, and returns how many of a number were loaded. If not all
@@ -265,7 +265,7 @@ def _size_point(bench: Bench, source: Source, cap: int) -> SizePoint:
         moves = tuple(move for move in in_turn.moves if move.verb != "execute")
         return loads(Schedule(moves, in_turn.frees)).loaded
 
-    loaded, tried = loaded_in_turn(turns, min(cap, (refused_at or cap) + 2))
+    loaded, tried = repeat_loads(turns, min(cap, (refused_at or cap) + 2))
     return SizePoint(
         label=str(source),
         bytes_per_context=max(estimates, default=deployed.context.memory_bytes),

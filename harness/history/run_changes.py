@@ -176,7 +176,7 @@ class ChangeStore:
         self.by_device: Mapping[tuple[str, int], StandingCounts] = defaultdict(StandingCounts)
         self._database, self._runs, self._shown, self._new = database, runs, shown, new
         self._of_night: dict[int, list[NightChange]] = defaultdict(list)
-        self._shown_by: dict[tuple[str, str], list[NightChange]] = defaultdict(list)
+        self._answer_for_failure: dict[tuple[str, str], list[NightChange]] = defaultdict(list)
         self._tested: dict[tuple[int, str], Tested] = defaultdict(dict)
 
     def read(
@@ -220,7 +220,7 @@ class ChangeStore:
                     self._of_night[change.run_index].append(change)
                     if change.run_index >= self._shown:
                         for field in ("cause", "test", "device"):
-                            self._shown_by[field, getattr(change, field)].append(change)
+                            self._answer_for_failure[field, getattr(change, field)].append(change)
                 for run in line.runs:
                     self.by_run[run.run_index].add(run)
             for run in (run for line in group.drawn for run in line.runs if run.last.device):
@@ -238,7 +238,7 @@ class ChangeStore:
 
     def changes(self, field: Literal["cause", "test", "device"], value: str) -> list[NightChange]:
         """Return the shown changes with this value of a field, the newest run first."""
-        return sorted(self._shown_by.get((field, value), ()), key=_newest_first)
+        return sorted(self._answer_for_failure.get((field, value), ()), key=_newest_first)
 
     def of_night(self, run_index: int) -> list[NightChange]:
         """Return the changes of a run, sorted by cause."""

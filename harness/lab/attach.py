@@ -14,7 +14,7 @@ from typing import Final, Protocol, Self
 
 from harness.core.cache import BOARDS
 from harness.core.errors import ConfigError, DeviceError, DeviceRefused, InfraError
-from harness.core.guard import run_outliving
+from harness.core.guard import start_daemon
 from harness.core.notices import report_progress
 from harness.core.socs import KERNEL_SOC_IDS, PLATFORMS, SOCS, Target
 from harness.core.yaml_document import did_you_mean, entries_of, read_document
@@ -33,7 +33,7 @@ from harness.lab.identity import (
     require_target,
 )
 from harness.lab.inventory import Lab
-from harness.lab.lease import DeviceHeld, Held, LeaseLost, Leases, Missed
+from harness.lab.lease import DeviceHeld, Held, LeaseLost, Leases, Occupied
 from harness.simulator.board import Board, dsp_folder, make_board, soc_files
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.private_server import PrivateAdbServer, harness_key
@@ -351,12 +351,12 @@ class LabDevice:
         return self._described.gate_of(self.config)
 
     @property
-    def is_ours(self) -> bool:
+    def is_simulated_here(self) -> bool:
         return self.config.simulated
 
     @cached_property
     def key(self) -> str:
-        if self.is_ours:
+        if self.is_simulated_here:
             return self.lab.simulation.key(self.name)
         return self.config.location(self._described)
 
@@ -388,7 +388,7 @@ class LabDevice:
         """Switch it off and on. Raises InfraError."""
         if self.config.power is not None:
             command = ["sh", "-c", self.config.power]
-            run_outliving(command, title="the command of `power`", within_s=_SWITCHING_S)
+            start_daemon(command, title="the command of `power`", within_s=_SWITCHING_S)
         elif self.place is not None:
             self.place.power_cycle()
 
@@ -415,9 +415,9 @@ class LabDevice:
     @property
     def lease_key(self) -> str:
         """The key to lease before it answers: its address, or the folder of a simulated device."""
-        return self.lab.simulation.lease_key(self.name) if self.is_ours else self.key
+        return self.lab.simulation.lease_key(self.name) if self.is_simulated_here else self.key
 
-    def try_acquire(self) -> Missed | None:
+    def try_acquire(self) -> Occupied | None:
         """Take the leases of its address and of its identity if leases are kept and both are free.
 
         Returns the holder otherwise, None at once if it is held here. Raises DeviceHeld if
@@ -433,7 +433,7 @@ class LabDevice:
         for key in (self.lease_key, self._device_key):
             if key is not None and (holding := self._lease(key)) is not None:
                 self._free()
-                return Missed(self.name, self.lease_key, holding)
+                return Occupied(self.name, self.lease_key, holding)
         self._patience_s = self.lab.lease_wait_s
         return None
 
@@ -443,9 +443,9 @@ class LabDevice:
         Raises DeviceHeld if that takes too long; after one wait in vain, later calls do not wait.
         """
 
-        def attempt() -> list[Missed]:
-            missed = self.try_acquire()
-            return [] if missed is None else [missed]
+        def attempt() -> list[Occupied]:
+            occupied = self.try_acquire()
+            return [] if occupied is None else [occupied]
 
         patience_s, self._patience_s = self._patience_s, 0.0
         if self.lab.leases is None:
@@ -529,7 +529,7 @@ class LabDevice:
         server does not answer.
         """
         self.detach()
-        if not self.is_ours:
+        if not self.is_simulated_here:
             self.config.open(self.lab).reconnect(timeout_s=min(within_s, CONNECT_S))
 
     def _is_claimed(self, attached: AttachedDevice) -> bool:
@@ -537,7 +537,7 @@ class LabDevice:
 
         A simulated device is identified by its folder, which is leased already.
         """
-        if self.lab.leases is None or self.is_ours:
+        if self.lab.leases is None or self.is_simulated_here:
             return True
         identity = next(iter(attached.facts.identity), None)
         if identity is None:
@@ -631,7 +631,7 @@ class OpenLab:
     @property
     def all_devices(self) -> Iterable[LabDevice]:
         """All devices of the lab."""
-        return [self.device(config.name) for config in self.described.in_use()]
+        return [self.device(config.name) for config in self.described.enabled_devices()]
 
     def start_simulated(self, config: SimulatedDeviceConfig) -> Transport:
         return self.simulation.start(config)
@@ -639,7 +639,7 @@ class OpenLab:
     def restart_server(self) -> None:
         """End our adb server; the next device that hangs on it starts it again."""
         for device in self.devices:
-            if device.is_ours:
+            if device.is_simulated_here:
                 device.detach()
         self.simulation.end_server()
 

@@ -142,7 +142,7 @@ class DeviceWatch:
             health = self._look(device)
             # where it is not reached, nothing that helped before has been tried in vain
             strikes = 1 if _is_gone(health) else fitness.strikes
-            with self._ours if device.is_ours else contextlib.nullcontext():
+            with self._ours if device.is_simulated_here else contextlib.nullcontext():
                 health = self._recover(device, health, strikes=strikes)
         except DeviceHeld as error:
             self.keep_out(device, error)
@@ -232,7 +232,7 @@ class DeviceWatch:
         A device that was reached and is gone, if only since the last step, is waited for; a host
         that is gone is waited for only once, however many devices it has.
         """
-        rules, ours = device.recovery_rules, device.is_ours
+        rules, ours = device.recovery_rules, device.is_simulated_here
         patient = not ours and device.was_reached and not _host_is_out(device)
         come_back = Deadline(rules.come_back_s if patient else 0)
         recovery = Recovery(device, rules, come_back=come_back)
@@ -324,7 +324,7 @@ class DeviceWatch:
         """Take a device out of use, and report it if that is news."""
         why = "; ".join(finding.text for finding in health.findings)
         # a simulated device has no cable that somebody might plug in
-        is_gone = _is_gone(health) and not device.is_ours
+        is_gone = _is_gone(health) and not device.is_simulated_here
         if is_gone:
             why = f"it does not answer: {why}"
         entry = self._quarantine.find(device.key)
@@ -348,9 +348,13 @@ class DeviceWatch:
 
 
 def _others_run(device: LabDevice) -> bool:
-    alike = [other for other in device.lab.all_devices if other.is_ours == device.is_ours]
+    alike = [
+        other
+        for other in device.lab.all_devices
+        if other.is_simulated_here == device.is_simulated_here
+    ]
     return any(
-        other.fitness.is_fit or (not other.is_ours and other.is_taken)
+        other.fitness.is_fit or (not other.is_simulated_here and other.is_taken)
         for other in alike
         if other is not device
     )

@@ -366,13 +366,13 @@ AROUND: Final = ("hottest_c", "clock_limit_khz", "governor")
 
 @dataclass
 class KnownState:
-    """The fitness of a device, and the sets of files (`lies`) that were deployed there.
+    """The fitness of a device, and the sets of files (`deployed`) that were deployed there.
 
     `identity` and `device_ids` are how it identified itself in the `run`.
     """
 
     fitness: Fitness = field(default_factory=Fitness)
-    lies: frozenset[str] = frozenset()
+    deployed: frozenset[str] = frozenset()
     identity: tuple[str, ...] = ()
     device_ids: frozenset[str] = frozenset()
     run: str = ""

@@ -192,7 +192,7 @@ class Lab(BaseModel):
                 return f"is off: {lacking}"
         return None if device.enabled else "is disabled"
 
-    def in_use(self) -> list[DeviceConfig]:
+    def enabled_devices(self) -> list[DeviceConfig]:
         """Return the enabled devices, which may be none."""
         return [device for device in self.devices if self.why_off(device) is None]
 
@@ -203,16 +203,16 @@ class Lab(BaseModel):
         if no device is enabled.
         """
         if names is None:
-            if not (enabled := self.in_use()):
+            if not (enabled := self.enabled_devices()):
                 raise self._problem("no device is enabled")
             return enabled[:1] if self._file == SIMULATED_LAB else enabled
-        return [self._in_use(name) for name in dict.fromkeys(names)]
+        return [self._enabled_device(name) for name in dict.fromkeys(names)]
 
-    def _in_use(self, name: str) -> DeviceConfig:
+    def _enabled_device(self, name: str) -> DeviceConfig:
         device = self._by_name.get(name)
         why_off = None if device is None else self.why_off(device)
         if device is None or why_off is not None:
-            enabled = [other.name for other in self.in_use()]
+            enabled = [other.name for other in self.enabled_devices()]
             why = why_off or f"is not in the lab{did_you_mean(name, enabled)}"
             raise self._problem(f"device {shown(name)!r} {why}", choices=enabled)
         return device

@@ -386,7 +386,7 @@ class LeaseLost(InfraError):
     """A device may have a second holder: its answers since then cannot be trusted."""
 
 
-class Missed(NamedTuple):
+class Occupied(NamedTuple):
     """A device that could not be acquired: the key to wait for, and its holder."""
 
     name: str
@@ -458,9 +458,9 @@ class Leases:
     def acquire(self, key: str, name: str, *, wait_s: float = 0.0) -> None:
         """Acquire the device `key`, called `name`, waiting as `wait_for` does."""
 
-        def attempt() -> list[Missed]:
+        def attempt() -> list[Occupied]:
             holding = self.try_acquire(key, name)
-            return [] if holding is None else [Missed(name, key, holding)]
+            return [] if holding is None else [Occupied(name, key, holding)]
 
         self.wait_for(attempt, wait_s=wait_s)
 
@@ -490,7 +490,7 @@ class Leases:
                 self._heart.start()
             return None
 
-    def wait_for(self, attempt: Callable[[], Sequence[Missed]], *, wait_s: float | None) -> None:
+    def wait_for(self, attempt: Callable[[], Sequence[Occupied]], *, wait_s: float | None) -> None:
         """Stand in line until an attempt to acquire one of several devices succeeds.
 
         Holders are reported. No holder is waited for longer than `wait_s` seconds, which does not
@@ -501,31 +501,31 @@ class Leases:
         since: dict[str, tuple[str, float]] = {}
         with contextlib.ExitStack() as waits:
             waits.callback(self._leave_line)
-            while missed := attempt():
+            while occupied := attempt():
                 now = time.monotonic()
-                for name, _, holding in missed:
+                for name, _, holding in occupied:
                     if name not in since or since[name][0] != str(holding.holder):
                         since[name] = str(holding.holder), now
-                foreign = [miss for miss in missed if not self._is_ours(miss.holding)]
+                foreign = [entry for entry in occupied if not self._is_ours(entry.holding)]
                 if wait_s is None:
                     left_s = 0.0
-                elif len(foreign) < len(missed):
+                elif len(foreign) < len(occupied):
                     left_s = math.inf  # a process of our own run is waited for in any case
                 else:
                     left_s = max(
                         since[name][1] + self._patience_s(holding, wait_s) - now
-                        for name, _, holding in missed
+                        for name, _, holding in occupied
                     )
                 if left_s <= 0:
-                    name, _, holding = missed[0]
+                    name, _, holding = occupied[0]
                     waited = f" (waited {now - start:.1f} s)" if wait_s else ""
                     raise DeviceHeld(f"device {name} is held by {holding}{waited}", holding)
-                for _, key, _ in missed:
+                for _, key, _ in occupied:
                     self._stand_in_line(key)
-                ours = [miss for miss in missed if miss not in foreign]
-                name, _, holding = (ours or missed)[0]
+                ours = [entry for entry in occupied if entry not in foreign]
+                name, _, holding = (ours or occupied)[0]
                 # a process that is just acquiring or freeing one has not written its name
-                is_unknown = any(miss.holding.holder is None for miss in missed)
+                is_unknown = any(entry.holding.holder is None for entry in occupied)
                 unclear = is_unknown and now - start < _SETTLE_S
                 if str(holding.holder) != reported and not unclear:
                     reported = str(holding.holder)

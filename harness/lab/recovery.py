@@ -211,7 +211,7 @@ class Recovery:
             raise InfraError(f"processes of earlier runs on device {name} could not be ended")
 
     def _restart_server(self) -> None:
-        if self._device.is_ours:
+        if self._device.is_simulated_here:
             self._device.lab.restart_server()
         else:
             AdbServer().restart(deadline=Deadline(_RESTART_S))

@@ -29,7 +29,7 @@ from harness.core.bounded_json import parse_json
 from harness.core.cache import cache_root
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, InfraError
-from harness.core.guard import run_outliving
+from harness.core.guard import start_daemon
 from harness.core.whole_file import read_json
 
 
@@ -176,7 +176,7 @@ def _run_client(folder: Path, *args: str) -> None:
     host, _, user = owner["name"].partition("/")
     names = {"LG_HOSTNAME": host, "LG_USERNAME": user, "GRPC_VERBOSITY": "NONE"}
     command = [sys.executable, "-P", "-m", "labgrid.remote.client", "-x", owner["coordinator"]]
-    run_outliving([*command, *args], title=tool, within_s=_CLIENT_S, environment=os.environ | names)
+    start_daemon([*command, *args], title=tool, within_s=_CLIENT_S, environment=os.environ | names)
 
 
 def send(**message: object) -> None:

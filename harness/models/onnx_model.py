@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from harness.containers.graph_nodes import GraphNode
+from harness.containers.graph_partitions import GraphNode
 from harness.core.cache import cache_root
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError

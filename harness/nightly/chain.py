@@ -20,7 +20,7 @@ from harness.bisect.new_failures import NewFailure
 from harness.core.cache import PRIVATE, cache_root
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.facts import clock
-from harness.core.outgoing_text import INSTEAD, counted, outgoing
+from harness.core.outgoing_text import REDACTED, counted, outgoing
 from harness.core.platform import is_free
 from harness.core.whole_file import read_bounded, write_json, write_whole
 from harness.history.comparison import FailOn, apply_history
@@ -55,7 +55,7 @@ from harness.nightly.night import (
     summary,
 )
 from harness.nightly.notifications import (
-    ENOUGH_S,
+    MIN_STEP_S,
     SENT,
     Message,
     answer_of,
@@ -198,7 +198,7 @@ class Chain:
         self._save(told=tuple(dict.fromkeys((*self.night.told, str(text)))))
 
     def _lab(self, before: Iterable[DeviceSeen]) -> tuple[DeviceSeen, ...]:
-        if self._left_s < ENOUGH_S or self.night.on_a_simulator:
+        if self._left_s < MIN_STEP_S or self.night.on_a_simulator:
             return ()
         words = ["devices", "--json", "--lab", self.night.lab]
         _, answer = run_command(words, min(self._left_s, _LAB_S), self.night.folder)
@@ -219,11 +219,11 @@ class Chain:
             known = next((night.lab_after or night.lab_before for night in self._earlier()), ())
             self._save(lab_before=self._lab(known))
         catalog = Catalog.of(lab, os.environ, cache_root())
-        for target in sorted({device.target for device in lab.in_use() if device.target}):
+        for target in sorted({device.target for device in lab.enabled_devices() if device.target}):
             for source in catalog.sources:
                 try:
                     for entry in new_entries(catalog.entries_of(source, target)):
-                        if self._left_s < ENOUGH_S:
+                        if self._left_s < MIN_STEP_S:
                             return
                         catalog.runtime(entry.name, target)
                         name = f"{entry.name} {target}"
@@ -278,7 +278,7 @@ class Chain:
         times = rerun_counts(by_case, records, self._left_s * _SHARE_AGAIN)
         if not self.night.run_is_whole or (not times and run.ended_in_order):
             return by_case
-        if INSTEAD in " ".join(self._words):
+        if REDACTED in " ".join(self._words):
             self._note("not run again: a word for pytest had a secret, which no file keeps")
         elif times:
             most = counted(max(times.values()), "time")
@@ -346,7 +346,7 @@ class Chain:
         while issue := next_search(self.night.issues, self.night.night):
             search = issue.search
             assert search is not None
-            if (left_s := self._left_s) < ENOUGH_S:
+            if (left_s := self._left_s) < MIN_STEP_S:
                 self._note("no time was left to bisect all new failures")
                 return
             self._report(f"bisect {search.case}")

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, get_args
 
 from harness.core.bounded_json import parse_model, problem_in
 from harness.core.errors import ConfigError, InfraError
-from harness.core.outgoing_text import INSTEAD, counted
+from harness.core.outgoing_text import REDACTED, counted
 from harness.core.platform import locking_process
 from harness.core.schema_field import Schema1
 from harness.core.whole_file import read_bounded
@@ -284,11 +284,15 @@ class Night(Part):
         if request.arguments and request.arguments != self.arguments:
             problem = "goes on with the arguments given before: give none, or the same ones"
             raise ConfigError(problem, field="--resume")
-        if not request.arguments and "run" not in self.done and INSTEAD in " ".join(self.arguments):
+        if (
+            not request.arguments
+            and "run" not in self.done
+            and REDACTED in " ".join(self.arguments)
+        ):
             problem = "a word for pytest had a secret, which no file keeps: name all of them again"
             raise ConfigError(problem, field="--resume")
         location = request.database if database else self.database
-        if INSTEAD in (location or "") and location != request.database:
+        if REDACTED in (location or "") and location != request.database:
             problem = f"{location} had a password, which no file keeps: name it again"
             raise ConfigError(problem, field="--database")
         time_s = request.budget_s if budget else self.budget_s

@@ -23,7 +23,7 @@ from harness.core.bounded_json import parse_json
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.guard import RUN_GRACE_S, spawn_guarded
-from harness.core.outgoing_text import INSTEAD, one_line, outgoing, without_secrets
+from harness.core.outgoing_text import REDACTED, one_line, outgoing, without_secrets
 from harness.lab.fields import NotifyChannel, load_channels
 from harness.report.document import shortened
 
@@ -187,7 +187,7 @@ def _serve(order: Mapping[str, Any]) -> str:
     except HarnessError as error:
         text = str(error)
         for part in sorted(re.split(r"[/:@?&=]+", order["url"])[1:], key=len, reverse=True):
-            text = text.replace(part, INSTEAD) if len(part) > 3 else text
+            text = text.replace(part, REDACTED) if len(part) > 3 else text
         return without_secrets(text)[:300]
     except ImportError:
         return _NO_APPRISE
@@ -197,7 +197,7 @@ def _serve(order: Mapping[str, Any]) -> str:
     return ""
 
 
-ENOUGH_S: Final = 10.0
+MIN_STEP_S: Final = 10.0
 """With less time than this nothing is started."""
 _MAX_ANSWER_BYTES: Final = 64 << 20
 

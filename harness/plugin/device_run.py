@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from harness.bench.workbench import Workbench
     from harness.lab.attach import LabDevice
     from harness.lab.health import LabEvent
-    from harness.lab.lease import Missed
+    from harness.lab.lease import Occupied
     from harness.plugin.collection import Collected
     from harness.plugin.terminal import Live
     from harness.report.sections import RunData
@@ -288,8 +288,8 @@ class FreeDevices:
         places = [place for place in self._places(placement) if place.device not in unable]
         acquired: list[Placement] = []
 
-        def attempt() -> Sequence[Missed]:
-            missed, refused = [], list[DeviceHeld]()
+        def attempt() -> Sequence[Occupied]:
+            occupied, refused = [], list[DeviceHeld]()
             well = [candidate for candidate in places if self.workbench.problem(candidate) is None]
             for place in self._in_order(well, tried, preferred or self.last):
                 try:
@@ -298,13 +298,13 @@ class FreeDevices:
                     refused.append(error)
                     continue
                 if holder is not None:
-                    missed.append(holder)
+                    occupied.append(holder)
                 elif self._prepare(place):
                     acquired.append(place)
                     return []
-            if refused and not missed:
+            if refused and not occupied:
                 raise refused[0]
-            return missed
+            return occupied
 
         while not acquired:
             if all(self.workbench.problem(place) is not None for place in places):

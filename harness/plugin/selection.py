@@ -102,7 +102,7 @@ class Selection:
     def devices(self) -> Sequence[DeviceConfig]:
         """The devices selected by name or pool, or all enabled ones."""
         pools: dict[str, list[str]] = {}
-        for device in self.lab.in_use():
+        for device in self.lab.enabled_devices():
             pools.setdefault(device.pool or "", []).append(device.name)
         groups = (pools.get(name, [name]) for name in self._names)
         return self.lab.select([name for names in groups for name in names] or None)

@@ -15,7 +15,7 @@ from zlib import crc32
 
 from harness.core.bounded_json import JsonError, parse_json, without_depths
 from harness.core.outgoing_text import (
-    OpenKey,
+    UnfinishedKey,
     log_without_secrets,
     may_have_secrets,
     without_secrets_in,
@@ -58,7 +58,7 @@ def kept_events(stream: bytes) -> bytes:
     """Return a stream without secrets. An event that had one gets a new checksum (pure)."""
     if not may_have_secrets(stream):
         return stream
-    of_events, of_noise = OpenKey(), OpenKey()
+    of_events, of_noise = UnfinishedKey(), UnfinishedKey()
     return b"\n".join(
         _safe_line(line, of_events, of_noise)
         if MARK in line
@@ -67,7 +67,7 @@ def kept_events(stream: bytes) -> bytes:
     )
 
 
-def _safe_line(line: bytes, of_events: OpenKey, of_noise: OpenKey) -> bytes:
+def _safe_line(line: bytes, of_events: UnfinishedKey, of_noise: UnfinishedKey) -> bytes:
     before, mark, event = line.rpartition(MARK)
     content, seal = event[:-_SEAL_BYTES], event[-_SEAL_BYTES:]
     match = _SEALED.fullmatch(seal)
@@ -83,7 +83,7 @@ def _safe_line(line: bytes, of_events: OpenKey, of_noise: OpenKey) -> bytes:
     return log_without_secrets(before, of_noise) + mark + content + SEAL % crc32(content)
 
 
-def _safe(event: Event, key: OpenKey) -> Event:
+def _safe(event: Event, key: UnfinishedKey) -> Event:
     safe: Event = without_secrets_in(event)
     for name in ("text", "message"):
         if isinstance(line := safe.get(name), str):
@@ -102,7 +102,7 @@ class TranscriptParser:
         self._steps: dict[int | None, StepResult] = {}
         self._log_lines = 0
         self._next = 0
-        self._key = OpenKey()
+        self._key = UnfinishedKey()
 
     def feed(self, data: bytes) -> None:
         """Parse the next piece of the stream."""

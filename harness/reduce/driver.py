@@ -258,7 +258,7 @@ class Minimization(Loop[Minimum]):
     def _judge(self, point: Point, end: RunEnd) -> Judged:
         record = end.record
         judged = judge(end, _match(self._expects), None)
-        if judged.answer == "untestable" and Way.of_point(point) == self.subject.way:
+        if judged.answer == "untestable" and Way.from_point(point) == self.subject.way:
             raise ConfigError(f"the case cannot be run: {judged.why}", field="CASE")
         self._why = _failure_text(record) or judged.why
         detail: dict[str, JsonValue] = {}
@@ -279,7 +279,7 @@ class Minimization(Loop[Minimum]):
 
     def _run_at(self, point: Point, reports: Path) -> RunEnd:
         folder = self.folder.path
-        arguments = self._arguments(Way.of_point(point), reports)
+        arguments = self._arguments(Way.from_point(point), reports)
         return self._run_case(arguments, reports, folder, self.task.run_timeout_s)
 
     def _arguments(self, way: Way, reports: Path) -> list[str]:

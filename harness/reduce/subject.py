@@ -59,7 +59,7 @@ class Way:
     residency: Residency
 
     @classmethod
-    def of_point(cls, point: Point) -> Way:
+    def from_point(cls, point: Point) -> Way:
         """Return the way of a point of a search. Raises ValueError for an invalid one."""
         residency, order = point
         known: dict[str, Residency] = {mode: mode for mode in get_args(Residency)}

@@ -13,7 +13,7 @@ from typing import Final
 
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, InfraError
-from harness.core.guard import run_outliving
+from harness.core.guard import start_daemon
 from harness.transport.adb_address import USER_SERVER, ServerAddress, has_address
 from harness.transport.adb_client import Client, adbutils
 from harness.transport.faults import AdbFailError, server_faults
@@ -167,7 +167,7 @@ class AdbServer:
         # another version than that on PATH would be ended by the user's next command
         adb = shutil.which("adb") or str(adb_binary())
         command = [adb, "-L", self.address.spec, "start-server"]
-        run_outliving(command, title="`adb start-server`", within_s=deadline.remaining())
+        start_daemon(command, title="`adb start-server`", within_s=deadline.remaining())
 
     def disconnect(self, address: str) -> None:
         """Drop a device connected by TCP, if it is there. Raises InfraError if nobody answers."""

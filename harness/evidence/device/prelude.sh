@@ -1,4 +1,4 @@
-# Stands before each of the scripts that ask for evidence; answers.py gives them their variables.
+# Stands before each of the scripts that ask for evidence; device_replies.py gives them their variables.
 # They run in dash, mksh, bash and busybox. Every part is bounded here already, and none of them
 # keeps the others from being tried.
 # shellcheck shell=dash disable=SC2010,SC2012,SC2034,SC2035,SC2046,SC2086,SC2154

@@ -67,7 +67,7 @@ def test_a_simulated_device_alone(file: Path) -> None:
     completed = qnn_harness("init", "--simulated", "--server", server, "--lab", file)
     assert completed.returncode == 0, completed.stderr
     assert completed.stdout == f"written: {file}; next: qnn-harness doctor sim-v73\n"
-    assert [config.name for config in load_lab(file).in_use()] == ["sim-v73"]
+    assert [config.name for config in load_lab(file).enabled_devices()] == ["sim-v73"]
     assert [path.name for path in file.parent.glob("*devices*")] == ["devices.yaml"]
 
 

@@ -38,14 +38,14 @@ def test_a_compiler_without_its_c_library(tmp_path: Path, monkeypatch: pytest.Mo
     file = tmp_path / "devices.yaml"
     file.write_text(LAB)
     lab = load_lab(file)
-    assert [device.name for device in lab.in_use()] == ["sim"]
+    assert [device.name for device in lab.enabled_devices()] == ["sim"]
     why = lab.why_off(lab.devices[1])
     assert why is not None
     assert why.startswith(f"is off: {lacking} compiles nothing for arm64")
     assert "apt install libc6-dev-arm64-cross" in why
     assert "dlfcn.h" in why
     monkeypatch.delenv(CROSS_COMPILER_VARIABLE)
-    assert [device.name for device in load_lab(file).in_use()] == ["sim", "board"]
+    assert [device.name for device in load_lab(file).enabled_devices()] == ["sim", "board"]
 
 
 def test_a_board_with_a_dsp_is_off_where_only_the_dsp_lacks_something(
@@ -55,7 +55,7 @@ def test_a_board_with_a_dsp_is_off_where_only_the_dsp_lacks_something(
     file = tmp_path / "devices.yaml"
     file.write_text(LAB + LAB.splitlines()[-1].replace("board", "dsp").replace("}", ", dsp: true}"))
     lab = load_lab(file)
-    assert [device.name for device in lab.in_use()] == ["sim", "board"]
+    assert [device.name for device in lab.enabled_devices()] == ["sim", "board"]
     why = lab.why_off(lab.devices[2])
     assert why == f"is off: {VARIABLE}: {tmp_path / 'none'} is no program"
     checks = simulated_checks(lab, [lab.devices[2]], tmp_path)

@@ -130,7 +130,7 @@ def test_time_grows_with_the_number_of_devices_and_not_faster(tmp_path: Path) ->
         for _ in range(3):  # one of them may be disturbed
             start = time.process_time()
             lab = load_lab(path)
-            for device in lab.in_use():
+            for device in lab.enabled_devices():
                 lab.health_of(device), lab.recovery_of(device), lab.gate_of(device)
                 lab.host(getattr(device, "host", ""))
             rounds.append(time.process_time() - start)

@@ -352,7 +352,6 @@ PRINTS_ITSELF = {
     "models/worker.py",
     "models/shapes_worker.py",
     "core/show.py",  # what it draws is clean already
-    "reduce/handover.py",
     "reduce/reproduce.py",
     "plugin/terminal.py",
 }

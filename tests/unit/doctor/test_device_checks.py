@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 
 from harness.core.socs import PLATFORMS
 from harness.doctor.check import Answer, Checked
-from harness.doctor.device_checks import DspTry, ExaminedDevice, device_checks, dsp_layers
+from harness.doctor.device_checks import DspAttempt, ExaminedDevice, device_checks, dsp_layers
 from harness.doctor.device_visit import without_recovery
 from harness.lab.attach import AttachedDevice
 from harness.lab.device_answers import (
@@ -280,7 +280,10 @@ def test_any_answer_is_survived(lines: list[str], text: str) -> None:
     whole = "\n".join([*lines, text, "@qnn-harness:end"])
     parsed = parse_answers(whole)
     assert parsed is not None
-    device, why = replace(examined(PHONE), answers=parsed), DspTry(Answer("unknown", "not tried"))
+    device, why = (
+        replace(examined(PHONE), answers=parsed),
+        DspAttempt(Answer("unknown", "not tried")),
+    )
     for check in (*device_checks(device), *dsp_layers(device, None, why, why)):
         assert check.found.isprintable()
         assert len(check.found) <= 600

@@ -16,7 +16,7 @@ from harness.doctor.device_checks import (
     ANSWER,
     GRAPH,
     SESSION,
-    DspTry,
+    DspAttempt,
     ExaminedDevice,
     dsp_layers,
 )
@@ -33,17 +33,17 @@ LIBRARIES = (
     LibraryFacts("libQnnHtpV75Skel.so", "skel", 75, build=BUILD),
     LibraryFacts("libQnnHtpV73Skel.so", "skel", 73, build=SdkBuild("2.40.0", "")),
 )
-OPEN = DspTry(Answer("ok", "backend and device came up"))
-UNTRIED = DspTry(Answer("unknown", "not tried"))
-LEFT_OUT = DspTry(Answer("not-applicable", "left out"))
-NO_GRAPH = DspTry(Answer("unknown", "not tried, no session came up"))
+OPEN = DspAttempt(Answer("ok", "backend and device came up"))
+UNTRIED = DspAttempt(Answer("unknown", "not tried"))
+LEFT_OUT = DspAttempt(Answer("not-applicable", "left out"))
+NO_GRAPH = DspAttempt(Answer("unknown", "not tried, no session came up"))
 
 
 def climbed(
     device: ExaminedDevice,
     libraries: tuple[LibraryFacts, ...] | None = LIBRARIES,
-    session: DspTry = UNTRIED,
-    graph: DspTry = UNTRIED,
+    session: DspAttempt = UNTRIED,
+    graph: DspAttempt = UNTRIED,
 ) -> dict[str, Checked]:
     checks = dsp_layers(device, libraries, session, graph)
     by_name = {check.name: check for check in checks}
@@ -51,11 +51,11 @@ def climbed(
     return by_name
 
 
-def failed(message: str, *evidence: str, code: int = 14001) -> DspTry:
+def failed(message: str, *evidence: str, code: int = 14001) -> DspAttempt:
     """A session that ended so, diagnosed as the doctor does it."""
     record = ErrorRecord.of(api="QnnDevice_create", code=code, message=message)
     error = diagnosed("failed", record, evidence)
-    return DspTry(Answer("fail", f"failed: {message}", "a hint"), error, evidence)
+    return DspAttempt(Answer("fail", f"failed: {message}", "a hint"), error, evidence)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_libraries_of_two_builds_and_none_at_all() -> None:
         (failed("unable to create session"), SESSION),
     ],
 )
-def test_a_session_that_ends_at_a_layer(tried: DspTry, layer: str) -> None:
+def test_a_session_that_ends_at_a_layer(tried: DspAttempt, layer: str) -> None:
     """Its own log says more than what can be read: everything that can be is in order here."""
     layers = climbed(examined(PHONE), session=tried, graph=NO_GRAPH)
     assert layers[ANSWER].status == layers[layer].status == layers[SESSION].status == "fail"
@@ -376,14 +376,14 @@ def test_a_session_that_comes_up_proves_what_is_below_it() -> None:
         (OPEN, LEFT_OUT, "ok", "open as far as DSP session; left out"),
         (
             OPEN,
-            DspTry(Answer("unknown", "late")),
+            DspAttempt(Answer("unknown", "late")),
             "unknown",
             "no visible layer is wrong; late",
         ),
     ],
 )
 def test_what_the_answer_is_where_nothing_fails(
-    session: DspTry, graph: DspTry, status: str, text: str
+    session: DspAttempt, graph: DspAttempt, status: str, text: str
 ) -> None:
     check = climbed(examined(PHONE), session=session, graph=graph)[ANSWER]
     assert (check.status, check.found) == (status, text)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.evidence.answers import (
+from harness.evidence.device_replies import (
     NO_STACK,
     collect_script,
     look_script,

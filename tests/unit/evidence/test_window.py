@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.evidence.answers import (
+from harness.evidence.device_replies import (
     AVC_PATTERN,
     DSP_PATTERN,
     DeviceClock,

@@ -11,7 +11,7 @@ from harness.experiments.capacity import (
     SizePoint,
     conclude,
     largest_that_fits,
-    loaded_in_turn,
+    repeat_loads,
     settled_limit,
 )
 from tests.properties import reached, reaches
@@ -119,7 +119,7 @@ def test_a_refusal_in_turn_is_looked_at_again(
     answers: list[int], expected: tuple[int, int]
 ) -> None:
     remaining = iter(answers)
-    assert loaded_in_turn(lambda number: next(remaining), 9) == expected
+    assert repeat_loads(lambda number: next(remaining), 9) == expected
     assert list(remaining) == []
 
 

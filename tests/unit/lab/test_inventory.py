@@ -193,7 +193,7 @@ def test_what_is_left_to_the_computer_is_off_where_it_cannot(
     monkeypatch.setenv("QNN_HARNESS_ARM64_LIBRARIES", "/nonexistent")
     lab = lab_of(tmp_path, AUTO + "  - name: other\n    serial: ABC\n")
     assert [device.name for device in lab.select()] == ["other"]
-    assert [device.name for device in lab.in_use()] == ["other"]
+    assert [device.name for device in lab.enabled_devices()] == ["other"]
     with pytest.raises(ConfigError) as caught:
         lab.select(["sim"])
     assert "device 'sim' is off: this computer lacks qemu-aarch64 (apt install qemu-u" in str(

@@ -32,7 +32,7 @@ def test_who_takes_a_device_takes_what_is_known_of_it(tmp_path: Path) -> None:
     assert states.pop(KEY) == KnownState()
     states.save(KEY, KnownState(FITNESS, frozenset({"htp-2.51.0"}), ("serial 1",), frozenset("ab")))
     state = states.read(KEY)
-    assert (state.lies, state.identity, state.device_ids) == (
+    assert (state.deployed, state.identity, state.device_ids) == (
         {"htp-2.51.0"},
         ("serial 1",),
         {*"ab"},

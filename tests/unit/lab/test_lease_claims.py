@@ -20,7 +20,7 @@ from harness.lab.lease import (
     ClaimKind,
     DeviceHeld,
     Leases,
-    Missed,
+    Occupied,
     claimants,
 )
 from tests.properties import reached, reaches
@@ -173,13 +173,13 @@ def test_one_of_several_is_had_and_none_is_claimed_any_more(folder: Path) -> Non
         other.acquire(key, name)
     acquired = list[str]()
 
-    def attempt() -> list[Missed]:
-        missed = list[Missed]()
+    def attempt() -> list[Occupied]:
+        missed = list[Occupied]()
         for name, key in keys.items():
             if (holding := run.try_acquire(key, name)) is None:
                 acquired.append(name)
                 return []
-            missed.append(Missed(name, key, holding))
+            missed.append(Occupied(name, key, holding))
         return missed
 
     thread = Thread(target=lambda: run.wait_for(attempt, wait_s=60))
@@ -229,7 +229,7 @@ def test_those_of_ones_own_run_are_waited_for_in_any_case(folder: Path) -> None:
     two.close()
     with pytest.raises(DeviceHeld):
         Leases(folder, purpose="a run").wait_for(
-            lambda: [Missed("phone", KEY, two.own_holding())], wait_s=0
+            lambda: [Occupied("phone", KEY, two.own_holding())], wait_s=0
         )
 
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from harness.core.errors import ConfigError, InfraError
-from harness.core.guard import run_outliving
+from harness.core.guard import start_daemon
 from harness.lab.attach import OpenLab
 from harness.lab.inventory import load_lab
 
@@ -53,6 +53,6 @@ def test_a_command_that_goes_wrong_says_how(tmp_path: Path) -> None:
 
 def test_a_command_that_is_not_there_or_does_not_end() -> None:
     with pytest.raises(InfraError, match="uhubctl does not start"):
-        run_outliving(["/nowhere/uhubctl"], title="uhubctl", within_s=1)
+        start_daemon(["/nowhere/uhubctl"], title="uhubctl", within_s=1)
     with pytest.raises(InfraError, match=r"it took more than 0\.2 s"):
-        run_outliving(["sleep", "60"], title="it", within_s=0.2)
+        start_daemon(["sleep", "60"], title="it", within_s=0.2)

@@ -10,7 +10,7 @@ import pytest
 
 from harness.bench.placement import Placement
 from harness.core.errors import DeviceFull, InfraError, NotYet
-from harness.lab.lease import DeviceHeld, Held, Missed
+from harness.lab.lease import DeviceHeld, Held, Occupied
 from harness.plugin.device_run import AttemptEnd, Attempts, FreeDevices
 
 KINDS = {"old-a": "v68", "old-b": "v68", "new-a": "v75", "new-b": "v75"}
@@ -68,17 +68,17 @@ class MockWorkbench:
             return InfraError("is out")
         return DeviceFull("full", serial="") if device.full else None
 
-    def acquire(self, device: MockDevice) -> Missed | None:
+    def acquire(self, device: MockDevice) -> Occupied | None:
         assert not device.is_held, "each attempt has its device to itself"
         if device.is_leased or device.name in self.unprepared:
-            return Missed(device.name, device.name, HELD)
+            return Occupied(device.name, device.name, HELD)
         device.is_held = True
         return None
 
     def give_back(self, device: MockDevice) -> None:
         device.is_held = False
 
-    def wait_for(self, attempt: Callable[[], Sequence[Missed]], *, wait: bool = True) -> None:
+    def wait_for(self, attempt: Callable[[], Sequence[Occupied]], *, wait: bool = True) -> None:
         while missed := attempt():
             if self.in_vain or not wait:
                 raise DeviceHeld(f"device {missed[0].name} is held", HELD)

@@ -22,7 +22,7 @@ def searched(folder: Path, order: tuple[int, ...], rule: Rule, **more: int) -> t
     while isinstance(step := search.next(), Question):
         assert step.number == search.evidence.runs + 1
         number += 1
-        search.answer(step, rule(Way.of_point(step.at), number))
+        search.answer(step, rule(Way.from_point(step.at), number))
     assert isinstance(step, Minimum)
     assert step == search.known()
     return step, number
@@ -120,7 +120,7 @@ def test_a_lab_that_fails_again_and_again_stops_it(tmp_path: Path) -> None:
 def test_a_way_is_found_again_by_what_a_log_calls_it() -> None:
     way = Way((0, 12, 3), "window")
     assert way.point == ("window", "0,12,3")
-    assert Way.of_point(way.point) == way
+    assert Way.from_point(way.point) == way
     for point in (("window", ""), ("all", "1"), ("window",)):
         with pytest.raises(ValueError, match=r"."):
-            Way.of_point(point)
+            Way.from_point(point)

@@ -11,7 +11,6 @@ import pytest
 
 from harness.core.cache import cache_root
 from harness.core.deadline import Deadline
-from harness.evidence.answers import Baseline
 from harness.evidence.case_evidence import (
     SUMMARY,
     CaseEvidence,
@@ -19,6 +18,7 @@ from harness.evidence.case_evidence import (
     EvidenceLimits,
     take_baseline,
 )
+from harness.evidence.device_replies import Baseline
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings, Step
 from harness.probe.plan_runner import run_plan

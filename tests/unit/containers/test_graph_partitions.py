@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.containers.artefact import FileBytes
-from harness.containers.graph_nodes import (
+from harness.containers.graph_partitions import (
     ADDED_BY_ORT,
     CPU,
     NPU,

@@ -7,7 +7,7 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.evidence.answers import NO_STACK, Baseline, Report, baseline_of
+from harness.evidence.device_replies import NO_STACK, Baseline, Report, baseline_of
 from harness.evidence.text import EvidenceFile
 from harness.transport.questions import Section
 from harness.transport.shell_protocol import TOKEN_VARIABLE

@@ -6,6 +6,7 @@ An AAR is a zip archive with the libraries of Android in jni/arm64-v8a.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -71,31 +72,26 @@ class AarStore:
         return self._cache_root / "aars" / sha256[:32]
 
 
+@dataclass(eq=False)
 class AarSource(FolderSource):
     """One AAR file on this computer."""
 
-    def __init__(
-        self,
-        name: str,
-        path: Path,
-        cache_root: Path,
-        *,
-        version: str | None = None,
-        target: str = AAR_TARGET,
-    ) -> None:
-        super().__init__(name, path, cache_root, version=version, target=target)
-        self._store = AarStore(cache_root)
+    target: str | None = AAR_TARGET
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._store = AarStore(self.cache_root)
 
     def damage(self, version: str, target: str) -> list[str]:
-        changed = self._hashes.changed({self._path.name: self._path})
-        return [*changed, *self._store.damage(self._path)]
+        changed = self._hashes.changed({self.path.name: self.path})
+        return [*changed, *self._store.damage(self.path)]
 
     def _files(self) -> dict[str, Path]:
         field = f"runtimes.{self.name}.path"
-        if not self._path.is_file():
-            raise ConfigError(f"{self._path} is no file", field=field)
+        if not self.path.is_file():
+            raise ConfigError(f"{self.path} is no file", field=field)
         try:
-            return self._store.files(self._path)
+            return self._store.files(self.path)
         except InfraError as error:
             # the file is the user's own
             raise ConfigError(str(error), field=field) from error
@@ -105,34 +101,28 @@ def _is_library(name: str) -> bool:
     return name.startswith(f"{JNI_FOLDER}/") and name.count("/") == 2 and is_library(name)
 
 
+@dataclass(eq=False, repr=False)  # a URL may have a password
 class MavenSource(LibrarySource):
     """One artifact of a repository in all its versions, or in one.
 
     The version of a runtime is that of its QNN. An artifact other than qnn-runtime (an ORT) comes
     with the qnn-runtime that its POM names. Of two artifacts with the same QNN the newer is used,
-    unless the coordinates name a version.
+    unless the coordinates name a version. `location` is a folder or an http(s) URL.
     """
 
-    def __init__(
-        self,
-        name: str,
-        coordinates: Coordinates,
-        location: str | Path,
-        cache_root: Path,
-        *,
-        target: str = AAR_TARGET,
-    ) -> None:
-        """`location` is a folder or an http(s) URL."""
-        self._target = target
-        self.name = name
-        self.origin = outgoing(f"{coordinates} in {location}")
-        self._coordinates = coordinates
-        self._cache_root = cache_root
-        self._repository = Repository(location, cache_root)
-        self._store = AarStore(cache_root)
+    name: str
+    coordinates: Coordinates
+    location: str | Path
+    cache_root: Path
+    target: str = AAR_TARGET
+
+    def __post_init__(self) -> None:
+        self.origin = outgoing(f"{self.coordinates} in {self.location}")
+        self._repository = Repository(self.location, self.cache_root)
+        self._store = AarStore(self.cache_root)
 
     def versions(self, target: str) -> list[str]:
-        return list(self._all) if target == self._target else []
+        return list(self._all) if target == self.target else []
 
     def is_cached(self, version: str, target: str) -> bool:
         return all(self._repository.is_cached(aar.file("aar")) for aar in self._aars(version))
@@ -141,9 +131,9 @@ class MavenSource(LibrarySource):
         aars = [self._repository.file(aar.file("aar")) for aar in self._aars(version)]
         # of two equal names the first is used
         files = {name: path for aar in aars[::-1] for name, path in self._store.files(aar).items()}
-        hashes = HashCache(self._cache_root, self._cache_root / "aars")
+        hashes = HashCache(self.cache_root, self.cache_root / "aars")
         root = next(iter(files.values())).parent
-        return local_runtime(files, hashes, self.name, version, self._target, root)
+        return local_runtime(files, hashes, self.name, version, self.target, root)
 
     def damage(self, version: str, target: str) -> list[str]:
         problems = []
@@ -167,20 +157,20 @@ class MavenSource(LibrarySource):
             aars = self._find_all()
         except NotThere as error:
             raise ConfigError(
-                f"there is no {self._coordinates}: {error}",
+                f"there is no {self.coordinates}: {error}",
                 field=f"runtimes.{self.name}.coordinates",
             ) from error
         return {version: aars[version] for version in sorted(aars, key=version_key)}
 
     def _find_all(self) -> dict[str, tuple[Coordinates, ...]]:
-        pinned = self._coordinates.version
-        versions = [pinned] if pinned else self._repository.versions(self._coordinates)
+        pinned = self.coordinates.version
+        versions = [pinned] if pinned else self._repository.versions(self.coordinates)
         newest = sorted(versions, key=version_key, reverse=True)
-        if self._coordinates.artifact == QNN_RUNTIME.partition(":")[2]:
-            return {version: (self._coordinates.with_version(version),) for version in newest}
+        if self.coordinates.artifact == QNN_RUNTIME.partition(":")[2]:
+            return {version: (self.coordinates.with_version(version),) for version in newest}
         aars: dict[str, tuple[Coordinates, ...]] = {}
         for version in newest[:_MAX_POMS]:
-            artifact = self._coordinates.with_version(version)
+            artifact = self.coordinates.with_version(version)
             name = artifact.file("pom")
             try:
                 content = read_bounded(self._repository.file(name), _MAX_POM_BYTES)
@@ -193,7 +183,7 @@ class MavenSource(LibrarySource):
                     break
         if not aars:
             raise ConfigError(
-                f"{self._coordinates} names no {QNN_RUNTIME} in its POM, so that its QNN is not "
+                f"{self.coordinates} names no {QNN_RUNTIME} in its POM, so that its QNN is not "
                 f"known; take {QNN_RUNTIME} itself, or a folder",
                 field=f"runtimes.{self.name}.coordinates",
             )

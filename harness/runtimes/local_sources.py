@@ -11,6 +11,7 @@ import contextlib
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
@@ -121,6 +122,7 @@ def require_inside(files: Mapping[str, Path], root: Path, *, field: str) -> dict
     return dict(files)
 
 
+@dataclass(eq=False)
 class FolderSource(LibrarySource):
     """One folder with libraries for one target.
 
@@ -128,21 +130,15 @@ class FolderSource(LibrarySource):
     belongs to the runtime, even if it is not one of QNN.
     """
 
-    def __init__(
-        self,
-        name: str,
-        path: Path,
-        cache_root: Path,
-        *,
-        version: str | None = None,
-        target: str | None = None,
-    ) -> None:
-        self.name = name
-        self.origin = str(path)
-        self._path = path
-        self._hashes = HashCache(cache_root, path)
-        self._version = version
-        self._target = target
+    name: str
+    path: Path
+    cache_root: Path
+    version: str | None = None
+    target: str | None = None
+
+    def __post_init__(self) -> None:
+        self.origin = str(self.path)
+        self._hashes = HashCache(self.cache_root, self.path)
 
     def versions(self, target: str) -> list[str]:
         version, own_target = self._version_and_target
@@ -151,23 +147,23 @@ class FolderSource(LibrarySource):
     def runtime(self, version: str, target: str) -> Runtime:
         if (version, target) != self._version_and_target:
             only = " for ".join(self._version_and_target)
-            raise VersionError(f"{self._path} has QNN {only} only")
-        return local_runtime(self._files(), self._hashes, self.name, version, target, self._path)
+            raise VersionError(f"{self.path} has QNN {only} only")
+        return local_runtime(self._files(), self._hashes, self.name, version, target, self.path)
 
     def damage(self, version: str, target: str) -> list[str]:
         return self._hashes.changed(self._files())
 
     @cached_property
     def _version_and_target(self) -> tuple[str, str]:
-        facts, version = build_facts(self._files()), self._version
+        facts, version = build_facts(self._files()), self.version
         if version:
             version = parse_version(version, f"runtimes.{self.name}.version")
         version = version or library_version(facts)
-        target = self._target or library_target(facts)
+        target = self.target or library_target(facts)
         if version is None or target is None:
             name, field = ("QNN version", "version") if version is None else ("target", "target")
             raise ConfigError(
-                f"the libraries in {self._path} do not name their {name}: list it in `runtimes` of "
+                f"the libraries in {self.path} do not name their {name}: list it in `runtimes` of "
                 f"devices.yaml with a `{field}`",
                 field=f"runtimes.{self.name}.{field}",
             )
@@ -175,57 +171,51 @@ class FolderSource(LibrarySource):
 
     def _files(self) -> dict[str, Path]:
         field = f"runtimes.{self.name}.path"
-        if not self._path.is_dir():
-            raise ConfigError(f"{self._path} is not a folder", field=field)
-        listed = listed_files(self._path, "lib", field=field, depth=_DEPTH)
+        if not self.path.is_dir():
+            raise ConfigError(f"{self.path} is not a folder", field=field)
+        listed = listed_files(self.path, "lib", field=field, depth=_DEPTH)
         files = {
             name: path for name, path in listed.items() if is_library(name) or is_device_file(name)
         }
         if not files:
-            raise ConfigError(f"{self._path} has no libraries", field=field)
-        return require_inside(files, self._path, field=field)
+            raise ConfigError(f"{self.path} has no libraries", field=field)
+        return require_inside(files, self.path, field=field)
 
 
+@dataclass(eq=False)
 class SdkSource(LibrarySource):
     """QAIRT trees on this computer.
 
     `path` is a tree or a folder of trees. `toolchain` chooses among several folders for one target
-    by name (aarch64-oe-linux-gcc9.3).
+    by name (aarch64-oe-linux-gcc9.3). `field` names the path in errors, by default in devices.yaml.
     """
 
-    def __init__(
-        self,
-        name: str,
-        path: Path,
-        cache_root: Path,
-        *,
-        toolchain: str | None = None,
-        field: str | None = None,
-    ) -> None:
-        """Create a source; `field` names the path in errors, by default in devices.yaml."""
-        self.name = name
-        self._field = field or f"runtimes.{name}.path"
-        self.origin = str(path)
-        self._path = path
-        self._toolchain = toolchain
-        self._cache_root = cache_root
+    name: str
+    path: Path
+    cache_root: Path
+    toolchain: str | None = None
+    field: str | None = None
+
+    def __post_init__(self) -> None:
+        self.origin = str(self.path)
+        self._field = self.field or f"runtimes.{self.name}.path"
 
     def versions(self, target: str) -> list[str]:
         return [version for version in self._all if self._folder(version, target)]
 
     def runtime(self, version: str, target: str) -> Runtime:
         root = self._all[version]
-        files, hashes = self._files(version, target), HashCache(self._cache_root, root)
+        files, hashes = self._files(version, target), HashCache(self.cache_root, root)
         return local_runtime(files, hashes, self.name, version, target, root)
 
     def damage(self, version: str, target: str) -> list[str]:
         root = self._all[version]
-        return HashCache(self._cache_root, root).changed(self._files(version, target))
+        return HashCache(self.cache_root, root).changed(self._files(version, target))
 
     @cached_property
     def _all(self) -> dict[str, Path]:
         by_version: dict[str, Path] = {}
-        path, trees = self._path, sdks_in(self._path)
+        path, trees = self.path, sdks_in(self.path)
         if not trees:
             why = "is not a folder"
             if path.is_dir():
@@ -237,7 +227,7 @@ class SdkSource(LibrarySource):
 
     def _folder(self, version: str, target: str) -> str | None:
         root = self._all[version]
-        folder = target_folder(folders_in(root / "lib"), target, self._toolchain)
+        folder = target_folder(folders_in(root / "lib"), target, self.toolchain)
         return folder if folder and any((root / "lib" / folder).glob("libQnn*.so")) else None
 
     def _files(self, version: str, target: str) -> dict[str, Path]:

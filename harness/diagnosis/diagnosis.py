@@ -40,10 +40,7 @@ NOTHING: Final = Foreseen()
 
 
 def symptoms_of(
-    outcome: str,
-    error: ErrorRecord,
-    evidence: Iterable[str] = (),
-    foreseen: Foreseen = NOTHING,
+    outcome: str, error: ErrorRecord, evidence: Iterable[str] = (), foreseen: Foreseen = NOTHING
 ) -> Symptoms:
     """Return the symptoms in an error record and in the last lines of `evidence`."""
     codes = [error.code, *(link.code for link in error.chain)]

@@ -283,11 +283,7 @@ class Report:
     """
 
     def __init__(
-        self,
-        note: Callable[[str], None],
-        baseline: Baseline | None,
-        last_s: int,
-        file_bytes: int,
+        self, note: Callable[[str], None], baseline: Baseline | None, last_s: int, file_bytes: int
     ) -> None:
         self.facts: dict[str, object] = {"window_s": last_s}
         self._note = note

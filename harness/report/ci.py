@@ -22,11 +22,7 @@ from harness.core.whole_file import write_whole
 from harness.report.document import as_code, markdown, shortened
 from harness.report.model_figures import figure_blocks
 from harness.report.sections import RunData
-from harness.report.summary import (
-    cut_short,
-    failure_groups,
-    outputs_lines,
-)
+from harness.report.summary import cut_short, failure_groups, outputs_lines
 from harness.results.coverage import Coverage
 from harness.results.journal import read_once
 from harness.results.record import CaseRecord

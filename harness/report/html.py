@@ -154,10 +154,7 @@ class Rows:
         columns["case"].append(record.case)
 
     def packed(
-        self,
-        events: Sequence[DeviceEvent],
-        groups: Sequence[FailureGroup],
-        more: dict[str, Any],
+        self, events: Sequence[DeviceEvent], groups: Sequence[FailureGroup], more: dict[str, Any]
     ) -> str:
         """Return the data with device events, groups of failures, and `more`."""
         columns = self._columns

@@ -22,17 +22,7 @@ from harness.core.notices import ONCE
 from harness.core.outgoing_text import counted
 from harness.core.socs import claim_of, limits_of_simulation
 from harness.core.whole_file import read_json
-from harness.report.document import (
-    Block,
-    Heading,
-    Line,
-    Paragraph,
-    Span,
-    Table,
-    clip,
-    html,
-    link,
-)
+from harness.report.document import Block, Heading, Line, Paragraph, Span, Table, clip, html, link
 from harness.report.model_figures import figure_blocks, ops_tables
 from harness.report.summary import part_of
 from harness.results.coverage import Coverage

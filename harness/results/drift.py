@@ -260,10 +260,7 @@ def _kept_outputs(record: Ran) -> Iterator[tuple[_Key, Mapping[str, Any]]]:
 
 
 def _output(
-    key: _Key,
-    points: Mapping[_Point, Mapping[str, None]],
-    output: Mapping[str, Any],
-    read: Read,
+    key: _Key, points: Mapping[_Point, Mapping[str, None]], output: Mapping[str, Any], read: Read
 ) -> Output:
     ordered = sorted(points, key=lambda point: (*point[:2], version_key(point[2])))
     variants = {digest: None for point in ordered for digest in points[point]}

@@ -24,12 +24,7 @@ from harness.core.names_inside import open_below
 from harness.core.outgoing_text import counted, without_secrets_in
 from harness.core.schemas import OTHER_SCHEMA, other_schema
 from harness.results.coverage import Tally
-from harness.results.record import (
-    SCHEMA,
-    CaseRecord,
-    DeviceEvent,
-    JournalLine,
-)
+from harness.results.record import SCHEMA, CaseRecord, DeviceEvent, JournalLine
 
 LINE: Final[TypeAdapter[CaseRecord | DeviceEvent]] = TypeAdapter(JournalLine)
 _CASE: Final[TypeAdapter[CaseRecord]] = TypeAdapter(CaseRecord)

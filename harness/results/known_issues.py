@@ -12,14 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    StrictBool,
-    StrictInt,
-    WithJsonSchema,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictInt, WithJsonSchema
 
 from harness.core.axes import BACKENDS, IN_AXES, VERSIONS
 from harness.core.codes import same_code

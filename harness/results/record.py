@@ -30,14 +30,7 @@ from harness.core.errors import Cause
 from harness.core.names_inside import inner_name
 from harness.core.outgoing_text import counted
 from harness.core.schema_field import Schema2
-from harness.diagnosis.error import (
-    ErrorRecord,
-    Outcome,
-    Part,
-    RecordText,
-    clean_text,
-    cut_message,
-)
+from harness.diagnosis.error import ErrorRecord, Outcome, Part, RecordText, clean_text, cut_message
 from harness.dsp.dsp import DspReply
 from harness.lab.health import EventKind, LabEvent, State
 from harness.probe.plan import Plan, Step
@@ -565,7 +558,6 @@ def _kind(line: object) -> str:
 
 
 JournalLine = Annotated[
-    Annotated[CaseRecord, Tag("case")] | Annotated[DeviceEvent, Tag("device")],
-    Discriminator(_kind),
+    Annotated[CaseRecord, Tag("case")] | Annotated[DeviceEvent, Tag("device")], Discriminator(_kind)
 ]
 """Any line of results.jsonl."""

@@ -133,13 +133,7 @@ _DEVICE_COLUMNS: Final = (
 )
 _CURVES_MARKUP: Final = Markup('<div class="curves">{}</div>')
 """Curves side by side, as many as there is room for."""
-_LISTED: Final = (
-    "Device",
-    "SoC",
-    "Host",
-    "Nights, the newest to the right",
-    "State",
-)
+_LISTED: Final = ("Device", "SoC", "Host", "Nights, the newest to the right", "State")
 _CURVES: Final[dict[str, Callable[[DeviceRow], float | None]]] = {
     "hottest, °C": lambda row: row.hottest_c,
     "battery, %": lambda row: row.battery_percent,

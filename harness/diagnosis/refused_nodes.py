@@ -47,10 +47,10 @@ def refused_nodes(lines: Iterable[str]) -> list[RefusedNode]:
     errors: list[str] = []
     for text in lines:
         if (backend := _BACKEND.search(text)) and not _FAILED.search(text):
-            errors.append(_without_place(backend[1]))
+            errors.append(_PLACE.sub("", backend[1]))
         elif _FAILED.search(text):
             match = _REASON.search(text)
-            words = [_ASSIGNED.sub("", _without_place(match[1] if match else "")), *errors]
+            words = [_ASSIGNED.sub("", _PLACE.sub("", match[1] if match else "")), *errors]
             reason = "; ".join(dict.fromkeys(filter(None, map(_plain, words)))) or None
             for op_type, name, _ in _NODE.findall(text):
                 node = RefusedNode(name, op_type, reason and reason[:_MOST_WORDS])
@@ -62,10 +62,6 @@ def refused_nodes(lines: Iterable[str]) -> list[RefusedNode]:
             errors = []
     refused = [node for node in nodes.values() if not node.op_type.startswith(_TAKEN)]
     return refused[:_MOST_NODES]
-
-
-def _without_place(text: str) -> str:
-    return _PLACE.sub("", text)
 
 
 def _plain(text: str) -> str:
@@ -83,6 +79,6 @@ def refusal_text(refused: Iterable[RefusedNode], shapes: Mapping[str, str], hint
         kind = ", ".join(filter(None, (node.op_type, shapes.get(node.name))))
         why = node.reason or "the provider names no reason"
         lines.append(f"op {node.name or 'without a name'} ({kind}) is not supported here: {why}")
-    if more := len(nodes) - _MOST_NAMED:
-        lines += [f"... and {more} more"] if more > 0 else []
+    if (more := len(nodes) - _MOST_NAMED) > 0:
+        lines.append(f"... and {more} more")
     return "\n".join([*lines, hint])

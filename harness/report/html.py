@@ -273,26 +273,20 @@ def ladders(cases: Iterable[CaseRecord]) -> list[dict[str, Any]]:
         for number, record in enumerate(cases):
             loads = _numbers(record.measurements.get("load_us"))
             if len(loads) > 1:
-                ladder = _ladder(number, record, loads)
-                yield not _refused(record, loads), -len(loads), number, ladder
+                memory = _numbers(record.measurements.get("load_rss_bytes"))
+                failed = record.error.context if record.error else None
+                refused = failed is not None and failed >= len(loads)
+                is_complete = len(memory) == len(loads)
+                ladder = {
+                    "case": number,
+                    "loads": len(loads),
+                    "load_us": downsample(loads, _MOST_POINTS),
+                    "rss_bytes": downsample(memory, _MOST_POINTS) if is_complete else [],
+                    "failed_at": len(loads) + 1 if refused else None,
+                }
+                yield not refused, -len(loads), number, ladder
 
     return [ladder for *_, ladder in heapq.nsmallest(_MOST_LADDERS, candidates())]
-
-
-def _ladder(number: int, record: CaseRecord, loads: list[float]) -> dict[str, Any]:
-    memory = _numbers(record.measurements.get("load_rss_bytes"))
-    return {
-        "case": number,
-        "loads": len(loads),
-        "load_us": downsample(loads, _MOST_POINTS),
-        "rss_bytes": downsample(memory, _MOST_POINTS) if len(memory) == len(loads) else [],
-        "failed_at": len(loads) + 1 if _refused(record, loads) else None,
-    }
-
-
-def _refused(record: CaseRecord, loads: Sequence[float]) -> bool:
-    failed = record.error.context if record.error else None
-    return failed is not None and failed >= len(loads)
 
 
 def _numbers(value: Any) -> list[float]:

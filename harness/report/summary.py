@@ -7,7 +7,7 @@ differ in nothing else.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import PurePath
@@ -15,7 +15,6 @@ from typing import Any, Final, get_args
 
 from harness.core.axes import AXES, IN_AXES, VERSIONS
 from harness.core.outgoing_text import counted
-from harness.core.versions import QnnVersion
 from harness.diagnosis.any_log import CAME_TRUE
 from harness.diagnosis.error import Diagnosis, ErrorRecord, Outcome, without_varying_parts
 from harness.report.document import aligned
@@ -23,6 +22,7 @@ from harness.results.case_names import split_node_id
 from harness.results.coverage import LOST_TO, Coverage
 from harness.results.journal import Records, read_once
 from harness.results.record import CaseRecord, DeviceEvent, Outputs
+from harness.runtimes.runtime import version_key
 from harness.transport.faults import server_lost
 
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
@@ -381,7 +381,16 @@ def grids(cases: Records) -> list[Grid]:
     for case in cases if axes_of else ():
         if (test := _test(case)) in axes_of:
             groups.setdefault((test, _elsewhere(case, axes_of[test])), []).append(case)
-    return [_grid(test, rest, axes_of[test], group) for (test, rest), group in groups.items()]
+    shown = []
+    for (test, elsewhere), group in groups.items():
+        row_axis, column_axis = axes_of[test]
+        cells = {(_value(case, row_axis), _value(case, column_axis)): case for case in group}
+        rows, columns = (
+            tuple(sorted(set(names), key=_order)) for names in zip(*cells, strict=True)
+        )
+        title = f"{test.rpartition('::')[2]} on {elsewhere}"
+        shown.append(Grid(title, row_axis, column_axis, rows, columns, cells))
+    return shown
 
 
 def asked_grids(cases: Iterable[CaseRecord]) -> list[tuple[str, str, str]]:
@@ -405,19 +414,6 @@ def grid_lines(grid: Grid) -> Iterator[str]:
         yield text if len(text) <= _MAX_LEGEND_CHARS else f"{text[: _MAX_LEGEND_CHARS - 3]}..."
 
 
-def _grid(test: str, elsewhere: str, axes: tuple[str, str], cases: Sequence[CaseRecord]) -> Grid:
-    row_axis, column_axis = axes
-    cells = {(_value(case, row_axis), _value(case, column_axis)): case for case in cases}
-    return Grid(
-        title=f"{test.rpartition('::')[2]} on {elsewhere}",
-        row_axis=row_axis,
-        column_axis=column_axis,
-        rows=tuple(sorted({row for row, _ in cells}, key=_order)),
-        columns=tuple(sorted({column for _, column in cells}, key=_order)),
-        cells=cells,
-    )
-
-
 def _test(case: CaseRecord) -> str:
     return case.case.partition("[")[0]
 
@@ -439,5 +435,5 @@ def _value(case: CaseRecord, axis: str) -> str:
 
 
 def _order(value: str) -> tuple[bool, tuple[int, ...], str]:
-    version = QnnVersion.found_in(value)
-    return version is None, version.parts if version else (), value
+    parts, _ = version_key(value)
+    return not parts, parts, value

@@ -34,7 +34,7 @@ from harness.diagnosis.error import ErrorRecord, Outcome, Part, RecordText, clea
 from harness.dsp.dsp import DspReply
 from harness.lab.health import EventKind, LabEvent, State
 from harness.probe.plan import Plan, Step
-from harness.probe.transcript import StepResult, Transcript
+from harness.probe.transcript import Transcript
 from harness.results.coverage import Standing, standing_of
 from harness.runtimes.findings import Severity
 
@@ -180,8 +180,17 @@ def executions(plan: Plan, transcript: Transcript) -> Iterator[Execution]:
         elif step.verb == "io-bind":
             bound[context] = step
         elif step.verb in _EXECUTES and (result := ended.get(number)) is not None:
-            by = bound.get(context) if step.verb == "io-run" else step
-            yield _execution(step.verb, _work(binaries.get(context), by), result)
+            by, work = bound.get(context) if step.verb == "io-run" else step, None
+            if by is not None and (binary := binaries.get(context)) is not None:
+                inputs = [text for key, text in by.fields.items() if key.startswith("input.")]
+                work = (binary, by.fields.get("graph", "0"), *inputs)
+            outputs = result.data.get("outputs")
+            compared = isinstance(outputs, list) and bool(outputs)
+            for output in outputs if isinstance(outputs, list) else ():
+                compared &= isinstance(output, dict) and "max_abs" in output
+            # runs of a wrong step may differ from each other
+            digests = whole_numbers(result.data.get("digests")) if result.ok else []
+            yield Execution(step.verb, work, compared, tuple(digests))
 
 
 def outputs_of(runs: Sequence[Execution]) -> Outputs | None:
@@ -223,22 +232,6 @@ def _by_work(runs: Iterable[Execution]) -> Mapping[tuple[str, ...], list[tuple[i
         if run.work is not None and run.digests:
             groups.setdefault(run.work, []).append(run.digests)
     return groups
-
-
-def _work(binary: str | None, step: Step | None) -> tuple[str, ...] | None:
-    if binary is None or step is None:
-        return None
-    inputs = [text for key, text in step.fields.items() if key.startswith("input.")]
-    return (binary, step.fields.get("graph", "0"), *inputs)
-
-
-def _execution(verb: str, work: tuple[str, ...] | None, result: StepResult) -> Execution:
-    outputs = result.data.get("outputs")
-    listed = outputs if isinstance(outputs, list) else []
-    compared = bool(listed) and all(isinstance(each, dict) and "max_abs" in each for each in listed)
-    # runs of a wrong step may differ from each other
-    digests = whole_numbers(result.data.get("digests")) if result.ok else []
-    return Execution(verb, work, compared, tuple(digests))
 
 
 SCHEMA: Final = 2

@@ -500,19 +500,17 @@ def _curves(site: SiteData, line: CaseLine, first: int) -> Iterator[Markup]:
             def describe(i: int, figure: str = figure, values: Sequence[Any] = values) -> str:
                 run = runs[i]
                 versions = format_versions(versions_of(run.last))
-                return f"{_figure(values[i], figure)} on {site.day(run.run_index)}, {versions}"
+                text, value = "not measured", values[i]
+                if value is not None:
+                    is_time = figure.endswith("_us")
+                    text = f"{value / 1000:,.2f} ms" if is_time else f"{value / _MIB:,.1f} MiB"
+                return f"{text} on {site.day(run.run_index)}, {versions}"
 
             placement = line.last.placement
             name = f"{placement.device} {placement.backend}" if placement else "no device"
             drawn = curve(values, describe, f"{figure}, {name}")
             if drawn:
                 yield drawn
-
-
-def _figure(value: float | None, figure: str) -> str:
-    if value is None:
-        return "not measured"
-    return f"{value / 1000:,.2f} ms" if figure.endswith("_us") else f"{value / _MIB:,.1f} MiB"
 
 
 def cases_page(rows: Sequence[ListedTest]) -> str:

@@ -292,17 +292,6 @@ def _distinct(*values: object) -> list[str]:
     return texts
 
 
-def cause_of(step: StepResult, blame: Sequence[Blame]) -> Cause:
-    """Return the cause of a step that failed."""
-    if step.error is None:
-        return "target"
-    message = step.message or ""
-    for entry in blame:
-        if entry.error == step.error and re.search(entry.text, message):
-            return entry.cause
-    return "harness"
-
-
 def _executorch_error(step: StepResult) -> ErrorRecord:
     """Return the record of the QNN call that failed first, with all messages of ExecuTorch."""
     step = replace(step, logs=causal_lines(step.logs))
@@ -520,7 +509,14 @@ def _judge_finished(
     step = transcript.first_failure
     if step is None:
         return Verdict("passed")
-    cause = cause_of(step, blame)
+    cause: Cause = "target"
+    if step.error is not None:
+        causes = (
+            entry.cause
+            for entry in blame
+            if entry.error == step.error and re.search(entry.text, step.message or "")
+        )
+        cause = next(causes, "harness")
     if cause != "target":
         return _no_verdict(cause, step.message or f"{step.error}", step)
     error = step_error(step)

@@ -358,6 +358,7 @@ def html_text(run: RunData, cases: Iterable[CaseRecord] | None = None) -> str:
     groups = parts["groups"]
     failing = chain(*(group.cases for group in groups if section_of(group.first) == "failing"))
     new = None if since is None else _new_among(failing, since)
+    became = Counter(since.became.values() if since else ())
     besides = remarks(parts["drifting"], parts["simulated"])
     headline = verdict(coverage, new=new, cut=cut is not None, besides=besides)
     more = {"issues": issues, "versions": VERSIONS}
@@ -370,7 +371,7 @@ def html_text(run: RunData, cases: Iterable[CaseRecord] | None = None) -> str:
         cut=cut,
         since=since,
         coverage=coverage,
-        became=_became(since),
+        became={word: became[word] for word in since.titles if became[word]} if since else {},
         totals=parts["totals"],
         bar=outcome_bar(parts["totals"]),
         behind=parts["behind"],
@@ -401,13 +402,6 @@ def verdict(
 def _new_among(cases: Iterable[str], since: Since | None) -> int:
     """Return how many of these failing cases did not fail so before."""
     return sum(since.became.get(case) in _NEW for case in cases) if since else 0
-
-
-def _became(since: Since | None) -> dict[str, int]:
-    if since is None:
-        return {}
-    counts = Counter(since.became.values())
-    return {word: counts[word] for word in since.titles if counts[word]}
 
 
 def _reasons(groups: Sequence[FailureGroup]) -> list[tuple[list[int], FailureGroup]]:

@@ -122,7 +122,8 @@ def measure(transcript: Transcript) -> dict[str, object]:
             figures[f"{name}_bytes"] = memory
     figures |= ort_figures(steps)
     compared = [*executions, *bound, *_succeeded(steps, "ort-run")]
-    outputs = [output for step in compared for output in _outputs(step)]
+    all_outputs = (output for step in compared for output in entries(step.data, "outputs"))
+    outputs = [output for output in all_outputs if "max_abs" in output]
     if outputs:
         # NaN where NaN is expected is no difference
         nan = int(sum(_number(output.get("nan")) for output in outputs))
@@ -291,13 +292,6 @@ def _memory(steps: Iterable[StepResult], name: str) -> dict[str, int] | None:
         return None
     ends = [value for value in after if value is not None]
     return {"start": before[0], "peak": max(known), "end": ends[-1] if ends else before[0]}
-
-
-def _outputs(step: StepResult) -> list[dict[str, object]]:
-    outputs = step.data.get("outputs")
-    if not isinstance(outputs, list):
-        return []
-    return [output for output in outputs if isinstance(output, dict) and "max_abs" in output]
 
 
 def _number(value: object) -> float:

@@ -288,7 +288,10 @@ class RunFolder:
         used, InfraError if the disk is full or fails.
         """
         started = datetime.now(UTC)
-        folder = cls(_make_folder(reports, started, run_id))
+        with making_folders(reports):
+            path = reports.resolve() / (run_id or new_run_id(started))
+            path.mkdir(exist_ok=run_id is not None)
+        folder = cls(path)
         folder._write_info(
             {
                 "schema": INFO_SCHEMA,
@@ -303,7 +306,12 @@ class RunFolder:
                 "command_line": shlex.join(map(without_secrets, command)),
                 "devices": list(devices),
                 "lab": lab,
-                "host": _host(),
+                "host": {
+                    "name": platform.node(),
+                    "system": platform.platform(),
+                    "machine": platform.machine(),
+                    "cpus": os.cpu_count(),
+                },
                 "versions": dict(_versions()),
                 **(more or {}),
             }
@@ -494,17 +502,6 @@ class RunFolder:
             write_whole(self.path / INFO, text.encode())
 
 
-def _make_folder(reports: Path, started: datetime, run_id: str | None) -> Path:
-    with making_folders(reports):
-        if run_id is not None:
-            path = reports.resolve() / run_id
-            path.mkdir(exist_ok=True)
-            return path
-        path = reports.resolve() / new_run_id(started)
-        path.mkdir()
-        return path
-
-
 @contextlib.contextmanager
 def making_folders(reports: Path) -> Iterator[None]:
     """Make a folder for reports that git ignores, and convert OSError in the block.
@@ -546,15 +543,6 @@ def point_to(folder: Path, name: str) -> None:
     except OSError as error:
         link.unlink(missing_ok=True)
         raise InfraError(f"cannot point {latest} to {folder.name}: {error.strerror}") from error
-
-
-def _host() -> dict[str, object]:
-    return {
-        "name": platform.node(),
-        "system": platform.platform(),
-        "machine": platform.machine(),
-        "cpus": os.cpu_count(),
-    }
 
 
 @cache

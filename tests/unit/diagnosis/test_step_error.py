@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.diagnosis.error import OrtCode
-from harness.diagnosis.verdict import BLAME, Verdict, cause_of, judge, step_error
+from harness.diagnosis.verdict import Verdict, judge, step_error
 from harness.probe.transcript import LogLine, StepResult
 from harness.report.summary import code_of
 from harness.results.record import CaseRecord
@@ -212,7 +212,8 @@ def test_outputs_that_are_nan_are_called_so(
     ],
 )
 def test_who_is_at_fault_is_known_without_words_too(error: str | None, cause: str) -> None:
-    assert cause_of(step("context-load", error=error), BLAME) == cause
+    ended = end() | {"error": error} if error is not None else end(code=1)
+    assert judge(run(START, begin(), ended, DONE, exit_code=1)).cause == cause
 
 
 def test_of_ort_its_own_words_count_where_no_longer_ones_came() -> None:

@@ -74,12 +74,6 @@ class Sign:
     foreseen: Pattern = ""
     note: str = ""
 
-    def note_from(self, lines: Iterable[str]) -> str | None:
-        """Return the note of this sign, filled in from the first matching line."""
-        matches = (re.search(self.text or self.evidence, line[:MAX_LINE_CHARS]) for line in lines)
-        first = next((match for match in matches if match is not None), None)
-        return first.expand(self.note) if self.note and first is not None else None
-
     def foreseen_by(self, symptoms: Symptoms) -> str | None:
         """Return the explanation of the finding of preflight that matches this sign."""
         fitting = (text for code, text in symptoms.foreseen if re.fullmatch(self.foreseen, code))
@@ -175,13 +169,19 @@ class Rule:
             if fitting:
                 shown = dict.fromkeys(line for _, lines in fitting for line in lines)
                 foretold = (sign.foreseen_by(symptoms) for sign in self.signs)
-                details = (sign.note_from(lines) for sign, lines in fitting)
+                notes = (
+                    match.expand(sign.note)
+                    for sign, lines in fitting
+                    for line in lines
+                    if sign.note
+                    and (match := re.search(sign.text or sign.evidence, line[:MAX_LINE_CHARS]))
+                )
                 return FittingRule(
                     self,
                     confidence,
                     tuple(shown),
                     next((text for text in foretold if text is not None), None),
-                    next((text for text in details if text is not None), None),
+                    next(notes, None),
                 )
         return None
 

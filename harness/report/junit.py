@@ -179,7 +179,10 @@ def _result(record: CaseRecord) -> Failure | Error | Skipped | None:
     kind = _kind(record)
     if kind is None:
         return None
-    headline = legal(_headline(record))
+    error, headline = record.error, ""
+    if error is not None:
+        first = error.message.strip().partition("\n")[0][:300]
+        headline = legal(": ".join(filter(None, (error.call, first)))[:_MAX_PROPERTY_CHARS])
     if record.standing == "known":
         return Skipped(legal(f"{record.known_issue}: {headline}"), "pytest.xfail")
     if record.fixed is not None and record.fixed.fails:
@@ -188,9 +191,10 @@ def _result(record: CaseRecord) -> Failure | Error | Skipped | None:
         why = headline or str(record.measurements.get("skip_reason") or "")[:_MAX_PROPERTY_CHARS]
         text = f"{record.outcome}: {why}" if why else record.outcome
         return Skipped(legal(text), record.outcome)
-    element = Error if kind == "error" else Failure
-    result = element(headline or record.outcome, f"{record.outcome}.{record.cause}")
-    if (error := record.error) is not None:
+    result = (Error if kind == "error" else Failure)(
+        headline or record.outcome, f"{record.outcome}.{record.cause}"
+    )
+    if error is not None:
         lines = [
             error.message,
             "",
@@ -199,14 +203,6 @@ def _result(record: CaseRecord) -> Failure | Error | Skipped | None:
         ]
         result.text = legal(shortened("\n".join(lines), _MAX_TEXT_CHARS))
     return result
-
-
-def _headline(record: CaseRecord) -> str:
-    error = record.error
-    if error is None:
-        return ""
-    first = error.message.strip().partition("\n")[0][:300]
-    return ": ".join(part for part in (error.call, first) if part)[:_MAX_PROPERTY_CHARS]
 
 
 def _properties(record: CaseRecord) -> list[str]:

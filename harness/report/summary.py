@@ -380,15 +380,20 @@ def grids(cases: Records) -> list[Grid]:
     groups: dict[tuple[str, str], list[CaseRecord]] = {}
     for case in cases if axes_of else ():
         if (test := _test(case)) in axes_of:
-            groups.setdefault((test, _elsewhere(case, axes_of[test])), []).append(case)
+            device = case.device.name if case.device else "?"
+            # the axes of a grid may follow from other versions
+            apart = {*axes_of[test], "device", *VERSIONS}
+            others = [f"{case.axes[name]}" for name in case.axes if name not in apart]
+            elsewhere = others if "device" in axes_of[test] else [device, *others]
+            groups.setdefault((test, ", ".join(elsewhere)), []).append(case)
     shown = []
-    for (test, elsewhere), group in groups.items():
+    for (test, place), group in groups.items():
         row_axis, column_axis = axes_of[test]
         cells = {(_value(case, row_axis), _value(case, column_axis)): case for case in group}
         rows, columns = (
             tuple(sorted(set(names), key=_order)) for names in zip(*cells, strict=True)
         )
-        title = f"{test.rpartition('::')[2]} on {elsewhere}"
+        title = f"{test.rpartition('::')[2]} on {place}"
         shown.append(Grid(title, row_axis, column_axis, rows, columns, cells))
     return shown
 
@@ -416,15 +421,6 @@ def grid_lines(grid: Grid) -> Iterator[str]:
 
 def _test(case: CaseRecord) -> str:
     return case.case.partition("[")[0]
-
-
-def _elsewhere(case: CaseRecord, axes: tuple[str, str]) -> str:
-    """Return the device and the values of all other axes but versions, which identify a grid."""
-    device = [] if "device" in axes else [case.device.name if case.device else "?"]
-    # the axes of a grid may follow from other versions
-    apart = {*axes, "device", *VERSIONS}
-    others = [f"{case.axes[name]}" for name in case.axes if name not in apart]
-    return ", ".join([*device, *others])
 
 
 def _value(case: CaseRecord, axis: str) -> str:

@@ -1,4 +1,4 @@
-"""What all tests share: a simulated lab of their own, and honesty about missing tools."""
+"""Fixtures of all tests: a simulated lab of their own, and missing tools that are reported."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ devices:
 
 
 def pytest_configure() -> None:
-    """What tests start has its signals as a terminal gives them.
+    """Reset the signals of what tests start to those that a terminal gives.
 
     Under nohup and as a background job of a shell some are ignored, and children inherit that. This
     process goes on to pass them over, but with a handler, which no child inherits.
     """
-    told = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM)
-    for number in told:
+    signals = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM)
+    for number in signals:
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, told)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
     # Images of containers set it, and each process that a test starts would compile the harness.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     # jsonschema would make 38 parsers for formats of addresses, which no schema of ours names
@@ -66,7 +66,7 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """What is collected stays until the end: nobody need look for garbage in it."""
+    """Freeze the collected tests, which stay until the end, for the garbage collector."""
     gc.disable()
     try:
         return (yield)
@@ -146,7 +146,7 @@ def quick_runs() -> None:
 
 @pytest.fixture
 def logged() -> Iterator[Logged]:
-    """What the harness says to its user meanwhile; nobody else hears it."""
+    """Collect the harness's messages to its user meanwhile."""
     logged = Logged()
     with shown_by(Notices(progress=logged.progress.append, warn=logged.warnings.append)):
         yield logged

@@ -48,7 +48,7 @@ class _Model:
             )
 
         graph = helper.make_graph(
-            self.nodes, "cut", [tensor("x")], [tensor(one) for one in outputs], self.weights
+            self.nodes, "cut", [tensor("x")], [tensor(name) for name in outputs], self.weights
         )
         return helper.make_model(
             graph, opset_imports=_OPSETS, ir_version=9, functions=self.functions
@@ -73,8 +73,8 @@ def _body(*nodes: onnx.NodeProto, reads: str = "v") -> onnx.GraphProto:
 
 def _looped(model: _Model, name: str, x: str, body: onnx.GraphProto) -> str:
     often = model.constant(f"{name}.often", np.int64(2))
-    go = model.constant(f"{name}.go", np.bool_(True))
-    return model.add("Loop", name, often, go, x, body=body)
+    condition = model.constant(f"{name}.go", np.bool_(True))
+    return model.add("Loop", name, often, condition, x, body=body)
 
 
 def _between_convs() -> onnx.ModelProto:

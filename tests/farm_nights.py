@@ -64,10 +64,15 @@ PHONES: Final = tuple(
 LAB: Final = Lab.model_validate(
     {
         "schema": 1,
-        "hosts": [{"name": f"rack-{one}", "host": f"192.0.2.{one}"} for one in (1, 2)],
+        "hosts": [{"name": f"rack-{number}", "host": f"192.0.2.{number}"} for number in (1, 2)],
         "devices": [
-            {"name": one.name, "serial": f"serial-{one.name}", "soc": one.soc, "host": one.host}
-            for one in PHONES
+            {
+                "name": phone.name,
+                "serial": f"serial-{phone.name}",
+                "soc": phone.soc,
+                "host": phone.host,
+            }
+            for phone in PHONES
         ],
     }
 )
@@ -102,7 +107,7 @@ AWAY = {
 
 
 def cases_of(night: int) -> list[Planned]:
-    """What a night runs; nights are counted from 1."""
+    """Return the cases of a night; nights are counted from 1."""
     new = NEW if night >= REGRESSION_NIGHT else OLD
     return [
         Planned(phone, test, model, version)
@@ -112,58 +117,63 @@ def cases_of(night: int) -> list[Planned]:
     ]
 
 
-def ended(one: Planned, night: int, draw: random.Random) -> tuple[str, Mapping[str, Any] | None]:
+def ended(case: Planned, night: int, draw: random.Random) -> tuple[str, Mapping[str, Any] | None]:
     """The outcome of an attempt, and its error."""
-    if one.phone.name == SICK and night >= SICK_NIGHT and draw.random() < 0.7:
+    if case.phone.name == SICK and night >= SICK_NIGHT and draw.random() < 0.7:
         return "crashed", CRASHED
-    if (one.phone.name, one.test, one.model) == FLAKY and draw.random() < 0.4:
+    if (case.phone.name, case.test, case.model) == FLAKY and draw.random() < 0.4:
         return "failed", WRONG
-    is_broken = one.phone.soc == BROKEN_ON and one.model in BROKEN_MODELS and one.qnn == NEW
+    is_broken = case.phone.soc == BROKEN_ON and case.model in BROKEN_MODELS and case.qnn == NEW
     return ("failed", BROKE) if is_broken else ("passed", None)
 
 
-def lost(one: Planned, night: int) -> str | None:
-    """What became of a case that has no verdict: `away` or `not run`."""
-    if night != LOST_NIGHT or one.phone.host != AWAY_HOST or one.model == MODELS[0]:
+def lost(case: Planned, night: int) -> str | None:
+    """Return why a case has no verdict: `away` or `not run`."""
+    if night != LOST_NIGHT or case.phone.host != AWAY_HOST or case.model == MODELS[0]:
         return None
-    return "away" if one.model == MODELS[1] else "not run"
+    return "away" if case.model == MODELS[1] else "not run"
 
 
 def record_of(
-    one: Planned, run: str, at: datetime, draw: random.Random, end: tuple[str, Any], attempt: int
+    case: Planned,
+    run: str,
+    moment: datetime,
+    draw: random.Random,
+    end: tuple[str, Any],
+    attempt: int,
 ) -> CaseRecord:
     """The record of an attempt, as a phone gives it."""
     outcome, error = end
-    backend = "gpu" if one.test == "test_gpu" else "htp"
-    slow = 1.6 if one.phone.name == SICK and outcome == "passed" else 1.0
+    backend = "gpu" if case.test == "test_gpu" else "htp"
+    slow = 1.6 if case.phone.name == SICK and outcome == "passed" else 1.0
     times = [round(900 * slow * draw.lognormvariate(0, 0.03)) for _ in range(5)]
     measured: dict[str, Any] = {
-        "context_files": {f"{one.model}.bin": {"sha256": sha256(one.model.encode()).hexdigest()}}
+        "context_files": {f"{case.model}.bin": {"sha256": sha256(case.model.encode()).hexdigest()}}
     }
     if outcome == "passed":
         peak = 180_000_000 + draw.randrange(1_000_000)
         measured |= {"load_us": times, "execute_us": times[:3], "rss_bytes": {"peak": peak}}
     placement = {
-        "device": one.phone.name,
+        "device": case.phone.name,
         "engine": "qnn",
         "backend": backend,
-        "qnn": one.qnn,
+        "qnn": case.qnn,
         "ort": None,
         "compiler": None,
     }
     return CaseRecord.model_validate(
         {
             "run": run,
-            "case": one.name,
-            "test": f"suites/test_models.py::{one.test}[{one.model}]",
+            "case": case.name,
+            "test": f"suites/test_models.py::{case.test}[{case.model}]",
             "placement": placement,
             "engine": "qnn",
             "suite": "models",
-            "axes": {"backend": backend, "qnn": one.qnn, "ort": None, "model": one.model},
+            "axes": {"backend": backend, "qnn": case.qnn, "ort": None, "model": case.model},
             "device": {
-                "name": one.phone.name,
-                "serial": f"serial-{one.phone.name}",
-                "soc": one.phone.soc,
+                "name": case.phone.name,
+                "serial": f"serial-{case.phone.name}",
+                "soc": case.phone.soc,
                 "target": "android-arm64",
                 "simulated": False,
             },
@@ -171,15 +181,15 @@ def record_of(
             "cause": None if error is None else "infra" if error is AWAY else "target",
             "error": None if error is None else ErrorRecord.of(**error),
             "measurements": measured,
-            "started": at,
+            "started": moment,
             "duration_s": 2 * draw.lognormvariate(0, 0.2),
             "attempt": attempt,
         }
     )
 
 
-def health_of(phone: Phone, night: int, at: datetime, draw: random.Random) -> LabEvent:
-    """What the check of a device said before its first case."""
+def health_of(phone: Phone, night: int, moment: datetime, draw: random.Random) -> LabEvent:
+    """Return the event of a device's check before its first case."""
     sick = phone.name == SICK and night >= SICK_NIGHT
     vitals = Vitals(
         booted=True,
@@ -193,7 +203,7 @@ def health_of(phone: Phone, night: int, at: datetime, draw: random.Random) -> La
     )
     state, codes = ("suspect", ("hot",)) if sick else ("good", ())
     detail = "skin is at 63 degrees" if sick else ""
-    return LabEvent(phone.name, "health", state, codes, detail, at, 1.5, vitals)  # type: ignore[arg-type]
+    return LabEvent(phone.name, "health", state, codes, detail, moment, 1.5, vitals)  # type: ignore[arg-type]
 
 
 class FarmNight(Chain):
@@ -204,47 +214,47 @@ class FarmNight(Chain):
 
     def _pytest_run(self, left_s: float, run: RunFolder | None, *more: str) -> int | None:
         assert run is not None
-        named = {one.name: one for one in cases_of(self.number)}
-        at = BEGIN + timedelta(days=self.number - 1, hours=3)
+        named = {planned.name: planned for planned in cases_of(self.number)}
+        moment = BEGIN + timedelta(days=self.number - 1, hours=3)
         for case, times in read_json(self.path / AGAIN, 1 << 20).items():
-            one = named[case]
+            rerun = named[case]
             for attempt in range(2, 2 + times):
-                end = ended(one, self.number, self.draw)
-                run.journal.append(record_of(one, run.run_id, at, self.draw, end, attempt))
+                end = ended(rerun, self.number, self.draw)
+                run.journal.append(record_of(rerun, run.run_id, moment, self.draw, end, attempt))
         return 0
 
 
 def farm_run(reports: Path, number: int, draw: random.Random) -> RunFolder:
     """The run of a night, finished, with its reports."""
-    began = BEGIN + timedelta(days=number - 1)
+    start = BEGIN + timedelta(days=number - 1)
     planned = cases_of(number)
     folder = RunFolder.create(
         reports,
         command=COMMAND,
         lab=LAB.model_dump(mode="json"),
-        devices=[one.name for one in PHONES],
+        devices=[phone.name for phone in PHONES],
         more={"selection": list(selection(COMMAND))},
-        run_id=new_run_id(began, f"{number:016x}"),
+        run_id=new_run_id(start, f"{number:016x}"),
     )
-    folder._write_info(folder.info() | {"started": began.isoformat()})
-    folder.keep_selected([one.name for one in planned])
+    folder._write_info(folder.info() | {"started": start.isoformat()})
+    folder.keep_selected([case.name for case in planned])
     for phone in PHONES:
-        event = health_of(phone, number, began, draw)
+        event = health_of(phone, number, start, draw)
         folder.journal.append(DeviceEvent.of(event, run=folder.run_id))
         if phone.name == SICK and number >= SICK_NIGHT:
             again = replace(event, event="reboot", detail="rebooted: its DSP had crashed")
             folder.journal.append(DeviceEvent.of(again, run=folder.run_id))
     failed = False
-    for at, one in enumerate(planned):
-        if (gone := lost(one, number)) == "not run":
+    for index, case in enumerate(planned):
+        if (loss := lost(case, number)) == "not run":
             continue
-        end = ("error", AWAY) if gone else ended(one, number, draw)
+        end = ("error", AWAY) if loss else ended(case, number, draw)
         failed |= end[0] not in ("passed", "error")
-        moment = began + timedelta(minutes=5, seconds=3 * at)
-        folder.journal.append(record_of(one, folder.run_id, moment, draw, end, 1))
+        moment = start + timedelta(minutes=5, seconds=3 * index)
+        folder.journal.append(record_of(case, folder.run_id, moment, draw, end, 1))
     code = 1 if failed else 3 if number == LOST_NIGHT else 0
     finish(folder, exit_code=code)
-    folder.end({"finished": (began + timedelta(hours=2)).isoformat()})
+    folder.end({"finished": (start + timedelta(hours=2)).isoformat()})
     return folder
 
 
@@ -254,20 +264,20 @@ def ten_farm_nights(reports: Path, seed: int = 7, nights: int = 10) -> list[Path
     `test_load` of the models of LLMs fails on all SM8750 since night 4, with 2.50.40. `phone-09`
     crashes most cases since night 6. `FLAKY` always is. In night 8 a host was away.
     """
-    draw, found = random.Random(seed), []
+    draw, made_nights = random.Random(seed), []
     for number in range(1, nights + 1):
         run = farm_run(reports, number, draw)
-        began = BEGIN + timedelta(days=number - 1)
-        there = [_seen(one, number, began) for one in PHONES]
+        start = BEGIN + timedelta(days=number - 1)
+        seen_devices = [_seen(phone, number, start) for phone in PHONES]
         night = _night(
             number,
-            began,
+            start,
             reports,
             hours=4,
             until=datetime.now(UTC).timestamp() + 4 * 3600,
             done=STEPS[:2],
-            lab_before=tuple(there),
-            lab_after=tuple(there),
+            lab_before=tuple(seen_devices),
+            lab_after=tuple(seen_devices),
             run=run.run_id,
             run_exit_code=run.info()["exit_code"],
         )
@@ -277,16 +287,16 @@ def ten_farm_nights(reports: Path, seed: int = 7, nights: int = 10) -> list[Path
         chain._compare()
         chain._save(done=STEPS)
         info = run.info()  # what was run again ended just now: the night is long over
-        run._write_info(info | {"finished": (began + timedelta(hours=4)).isoformat()})
-        found.append(chain.path)
-    return found
+        run._write_info(info | {"finished": (start + timedelta(hours=4)).isoformat()})
+        made_nights.append(chain.path)
+    return made_nights
 
 
-def _night(number: int, began: datetime, reports: Path, *, hours: int, **more: Any) -> Night:
+def _night(number: int, start: datetime, reports: Path, *, hours: int, **more: Any) -> Night:
     """A night whose run is whole."""
     return Night(
-        night=f"{began:%Y%m%dT%H%M%SZ}-{number:04x}-nightly",
-        started=began.isoformat(),
+        night=f"{start:%Y%m%dT%H%M%SZ}-{number:04x}-nightly",
+        started=start.isoformat(),
         arguments=(),
         selection=selection(COMMAND),
         lab="devices.yaml",
@@ -297,13 +307,13 @@ def _night(number: int, began: datetime, reports: Path, *, hours: int, **more: A
     )
 
 
-def _seen(phone: Phone, night: int, at: datetime) -> DeviceSeen:
+def _seen(phone: Phone, night: int, moment: datetime) -> DeviceSeen:
     state, since, why = "good", BEGIN, ""
     if phone.name == SICK and night >= SICK_NIGHT:
         state, why = "suspect", "hot: skin is at 63 degrees"
         since = BEGIN + timedelta(days=SICK_NIGHT - 1)
     if night == LOST_NIGHT and phone.host == AWAY_HOST:
-        state, since, why = "away", at, str(AWAY["message"])
+        state, since, why = "away", moment, str(AWAY["message"])
     return DeviceSeen(device=phone.name, state=state, since=since.isoformat(), why=why)
 
 
@@ -315,28 +325,28 @@ def many_nights(
     Each night has `cases` cases on all devices together. A new version comes every 25 nights; the
     8th brings what fails on one SoC, `phone-03` is sick from the middle on, some cases are flaky.
     """
-    draw, found = random.Random(seed), []
+    draw, made_nights = random.Random(seed), []
     reports.mkdir(parents=True, exist_ok=True)
     for number in range(nights):
-        began = BEGIN - timedelta(days=nights - number)
-        run = reports / new_run_id(began, f"{number:016x}")
+        start = BEGIN - timedelta(days=nights - number)
+        run = reports / new_run_id(start, f"{number:016x}")
         run.mkdir()
         failed = 0
         with (run / JOURNAL).open("w") as journal:
-            for line, bad in _lines(run.name, number, nights, cases, devices, began, draw):
+            for line, bad in _lines(run.name, number, nights, cases, devices, start, draw):
                 journal.write(line)
                 failed += bad
         info = {"schema": 1, "kind": "run", "run": run.name, "selected": cases}
         info |= take_number(reports)
-        info |= {"started": began.isoformat(), "finished": (began + timedelta(hours=6)).isoformat()}
+        info |= {"started": start.isoformat(), "finished": (start + timedelta(hours=6)).isoformat()}
         info |= {"exit_code": int(failed > 0), "problem": None, "command": list(COMMAND)}
         info |= {"selection": list(selection(COMMAND))}
-        named = [{"name": _phone(one), "host": _host(one)} for one in range(devices)]
+        named = [{"name": _phone(number_), "host": _host(number_)} for number_ in range(devices)]
         info |= {"lab": {"devices": named}}
         (run / INFO).write_text(json.dumps(info))
         night = _night(
             number,
-            began,
+            start,
             reports,
             hours=6,
             until=0,
@@ -349,8 +359,8 @@ def many_nights(
         number_folder(reports / night.night, "nightly")
         text = night.model_dump_json(indent=1)
         (reports / night.night / STATE).write_text(text)
-        found.append(run)
-    return found
+        made_nights.append(run)
+    return made_nights
 
 
 _SOCS: Final = ("SM8750", "SM8650", "SM8550")
@@ -370,35 +380,35 @@ def _lines(
     nights: int,
     cases: int,
     devices: int,
-    began: datetime,
+    start: datetime,
     draw: random.Random,
 ) -> Iterator[tuple[str, bool]]:
     version = f"2.{40 + night // 25}.0"
     for number in range(cases):
-        device, which = number % devices, number // devices
+        device, case_number = number % devices, number // devices
         name, soc = _phone(device), _SOCS[device % len(_SOCS)]
         sick = name == "phone-03" and night >= nights // 2 and draw.random() < 0.5
-        broken = soc == _SOCS[0] and which % 10 == 3 and night // 25 >= 8
+        broken = soc == _SOCS[0] and case_number % 10 == 3 and night // 25 >= 8
         flaky = number % 97 == 5 and draw.random() < 0.2
         bad = sick or broken or flaky
-        told = CRASHED if sick else BROKE if broken else WRONG
+        failure = CRASHED if sick else BROKE if broken else WRONG
         load, peak = round(900 * draw.lognormvariate(0, 0.03)), 180_000_000 + number
         case = {
             "schema": 2,
             "kind": "case",
             "run": run,
-            "case": f"suites/test_models.py::test_load[{name}-htp-{version}-m{which}]",
-            "test": f"suites/test_models.py::test_load[m{which}]",
+            "case": f"suites/test_models.py::test_load[{name}-htp-{version}-m{case_number}]",
+            "test": f"suites/test_models.py::test_load[m{case_number}]",
             "placement": {"device": name, "backend": "htp", "qnn": version, **_USUAL},
             "engine": "qnn",
             "suite": "models",
-            "axes": {"backend": "htp", "qnn": version, "ort": None, "model": f"m{which}"},
+            "axes": {"backend": "htp", "qnn": version, "ort": None, "model": f"m{case_number}"},
             "device": {"name": name, "serial": name, "soc": soc, **_ANDROID},
             "outcome": "failed" if bad else "passed",
             "cause": "target" if bad else None,
-            "error": _ERRORS[str(told["message"])] if bad else None,
+            "error": _ERRORS[str(failure["message"])] if bad else None,
             "measurements": {"load_us": [load, load + 7], "rss_bytes": {"peak": peak}},
-            "started": (began + timedelta(seconds=10 * number)).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "started": (start + timedelta(seconds=10 * number)).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "duration_s": load / 500,
         }
         yield f"{json.dumps(case, separators=(',', ':'))}\n", bad
@@ -407,6 +417,6 @@ def _lines(
 _USUAL: Final = {"engine": "qnn", "ort": None, "compiler": None}
 _ANDROID: Final = {"target": "android-arm64", "simulated": False}
 _ERRORS: Final = {
-    str(one["message"]): ErrorRecord.of(**one).model_dump(mode="json")
-    for one in (BROKE, CRASHED, WRONG)
+    str(failure["message"]): ErrorRecord.of(**failure).model_dump(mode="json")
+    for failure in (BROKE, CRASHED, WRONG)
 }

@@ -24,17 +24,19 @@ def model(
 
 def function(name: str, calls: Sequence[str]) -> FunctionProto:
     """A function that calls others, one after the other; Relu is the operator."""
-    names = ["x", *(f"t{at}" for at in range(len(calls) - 1)), "y"]
+    names = ["x", *(f"t{number}" for number in range(len(calls) - 1)), "y"]
     nodes = [
-        helper.make_node(call, [names[at]], [names[at + 1]], domain="" if call == "Relu" else "own")
-        for at, call in enumerate(calls)
+        helper.make_node(
+            call, [names[index]], [names[index + 1]], domain="" if call == "Relu" else "own"
+        )
+        for index, call in enumerate(calls)
     ]
     return helper.make_function("own", name, ["x"], ["y"], nodes, _OPSETS)
 
 
 def nested(depth: int, calls: int = 2) -> onnx.ModelProto:
     """Functions that each call the next one so many times: `calls` ** (`depth` - 1) nodes."""
-    functions = [function(f"f{at}", [f"f{at + 1}"] * calls) for at in range(depth - 1)]
+    functions = [function(f"f{number}", [f"f{number + 1}"] * calls) for number in range(depth - 1)]
     functions.append(function(f"f{depth - 1}", ["Relu"]))
     return model([helper.make_node("f0", ["x"], ["y"], domain="own")], functions=functions)
 
@@ -45,9 +47,9 @@ def bodies(depth: int) -> onnx.ModelProto:
     for level in range(depth):
         other = _body("Relu", ["x"], f"other{level}")
         then = _body("If", ["on"], f"then{level}", then_branch=then, else_branch=other)
-    made = model([*then.node, helper.make_node("Identity", [then.output[0].name], ["y"])])
-    made.graph.initializer.append(helper.make_tensor("on", TensorProto.BOOL, [], [True]))
-    return made
+    inner = model([*then.node, helper.make_node("Identity", [then.output[0].name], ["y"])])
+    inner.graph.initializer.append(helper.make_tensor("on", TensorProto.BOOL, [], [True]))
+    return inner
 
 
 def _body(
@@ -70,9 +72,9 @@ def loop(rounds: int) -> onnx.ModelProto:
     ]
     ends = [[values[name] for name in names] for names in (("i", "on", "v"), ("go", "w"))]
     body = helper.make_graph(nodes, "body", *ends)
-    made = model([helper.make_node("Loop", ["rounds", "", "x"], ["y"], body=body)])
-    made.graph.initializer.append(helper.make_tensor("rounds", TensorProto.INT64, [], [rounds]))
-    return made
+    looped = model([helper.make_node("Loop", ["rounds", "", "x"], ["y"], body=body)])
+    looped.graph.initializer.append(helper.make_tensor("rounds", TensorProto.INT64, [], [rounds]))
+    return looped
 
 
 def recursive() -> onnx.ModelProto:
@@ -96,9 +98,10 @@ def weighty(calls: int) -> onnx.ModelProto:
     value = helper.make_tensor("v", TensorProto.UINT8, [100_000], bytes(100_000), raw=True)
     heavy = function("heavy", ["Relu"])
     heavy.node.append(helper.make_node("Constant", [], ["c"], value=value))
-    names = ["x", *(f"t{at}" for at in range(calls - 1)), "y"]
+    names = ["x", *(f"t{number}" for number in range(calls - 1)), "y"]
     nodes = [
-        helper.make_node("heavy", [names[at]], [names[at + 1]], domain="own") for at in range(calls)
+        helper.make_node("heavy", [names[number]], [names[number + 1]], domain="own")
+        for number in range(calls)
     ]
     return model(nodes, functions=[heavy])
 
@@ -110,9 +113,9 @@ def made_within(elements: int) -> onnx.ModelProto:
         helper.make_node("ReduceSum", ["all"], ["sum"], keepdims=0),
         helper.make_node("Add", ["x", "sum"], ["y"]),
     ]
-    made = model(nodes)
-    made.graph.initializer.append(helper.make_tensor("size", TensorProto.INT64, [1], [elements]))
-    return made
+    built = model(nodes)
+    built.graph.initializer.append(helper.make_tensor("size", TensorProto.INT64, [1], [elements]))
+    return built
 
 
 def multiplied(times: int) -> onnx.ModelProto:
@@ -120,13 +123,16 @@ def multiplied(times: int) -> onnx.ModelProto:
     value = helper.make_tensor("value", TensorProto.FLOAT, [1], [0.001])
     nodes = [
         helper.make_node("ConstantOfShape", ["size"], ["t0"], value=value),
-        *(helper.make_node("MatMul", [f"t{at}"] * 2, [f"t{at + 1}"]) for at in range(times)),
+        *(
+            helper.make_node("MatMul", [f"t{number}"] * 2, [f"t{number + 1}"])
+            for number in range(times)
+        ),
         helper.make_node("ReduceSum", [f"t{times}"], ["sum"], keepdims=0),
         helper.make_node("Add", ["x", "sum"], ["y"]),
     ]
-    made = model(nodes)
-    made.graph.initializer.append(helper.make_tensor("size", TensorProto.INT64, [2], [3000, 3000]))
-    return made
+    built = model(nodes)
+    built.graph.initializer.append(helper.make_tensor("size", TensorProto.INT64, [2], [3000, 3000]))
+    return built
 
 
 def twice_defined() -> onnx.ModelProto:

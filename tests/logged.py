@@ -1,4 +1,4 @@
-"""What the harness logs for its user while a test runs."""
+"""Messages that the harness logs for its user while a test runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests want of this computer. What is missing is named, or fails where all is insisted on."""
+"""Tools that tests need. Missing ones are named, or fail where all are required."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ def _here(tool: str) -> bool:
 
 
 def has_dsp() -> bool:
-    """Whether this computer can be a DSP."""
+    """Return whether this computer can simulate a DSP."""
     return _abilities() is not None and why_no_loader(cache_root() / BOARDS) is None
 
 
 def _abilities() -> frozenset[str] | None:
-    """What the qemu-hexagon here can, None without one."""
+    """Return the abilities of this computer's qemu-hexagon, None without one."""
     try:
         return find_qemu(cache_root() / BOARDS).can
     except HarnessError:

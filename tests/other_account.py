@@ -9,7 +9,7 @@ NOBODY = 65534
 
 
 def as_nobody(attempt: Callable[[], object]) -> str:
-    """What `attempt` returns, or the name of the error it raises, in a process of user `nobody`.
+    """Return the result of `attempt`, or its error's name, in a process of user `nobody`.
 
     The process is a fork, since this Python may lie where no other account can start it.
     """
@@ -21,14 +21,14 @@ def as_nobody(attempt: Callable[[], object]) -> str:
             os.setresgid(NOBODY, NOBODY, NOBODY)
             os.setresuid(NOBODY, NOBODY, NOBODY)
             try:
-                said = str(attempt())
+                result = str(attempt())
             except Exception as error:
-                said = type(error).__name__
-            os.write(theirs, said.encode())
+                result = type(error).__name__
+            os.write(theirs, result.encode())
         finally:
             os._exit(0)
     os.close(theirs)
     with os.fdopen(ours, "rb") as answer:
-        said = answer.read().decode()
+        result = answer.read().decode()
     os.waitpid(child, 0)
-    return said
+    return result

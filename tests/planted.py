@@ -44,10 +44,10 @@ class Graph:
             [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)],
             self.weights,
         )
-        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
-        made = onnx.shape_inference.infer_shapes(made)
-        onnx.checker.check_model(made)
-        return made
+        built = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+        built = onnx.shape_inference.infer_shapes(built)
+        onnx.checker.check_model(built)
+        return built
 
 
 def _normalised(graph: Graph, x: str, channels: int) -> str:
@@ -125,38 +125,38 @@ KINDS: Final = (cnn, transformer, quantised)
 
 def changed(model: onnx.ModelProto, seed: int) -> tuple[onnx.ModelProto, str]:
     """The model with one op changed at random, and its name."""
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
     random = np.random.default_rng(seed)
-    weights = {one.name: one for one in made.graph.initializer}
-    nodes = list(made.graph.node)
-    for at in random.permutation(len(nodes)):
-        node = nodes[at]
-        told = {one.name: one for one in node.attribute}
-        own = [weights[name] for name in node.input if name in weights]
+    weights = {tensor_.name: tensor_ for tensor_ in copy.graph.initializer}
+    nodes = list(copy.graph.node)
+    for index in random.permutation(len(nodes)):
+        node = nodes[index]
+        attributes = {attribute.name: attribute for attribute in node.attribute}
+        node_weights = [weights[name] for name in node.input if name in weights]
         if node.op_type in ("Reshape", "ReduceMean", "QuantizeLinear", "DequantizeLinear"):
             continue
-        if "epsilon" in told:
-            told["epsilon"].f = 1e-3
-        elif "alpha" in told:
-            told["alpha"].f *= 1.01
+        if "epsilon" in attributes:
+            attributes["epsilon"].f = 1e-3
+        elif "alpha" in attributes:
+            attributes["alpha"].f *= 1.01
         elif node.op_type == "Softmax":
-            told["axis"].i = 1 if len(nodes) > 20 else 0
+            attributes["axis"].i = 1 if len(nodes) > 20 else 0
         elif node.op_type == "Clip":
-            own[1].CopyFrom(numpy_helper.from_array(np.float32(0.8), own[1].name))
-        elif own:
-            one = own[random.integers(len(own))]
-            values = numpy_helper.to_array(one).copy()
+            node_weights[1].CopyFrom(numpy_helper.from_array(np.float32(0.8), node_weights[1].name))
+        elif node_weights:
+            weight = node_weights[random.integers(len(node_weights))]
+            values = numpy_helper.to_array(weight).copy()
             flat = values.reshape(-1)
             flat[random.integers(flat.size)] += np.float32(0.1)
-            one.CopyFrom(numpy_helper.from_array(values, one.name))
+            weight.CopyFrom(numpy_helper.from_array(values, weight.name))
         elif node.op_type in ("Relu", "Gelu"):
             node.op_type = "Sigmoid"
         elif node.op_type == "MaxPool":
             node.op_type = "AveragePool"
         else:
             continue
-        return made, node.name
+        return copy, node.name
     raise AssertionError("no op to be changed")
 
 

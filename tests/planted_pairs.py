@@ -51,8 +51,8 @@ class Builder:
         y = helper.make_tensor_value_info(output, TensorProto.FLOAT, None)
         graph = helper.make_graph(self.nodes, "planted", [x], [y], self.weights)
         opset = [helper.make_opsetid("", 21)]
-        made = helper.make_model(graph, opset_imports=opset, ir_version=10)
-        return onnx.shape_inference.infer_shapes(made)
+        built = helper.make_model(graph, opset_imports=opset, ir_version=10)
+        return onnx.shape_inference.infer_shapes(built)
 
 
 def _between(build: Build) -> Build:
@@ -94,22 +94,26 @@ def _quantised(b: Builder, *, quantise: float, dequantise: float, turned: bool =
 
 
 def _norm(b: Builder, wrong: bool) -> str:
-    ones = [b.constant(name, np.ones(9, "f4")) for name in ("scale", "bias")]
+    constants = [b.constant(name, np.ones(9, "f4")) for name in ("scale", "bias")]
     return b.add(
-        "LayerNormalization", "op", "before.out", *ones, axis=-1, epsilon=1e-2 * wrong + 1e-5
+        "LayerNormalization", "op", "before.out", *constants, axis=-1, epsilon=1e-2 * wrong + 1e-5
     )
 
 
 def _batch_norm(b: Builder, wrong: bool) -> str:
     names = ("scale", "bias", "mean", "var")
-    given = [b.constant(name, np.full(4, 0.1 * at + 0.1, "f4")) for at, name in enumerate(names)]
-    return b.add("BatchNormalization", "op", "before.out", *given, epsilon=1e-3 if wrong else 1e-5)
+    constants = [
+        b.constant(name, np.full(4, 0.1 * index + 0.1, "f4")) for index, name in enumerate(names)
+    ]
+    return b.add(
+        "BatchNormalization", "op", "before.out", *constants, epsilon=1e-3 if wrong else 1e-5
+    )
 
 
 def _instance_norm(b: Builder, wrong: bool) -> str:
-    given = [b.constant(name, np.ones(4, "f4")) for name in ("scale", "bias")]
+    constants = [b.constant(name, np.ones(4, "f4")) for name in ("scale", "bias")]
     return b.add(
-        "InstanceNormalization", "op", "before.out", *given, epsilon=1e-3 if wrong else 1e-5
+        "InstanceNormalization", "op", "before.out", *constants, epsilon=1e-3 if wrong else 1e-5
     )
 
 
@@ -145,8 +149,8 @@ def _concat(b: Builder, wrong: bool) -> str:
 
 
 def _slice(b: Builder, wrong: bool) -> str:
-    given = [("start", int(wrong)), ("end", 8 + wrong), ("axis", -1)]
-    constants = [b.constant(name, np.array([value], "i8")) for name, value in given]
+    bounds = [("start", int(wrong)), ("end", 8 + wrong), ("axis", -1)]
+    constants = [b.constant(name, np.array([value], "i8")) for name, value in bounds]
     return b.add("Slice", "op", "before.out", *constants)
 
 
@@ -235,8 +239,8 @@ PAIRS: Final[Mapping[str, tuple[Sequence[int], Build, str]]] = {
 def pair(name: str) -> tuple[onnx.ModelProto, onnx.ModelProto, str]:
     """The model with the error, the one without, and the node that has it."""
     shape, build, node = PAIRS[name]
-    made = []
+    models = []
     for wrong in (True, False):
         builder = Builder()
-        made.append(builder.made(shape, _between(build)(builder, wrong)))
-    return made[0], made[1], node
+        models.append(builder.made(shape, _between(build)(builder, wrong)))
+    return models[0], models[1], node

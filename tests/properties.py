@@ -1,4 +1,4 @@
-"""How many examples of a property test get to what it asserts.
+"""Counts of the examples of a property test that reach its assertion.
 
 An example that is filtered away, is empty, or makes the test return early shows nothing. Where most
 of them do, the test cannot fail, and nobody sees it.
@@ -34,18 +34,18 @@ def reaches(share: float) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         count = {"all": 0, "there": 0}
 
         @functools.wraps(inner)
-        def counted(*args: Any, **given: Any) -> None:
+        def counted(*args: Any, **values: Any) -> None:
             count["all"] += 1
             _got_there[0] = False
             try:
-                inner(*args, **given)
+                inner(*args, **values)
             finally:
                 count["there"] += _got_there[0]
 
         @functools.wraps(test)
-        def judged(*args: Any, **given: Any) -> None:
+        def judged(*args: Any, **values: Any) -> None:
             count.update(all=0, there=0)
-            test(*args, **given)
+            test(*args, **values)
             assert count["there"] >= share * count["all"], (
                 f"{count['there']} of {count['all']} examples got to what is asserted, and "
                 f"{share:.0%} should"
@@ -66,9 +66,9 @@ def damaged(text: str) -> st.SearchStrategy[str]:
     edit = st.tuples(st.integers(0, len(text)), st.integers(0, 3) | st.just(9), put_in)
 
     def made(edits: list[tuple[int, int, str]]) -> str:
-        done = text
+        damaged_text = text
         for place, length, put_in in edits:
-            done = done[:place] + put_in + done[place + length :]
-        return done
+            damaged_text = damaged_text[:place] + put_in + damaged_text[place + length :]
+        return damaged_text
 
     return st.lists(edit, max_size=2).map(made)

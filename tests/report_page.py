@@ -1,4 +1,4 @@
-"""What a report.html holds: its text as it stands, and the data that its script draws from."""
+"""The content of a report.html: its text as it stands, and the data that its script draws from."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ def without_code(line: str) -> str:
 
 
 def unpacked(text: str) -> Any:
-    """What `harness.report.html.packed` packed."""
+    """Unpack the data of `harness.report.html.packed`."""
     return json.loads(gzip.decompress(base64.b64decode(text, validate=True)))
 
 
 def rows_of(page: str) -> dict[str, Any]:
-    """What the page's table and charts show."""
+    """Return the rows of the page's table and charts."""
     rows: dict[str, Any] = unpacked(dict(_PACKED.findall(page))["rows"])
     return rows
 
 
 def details_of(page: str) -> list[dict[str, Any]]:
-    """What the views of cases show, in the order of the cases."""
+    """Return the details of the views of cases, in the order of the cases."""
     blocks = dict(_PACKED.findall(page))["blocks"].split()
-    return [one for block in blocks for one in unpacked(block)]
+    return [detail for block in blocks for detail in unpacked(block)]
 
 
 def words_of(page: str) -> str:

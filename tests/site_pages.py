@@ -1,4 +1,4 @@
-"""How the site reads the pages of docs/ (mkdocs.yml names this file)."""
+"""Hooks by which the site reads the pages of docs/ (mkdocs.yml names this file)."""
 
 from __future__ import annotations
 

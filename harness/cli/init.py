@@ -35,18 +35,6 @@ class NewDevice(Part):
     htp_arch: int | None
     problem: str | None
 
-    @classmethod
-    def of(cls, found: FoundDevice) -> NewDevice:
-        """Return the printed row of a device."""
-        return cls(
-            name=found.name,
-            serial=found.serial,
-            target=found.device.target if found.device else None,
-            soc=found.soc.name,
-            htp_arch=found.soc.htp_arch,
-            problem=found.problem or None,
-        )
-
 
 class LabWritten(Printout):
     """`init --json`: the written file, and the detected devices."""
@@ -92,7 +80,17 @@ def init(
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror}", file=lab_file) from error
     if as_json:
-        rows = [NewDevice.of(device) for device in devices]
+        rows = [
+            NewDevice(
+                name=new.name,
+                serial=new.serial,
+                target=new.device.target if new.device else None,
+                soc=new.soc.name,
+                htp_arch=new.soc.htp_arch,
+                problem=new.problem or None,
+            )
+            for new in devices
+        ]
         say_json(LabWritten(file=str(lab_file), devices=rows))
         return
     for device in devices:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from harness.core.errors import InfraError, InternalError
-from harness.core.verified_folder import VerifiedFile
 from harness.core.whole_file import disk_errors
 
 _CHUNK: Final = 1 << 18
@@ -63,7 +62,7 @@ def link_or_copy(file: Path, target: Path) -> None:
 
 @dataclass(frozen=True)
 class LocalFile:
-    """A file on this computer to be deployed; `name` is relative to its set, with slashes.
+    """A file on this computer; `name` is relative to its set or folder, with slashes.
 
     `size` in bytes, `sha256` in hex, `mode` as on the device.
     """
@@ -73,11 +72,6 @@ class LocalFile:
     size: int
     sha256: str
     mode: int = 0o644
-
-    @classmethod
-    def of(cls, file: VerifiedFile) -> LocalFile:
-        """Make one from a file of a verified folder."""
-        return cls(file.path, file.name, file.size, file.sha256)
 
 
 def content_key(files: Iterable[LocalFile]) -> str:

@@ -31,6 +31,7 @@ import filelock
 from harness.core.bounded_json import parse_json
 from harness.core.cache import cache_problem
 from harness.core.errors import InfraError
+from harness.core.local_file import LocalFile
 from harness.core.names_inside import NotInsideError, inside, name_problem, open_below, read_inside
 from harness.core.notices import progress_reporter
 from harness.core.platform import locking_process
@@ -59,21 +60,11 @@ class FolderChangedError(Exception):
 
 
 @dataclass(frozen=True)
-class VerifiedFile:
-    """One file of a verified folder; `name` is relative to it, with slashes; size in bytes."""
-
-    path: Path
-    name: str
-    size: int
-    sha256: str
-
-
-@dataclass(frozen=True)
 class VerifiedFolder:
     """A folder whose files were checked against its manifest."""
 
     path: Path
-    files: Mapping[str, VerifiedFile]
+    files: Mapping[str, LocalFile]
     data: Mapping[str, Any]
 
 
@@ -98,7 +89,7 @@ def open_verified(folder: Path, facts: Mapping[str, Any]) -> VerifiedFolder | No
     for name, entry in manifest["files"].items():
         path = folder.joinpath(*name.split("/"))
         touched |= _check(folder, name, entry)
-        files[name] = VerifiedFile(path, name, entry["size"], entry["sha256"])
+        files[name] = LocalFile(path, name, entry["size"], entry["sha256"])
     if touched:
         write_json(folder / MANIFEST, manifest)
     return VerifiedFolder(folder, files, manifest["data"])

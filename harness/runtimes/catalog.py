@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final, Self
 
 from harness.core.errors import ConfigError, VersionError
-from harness.core.local_file import LocalFile
 from harness.core.verified_folder import VerifiedFolder
 from harness.core.versions import QNN_WHEELS, QnnVersion
 from harness.lab.fields import PACKAGE_INDEX
@@ -179,7 +178,7 @@ class Catalog:
         """
         source, version = self._find(name, target)
         files = self.pypi.folder(version, target).files.values() if source is self.pypi else ()
-        companions = [LocalFile.of(file) for file in files if file.path.name in BESIDE_ORT]
+        companions = [file for file in files if file.path.name in BESIDE_ORT]
         return self.ort.join(source.runtime(version, target), ort, companions)
 
     def damage(self, name: str, target: str) -> list[str]:

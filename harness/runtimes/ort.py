@@ -81,7 +81,7 @@ class OrtLibraries:
         if len(files) != 1:
             number = counted(len(files), "library", "libraries")
             raise InfraError(f"{folder.path.name} holds {number} of ORT, expected 1")
-        return LocalFile.of(files[0])
+        return files[0]
 
     def damage(self, version: str, target: str) -> list[str]:
         """Return the damage of a cached version of PyPI, reading every byte. Raises ConfigError."""

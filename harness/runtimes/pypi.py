@@ -26,7 +26,6 @@ from harness.core.archive import names_of, unpack_once
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, InfraError, VersionError
 from harness.core.guard import spawn_guarded
-from harness.core.local_file import LocalFile
 from harness.core.verified_folder import FetchedFile, FetchedFiles, VerifiedFolder, find_damage
 from harness.core.versions import QNN_WHEELS, QnnVersion
 from harness.runtimes.runtime import LibrarySource, Runtime
@@ -312,9 +311,7 @@ class PyPiSource(LibrarySource):
         if key not in self._runtimes:
             folder = self.folder(version, target)
             files = tuple(
-                LocalFile.of(file)
-                for name, file in sorted(folder.files.items())
-                if use_of(name) == "device"
+                file for name, file in sorted(folder.files.items()) if use_of(name) == "device"
             )
             self._runtimes[key] = Runtime(version, target, folder.path, files, self.name)
         return self._runtimes[key]

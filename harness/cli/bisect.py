@@ -47,6 +47,7 @@ from harness.core.axes import BACKENDS, VERSIONS, AxisName
 from harness.core.cache import cache_root
 from harness.core.errors import ConfigError, HarnessError
 from harness.core.outgoing_text import counted, one_line, outgoing
+from harness.core.yaml_document import shown
 from harness.lab.inventory import load_lab
 from harness.runtimes.catalog import Catalog
 
@@ -139,7 +140,7 @@ class RunLines(Watcher):
         point, answer = outgoing(self._point_text(question.at)), f"{self._answer(judged):<10}"
         if self._terminal:
             answer = click.style(answer, fg=_COLORS.get(judged.answer, "yellow"))
-        why = _short(judged.why)
+        why = shown(one_line(judged.why), _WHY_CHARS)
         self._say(f"{self._anew}{question.number:3}  {point} {answer} {end.seconds:6.1f} s  {why}")
 
     def on_note(self, text: str) -> None:
@@ -179,8 +180,8 @@ def log_lines(log: BisectLog) -> Iterator[str]:
     yield next(plan_lines(log.spec))
     for entry in log.entries:
         if isinstance(entry, Answered):
-            run = f"  {entry.run}" if entry.run else ""
-            yield f"  {' with '.join(entry.at):<18} {entry.answer:<10} {_short(entry.why)}{run}"
+            run, why = f"  {entry.run}" if entry.run else "", shown(one_line(entry.why), _WHY_CHARS)
+            yield f"  {' with '.join(entry.at):<18} {entry.answer:<10} {why}{run}"
         elif isinstance(entry, Resumed):
             yield "  resumed"
         elif isinstance(entry, Concluded):
@@ -213,11 +214,6 @@ def _search_text(task: Task) -> str:
         text = f"bisecting {search.axis} over {counted(len(searched), 'version')}, {ends}"
     held_versions = held_text(task.held)
     return f"{text} ({held_versions} held)" if held_versions else text
-
-
-def _short(text: str) -> str:
-    plain = one_line(text)
-    return plain if len(plain) <= _WHY_CHARS else plain[:_WHY_CHARS] + "..."
 
 
 _log = logging.getLogger(__name__)

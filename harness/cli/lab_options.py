@@ -26,7 +26,6 @@ from harness.runtimes.runtime import Runtime
 _LONGEST_WAIT_S: Final = 86400.0
 
 DEFAULT_LAB: Final = Path("devices.yaml")
-"""The default lab."""
 
 HOST_TARGET: Final = "linux-x64"
 """The target of libraries that run on this computer: the simulator, and readers of binaries."""
@@ -68,7 +67,6 @@ def require_output(file: Path, *, new: bool = False) -> None:
 files_argument = click.argument(
     "files", metavar="FILE...", nargs=-1, required=True, type=NamedPath()
 )
-"""`FILE...`, one or more, given to the command as `files`."""
 
 lab_option = click.option(
     "--lab",
@@ -78,7 +76,6 @@ lab_option = click.option(
     show_default=True,
     help="The lab's devices.",
 )
-"""`--lab FILE`, given to the command as `lab_file`."""
 
 run_timeout_option = click.option(
     "--run-timeout",
@@ -88,7 +85,6 @@ run_timeout_option = click.option(
     show_default=True,
     help="Timeout of one run in seconds.",
 )
-"""`--run-timeout SECONDS`, given to the command as `run_timeout_s`."""
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -99,7 +95,6 @@ def output_option(help: str, *, metavar: str = "FILE", **more: Any) -> Decorator
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-"""`--json`, given to the command as `as_json`."""
 
 
 database_option = click.option(

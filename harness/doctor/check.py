@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, get_args
 
 from harness.core.schema_field import Schema1
+from harness.core.yaml_document import shown
 
 CheckGroup = Literal["host", "lab", "device", "acceptance"]
 Status = Literal["ok", "warn", "fail", "unknown", "not-applicable"]
@@ -101,5 +102,4 @@ def listed(items: Iterable[str]) -> str:
 def one_line(text: str) -> str:
     """Return `text` on one line, printable, and at most 600 characters long."""
     plain = "".join(char if char.isprintable() else " " for char in text)
-    line = " ".join(plain.split())
-    return line if len(line) <= _MAX_CHARS else line[: _MAX_CHARS - 3] + "..."
+    return shown(" ".join(plain.split()), _MAX_CHARS)

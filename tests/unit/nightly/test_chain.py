@@ -139,7 +139,7 @@ def test_a_night_that_people_wait_for_tells_that_it_was_refused(
     assert (chain.reports / well.night.night).is_dir()
 
 
-def test_a_night_whose_run_was_removed_runs_its_tests_anew_and_says_so(
+def test_a_night_whose_run_was_removed_runs_its_tests_anew_and_names_plug_ins_that_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chain = at_its_last_step(tmp_path)
@@ -148,12 +148,15 @@ def test_a_night_whose_run_was_removed_runs_its_tests_anew_and_says_so(
 
     def run_anew(*_: object) -> int:
         command = ("pytest", f"--qnn-problem-file={chain.path / PROBLEM}")
-        run_folder(tmp_path, attempt("a passed"), command=command)
-        return 0
+        path = run_folder(tmp_path, attempt("a passed"), command=command)
+        RunFolder.open(path).end({"plugin_errors": ["plug-in acme: away"], "exit_code": 3})
+        return 3
 
     monkeypatch.setattr(chain, "_pytest_run", run_anew)
     finished = chain.go_on()
-    assert finished.told == (f"its run {missing} is gone: its tests are run anew",)
+    notice = f"its run {missing} is gone: its tests are run anew"
+    assert finished.told == (notice, "plug-in acme: away")
+    assert finished.exit_code == 3
     assert finished.next_step is None
     assert finished.run is not None
     assert (tmp_path / finished.run).is_dir()

@@ -153,8 +153,8 @@ def parse_document(text: str, file: str) -> Document:
         raise ConfigError(problem, file=file, line=line) from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        where = mark.line + 1 if mark else None
-        raise ConfigError(_syntax_problem(error), file=file, line=where) from error
+        marked = mark.line + 1 if mark else None
+        raise ConfigError(_syntax_problem(error), file=file, line=marked) from error
     except Exception as error:
         # PyYAML passes on the errors of int() and chr() for directives and escapes
         raise ConfigError(f"not valid YAML: {shown(str(error))}", file=file) from error

@@ -24,7 +24,7 @@ from harness.nightly.night import (
     nights,
     summary_lines,
 )
-from harness.nightly.notifications import answer_of
+from harness.nightly.notifications import read_answer
 from harness.results.coverage import Coverage
 from harness.results.run_folder import RunFolder
 from harness.runtimes.catalog import CatalogEntry
@@ -161,9 +161,9 @@ def test_what_is_newer_than_all_that_is_here_is_fetched(here: str, fetched: str)
 
 def test_an_answer_is_read() -> None:
     result = {"answer": {"text": "last good 1, first bad 2", "first_bad": "2"}}
-    assert answer_of(result) == {"answer": "last good 1, first bad 2", "first_bad": "2"}
+    assert read_answer(result) == {"answer": "last good 1, first bad 2", "first_bad": "2"}
     unknown = {"answer": None, "first_bad": None}
-    assert answer_of(None) == answer_of([]) == answer_of({"answer": None}) == unknown
+    assert read_answer(None) == read_answer([]) == read_answer({"answer": None}) == unknown
 
 
 def test_nights_are_read_the_newest_first_and_each_once(tmp_path: Path, logged: Logged) -> None:

@@ -96,18 +96,16 @@ def visit(workbench: Workbench, name: str, options: Options) -> Iterator[Checked
     probe = probe_answer(device, options)
     yield of("probe", *probe)
     if probe.status != "ok":
-        yield of("runtime", *runtime_answer(workbench, device.target, options.qnn))
-        yield from untried(examined, Answer("unknown", "not tried, the probe does not run"))
-        return
-    if options.smoke and not quarantined:
+        why = Answer("unknown", "not tried, the probe does not run")
+    elif not options.smoke:
+        why = Answer("not-applicable", NO_SMOKE)
+    elif quarantined:
+        why = Answer("unknown", "not tried, the device is in quarantine", advice)
+    else:
         yield from smoke_checks(workbench, examined, options.qnn, options.cache)
         return
     yield of("runtime", *runtime_answer(workbench, device.target, options.qnn))
-    if not options.smoke:
-        yield from untried(examined, Answer("not-applicable", NO_SMOKE))
-    else:
-        why = Answer("unknown", "not tried, the device is in quarantine", advice)
-        yield from untried(examined, why)
+    yield from untried(examined, why)
 
 
 def absent_checks(workbench: Workbench, name: str, options: Options) -> Iterator[Checked]:

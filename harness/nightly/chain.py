@@ -172,7 +172,8 @@ class Chain:
         with contextlib.suppress(OSError):  # the disk may be the problem
             self._save()
         self._notify(summary(night, head, reason))
-        if refused and not any(map(self.night.repeats, self._earlier())):  # the first of its kind
+        similar = (night for night in self._earlier() if self.night.follows(night))
+        if refused and all(night.lab != self.night.lab for night in similar):  # it is the first
             shutil.rmtree(self.path, ignore_errors=True)
             return
         with contextlib.suppress(OSError):

@@ -300,10 +300,6 @@ class Night(Part):
         change["site"] = request.site or self.site
         return self.model_copy(update=change)
 
-    def repeats(self, other: Night) -> bool:
-        """Return whether another night of the same lab ran these cases, and is over."""
-        return self.follows(other) and self.lab == other.lab
-
     def follows(self, other: Night) -> bool:
         """Return whether another night ran these cases and is over: its issues are followed."""
         same = other.selection == self.selection and other.night != self.night

@@ -442,7 +442,7 @@ def reboot(trial: Trial) -> Answer:
         return Answer("not-applicable", "devices.yaml forbids it: `recovery: {reboot: false}`")
     device, start = trial.device, time.monotonic()
     before = ask_vitals(device.transport, device.workdir).boot_id
-    Recovery(trial.lab_device, trial.rules, come_back=Deadline(0)).run("reboot")
+    Recovery(trial.lab_device, Deadline(0)).run("reboot")
     seconds, device = time.monotonic() - start, trial.device
     if before is not None and ask_vitals(device.transport, device.workdir).boot_id == before:
         return Answer("fail", "it is the same boot as before", "reboot it by hand")

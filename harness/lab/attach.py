@@ -157,7 +157,42 @@ class Simulation:
         with self._beginning:
             if self._closed:
                 raise InfraError(f"{config.name} is not started: its run has ended")
-            return self._start_device(config)
+            key, soc = harness_key(self._key_folder), SOCS[config.soc]
+            if self.server is None or not self.server.running:
+                private = PrivateAdbServer(key_folder=self._key_folder)
+                self._cleanup.callback(private.stop)
+                private.start()
+                self.server = private
+            device = self.devices.get(config.name)
+            if device is None or not device.running:
+                storage = self._storage_root / config.name
+                if self._instances is not None:
+                    storage = self._instances.storage(config.name)
+                board, root = None, os.getuid() == 0
+                properties = device_properties(config.name, soc.name, root=root)
+                if config.target == EMULATED_TARGET:
+                    board = self._board(config)
+                    properties = board_properties(config.name, soc.name)
+                limit = config.storage_limit_mb
+                device = SimulatedDevice(
+                    config.name,
+                    storage=storage,
+                    properties=properties,
+                    board=board,
+                    prepares_gpu=config.prepares_gpu is True,
+                    public_key=key.with_suffix(".pub"),
+                    storage_limit_bytes=None if limit is None else limit * 1_000_000,
+                )
+                self.devices[config.name] = device
+                device.start()
+            return AdbDevice(device.address, self.server.server)
+
+    def _board(self, config: SimulatedDeviceConfig) -> Board:
+        soc = SOCS[config.soc]
+        number = KERNEL_SOC_IDS.get(soc.name) if config.shows_soc else None
+        files = {} if number is None else soc_files(soc.name, number)
+        dsp = None if config.dsp is None else config.dsp.limits(config.htp_arch, soc.vtcm_mb)
+        return make_board(files, cache=self._key_folder.parent / BOARDS, dsp=dsp)
 
     def end(self, name: str) -> bool:
         """End a device. Return whether it had been started."""
@@ -185,47 +220,6 @@ class Simulation:
         self._cleanup.close()
         if self._instances is not None:
             self._instances.close()
-
-    def _start_device(self, config: SimulatedDeviceConfig) -> Transport:
-        soc = SOCS[config.soc]
-        key = harness_key(self._key_folder)
-        if self.server is None or not self.server.running:
-            private = PrivateAdbServer(key_folder=self._key_folder)
-            self._cleanup.callback(private.stop)
-            private.start()
-            self.server = private
-        server, storage = self.server.server, self._storage_root / config.name
-        if self._instances is not None:
-            storage = self._instances.storage(config.name)
-        started = self.devices.get(config.name)
-        if started is not None and started.running:
-            return AdbDevice(started.address, server)
-        limit, board = config.storage_limit_mb, self._board(config)
-        if board is None:
-            properties = device_properties(config.name, soc.name, root=os.getuid() == 0)
-        else:
-            properties = board_properties(config.name, soc.name)
-        device = SimulatedDevice(
-            config.name,
-            storage=storage,
-            properties=properties,
-            board=board,
-            prepares_gpu=config.prepares_gpu is True,
-            public_key=key.with_suffix(".pub"),
-            storage_limit_bytes=None if limit is None else limit * 1_000_000,
-        )
-        self.devices[config.name] = device
-        device.start()
-        return AdbDevice(device.address, server)
-
-    def _board(self, config: SimulatedDeviceConfig) -> Board | None:
-        if config.target != EMULATED_TARGET:
-            return None
-        soc = SOCS[config.soc]
-        number = KERNEL_SOC_IDS.get(soc.name) if config.shows_soc else None
-        files = {} if number is None else soc_files(soc.name, number)
-        dsp = None if config.dsp is None else config.dsp.limits(config.htp_arch, soc.vtcm_mb)
-        return make_board(files, cache=self._key_folder.parent / BOARDS, dsp=dsp)
 
 
 _SWITCHING_S: Final = 60.0

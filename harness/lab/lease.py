@@ -152,19 +152,16 @@ class LockedFile:
                     os.unlink(self._path)
             os.close(descriptor)
 
-    def drop_in_child(self) -> None:
-        """Close a forked child's copy, so that the lock does not outlive its holder there."""
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
-
 
 _locked: weakref.WeakSet[LockedFile] = weakref.WeakSet()
 
 
 def _drop_all_in_child() -> None:
+    """Close a forked child's copies, so that no lock outlives its holder there."""
     for file in tuple(_locked):
-        file.drop_in_child()
+        descriptor, file._descriptor = file._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 os.register_at_fork(after_in_child=_drop_all_in_child)

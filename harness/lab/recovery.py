@@ -26,7 +26,6 @@ from harness.lab.facts import (
 from harness.lab.health import (
     Health,
     HealthFinding,
-    RecoveryRules,
     judge_health,
     unreachable,
 )
@@ -154,36 +153,38 @@ def is_worth_trying(step: RecoveryStep, codes: Collection[str]) -> bool:
     return not ("unreachable" in codes and step in _NEED_A_CONNECTION)
 
 
+@dataclass(frozen=True)
 class Recovery:
     """The recovery steps, taken on one device.
 
     `come_back` is the deadline for a device that is gone to come back.
     """
 
-    def __init__(self, device: LabDevice, rules: RecoveryRules, *, come_back: Deadline) -> None:
-        self._device = device
-        self._rules = rules
-        self._come_back = come_back
-        self._steps: Mapping[RecoveryStep, Callable[[], None]] = {
-            "reconnect": lambda: self._wait_for(self._come_back),
-            "end-leftovers": self._end_leftovers,
-            "restart-server": self._restart_server,
-            "reboot": self._reboot,
-            "power-cycle": self._power_cycle,
-        }
+    device: LabDevice
+    come_back: Deadline
 
     def run(self, step: RecoveryStep) -> None:
         """Take one step, within a bound of its own. Raises InfraError if it cannot be done."""
-        self._steps[step]()
+        match step:
+            case "reconnect":
+                self._wait_for(self.come_back)
+            case "end-leftovers":
+                self._end_leftovers()
+            case "restart-server":
+                self._restart_server()
+            case "reboot":
+                self._reboot()
+            case "power-cycle":
+                self._power_cycle()
 
     def _power_cycle(self) -> None:
-        self._device.release()
-        self._device.power_cycle()
-        self._wait_for(Deadline(self._rules.reboot_timeout_s))
+        self.device.release()
+        self.device.power_cycle()
+        self._wait_for(Deadline(self.device.recovery_rules.reboot_timeout_s))
 
     def _wait_for(self, deadline: Deadline, before: str | None = None) -> None:
         """Wait until it has booted and answers; its boot id must differ from `before`."""
-        device, is_lost = self._device, True
+        device, is_lost = self.device, True
         while True:
             try:
                 if is_lost:  # a device that is booting is left alone
@@ -206,21 +207,22 @@ class Recovery:
             time.sleep(min(2 * _POLL_S, deadline.remaining()))
 
     def _end_leftovers(self) -> None:
-        if not self._device.attach().transport.end_leftovers(timeout_s=_LEFTOVERS_S):
-            name = self._device.name
+        if not self.device.attach().transport.end_leftovers(timeout_s=_LEFTOVERS_S):
+            name = self.device.name
             raise InfraError(f"processes of earlier runs on device {name} could not be ended")
 
     def _restart_server(self) -> None:
-        if self._device.is_simulated_here:
-            self._device.lab.restart_server()
+        if self.device.is_simulated_here:
+            self.device.lab.restart_server()
         else:
             AdbServer().restart(deadline=Deadline(_RESTART_S))
             self._wait_for(Deadline(_RESTART_S))
-        self._device.attach()
+        self.device.attach()
 
     def _reboot(self) -> None:
-        device = self._device.attach()
-        way, deadline = device.transport, Deadline(self._rules.reboot_timeout_s)
+        device = self.device.attach()
+        way, rules = device.transport, self.device.recovery_rules
+        deadline = Deadline(rules.reboot_timeout_s)
         before = None
         with contextlib.suppress(InfraError):
             before = ask_vitals(way, device.workdir, timeout_s=5).boot_id

@@ -16,10 +16,9 @@ import signal
 import socket
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
@@ -100,19 +99,16 @@ _FOR_A_COMMAND: Final = (
 
 
 _connections: Final[dict[Hashable, SharedConnection]] = {}
-_connections_lock: Final = threading.Lock()
 
 
 def shared_connection(
     login: SshLogin, key: Hashable, *, forward: str | None = None, name: str, least_s: float = 0.0
 ) -> SharedConnection:
     """Return this process's only `SharedConnection` for that key."""
-    with _connections_lock:
-        if key not in _connections:
-            _connections[key] = SharedConnection(login, key, forward, name, least_s)
-        return _connections[key]
+    return _connections.setdefault(key, SharedConnection(login, key, forward, name, least_s))
 
 
+@dataclass(eq=False)
 class SharedConnection:
     """This process's share of a connection.
 
@@ -122,35 +118,27 @@ class SharedConnection:
     for it, too.
     """
 
-    def __init__(
-        self,
-        login: SshLogin,
-        key: Hashable,
-        forward: str | None,
-        name: str,
-        least_s: float,
-    ) -> None:
-        self._login = login
-        self._key = key
-        self._forward = forward
-        self._name = name
-        self._least_s = least_s
-        self._users: int | None = None
-        self._ssh: GuardedProcess | None = None
-        self._start_deadline = Deadline(0)
-        self._log: IO[bytes] | None = None
+    login: SshLogin
+    key: Hashable
+    forward: str | None
+    name: str
+    least_s: float
+    _users: int | None = field(default=None, init=False)
+    _ssh: GuardedProcess | None = field(default=None, init=False)
+    _start_deadline: Deadline = field(default_factory=lambda: Deadline(0), init=False)
+    _log: IO[bytes] | None = field(default=None, init=False)
 
     @property
     def _shared(self) -> Path:
-        return host_file(self._key, "ssh")
+        return host_file(self.key, "ssh")
 
     @property
     def _lock(self) -> Path:
-        return host_file(self._key, "lock")
+        return host_file(self.key, "lock")
 
     @property
     def _socket(self) -> str:
-        return str(self._shared if self._forward is None else host_file(self._key, "socket"))
+        return str(self._shared if self.forward is None else host_file(self.key, "socket"))
 
     def connect(self, timeout_s: float) -> socket.socket:
         """Connect to its socket, and open the shared connection first if there is none.
@@ -160,7 +148,7 @@ class SharedConnection:
         if self._users is not None:
             with contextlib.suppress(*_NONE):
                 return unix_connection(self._socket, timeout_s)
-        deadline = Deadline(max(timeout_s, self._least_s))
+        deadline = Deadline(max(timeout_s, self.least_s))
         try:
             with FileLock(self._lock, timeout=deadline.seconds):
                 return self._connected(deadline)
@@ -176,11 +164,11 @@ class SharedConnection:
 
         ssh must not open another connection by itself.
         """
-        return [*self._login.command(self._shared, *_FOR_A_COMMAND), script]
+        return [*self.login.command(self._shared, *_FOR_A_COMMAND), script]
 
     def end(self, *, timeout_s: float) -> None:
         """End it for all processes that share it; the next user reopens it."""
-        argv = self._login.command(self._shared, words=("-O", "exit"))
+        argv = self.login.command(self._shared, words=("-O", "exit"))
         nothing = subprocess.DEVNULL
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             subprocess.run(argv, timeout=timeout_s, stdin=nothing, stdout=nothing, stderr=nothing)
@@ -194,7 +182,7 @@ class SharedConnection:
             self._ssh.stop()
 
     def _connected(self, deadline: Deadline) -> socket.socket:
-        pipe = host_file(self._key, "users")
+        pipe = host_file(self.key, "users")
         if self._users is None:
             with contextlib.suppress(FileExistsError):
                 os.mkfifo(pipe, 0o600)
@@ -223,7 +211,7 @@ class SharedConnection:
             none = f"no connection in {_START_S:g} s"
             output = none if ended is None else f"ssh ended with {ended}"
         raise OutOfReachError(
-            f"{self._name} is out of reach: {output.rstrip('.')}. {self._login.advice}"
+            f"{self.name} is out of reach: {output.rstrip('.')}. {self.login.advice}"
         )
 
     def _begin(self, pipe: Path) -> None:
@@ -243,9 +231,9 @@ class SharedConnection:
         self._start_deadline = Deadline(_START_S)
 
     def _holder(self) -> list[str]:
-        if self._forward is None:
+        if self.forward is None:
             # without the forwards and commands of the user's own configuration
             only = ("ControlMaster=yes", "RemoteCommand=none", "ClearAllForwardings=yes")
-            return self._login.command(self._shared, *only, words=("-N",))
-        forward = ("-N", "-L", f"{self._socket}:{self._forward}")
-        return self._login.command(self._shared, "ControlMaster=yes", words=forward)
+            return self.login.command(self._shared, *only, words=("-N",))
+        forward = ("-N", "-L", f"{self._socket}:{self.forward}")
+        return self.login.command(self._shared, "ControlMaster=yes", words=forward)

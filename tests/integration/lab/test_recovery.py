@@ -114,7 +114,7 @@ def test_a_reboot_is_waited_for(ward: Ward) -> None:
     device = ward.device.attach()
     before = ask_vitals(device.transport, device.workdir).boot_id
     device.transport.shell("sleep 1000 >/dev/null 2>&1 &", timeout_s=60)
-    Recovery(ward.device, ward.device.recovery_rules, come_back=Deadline(0)).run("reboot")
+    Recovery(ward.device, Deadline(0)).run("reboot")
     device = ward.device.attach()
     after = ask_vitals(device.transport, device.workdir).boot_id
     assert before

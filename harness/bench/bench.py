@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NoReturn, cast
@@ -72,16 +72,13 @@ def refusals(model: OnnxNodes, refused: list[RefusedNode], on: str) -> dict[str,
     return {"nodes": rows} if refused else {}
 
 
-def named_refusals(refused: Iterable[RefusedNode], model: OnnxNodes) -> Iterator[RefusedNode]:
-    """Give refused nodes the names in the model, where an unnamed one can be identified."""
+def refused_words(refused: Iterable[RefusedNode], model: OnnxNodes) -> str:
+    """Describe refused nodes by their names in the model, and say how they may run on the CPU."""
+    named = []
     for refusal in refused:
         same = [node.name for node in model.nodes if node.key == (refusal.name, refusal.op_type)]
-        yield replace(refusal, name=same[0]) if len(same) == 1 else refusal
-
-
-def refused_words(refused: Iterable[RefusedNode], model: OnnxNodes) -> str:
-    """Describe refused nodes, and say how they may run on the CPU."""
-    return refusal_text(named_refusals(refused, model), model.shapes(), _HINT)
+        named.append(replace(refusal, name=same[0]) if len(same) == 1 else refusal)
+    return refusal_text(named, model.shapes(), _HINT)
 
 
 def refused_compile(

@@ -126,7 +126,10 @@ class ExecuTorch(Engine):
         with contextlib.suppress(ConfigError):  # ExecuTorch has reported unreadable contexts
             contexts = list(require_contexts(target.compile_contexts(pte.sources())).values())
             case.notes.makers += [context.made_by for context in contexts if context.made_by]
-        if can_be_replayed(pte, result.run, result.verdict):
+        step, failed = result.run.transcript.first_failure, result.verdict.outcome in FAILED
+        # there are no references for outputs of single contexts
+        is_wrong = step is not None and step.error == "mismatch"
+        if failed and not is_wrong and pte.contexts and pte.holds_contexts:
             executions = list(case.notes.executions)
             replay = replay_contexts(bench, pte, result.verdict)
             case.notes.executions = executions  # only those of the program itself
@@ -388,17 +391,6 @@ def _different_failure(program: Verdict, without: Verdict) -> str | None:
         if (first.api, first.code) == (second.api, second.code):
             return None
     return f"{without.outcome} {'' if second is None else second.call}".strip()
-
-
-def can_be_replayed(program: Program, run: ProbeRun, verdict: Verdict) -> bool:
-    """Return whether running the contexts alone may explain a failure.
-
-    It cannot explain wrong outputs: there are no references for those of single contexts.
-    """
-    step = run.transcript.first_failure
-    differs = step is not None and step.error == "mismatch"
-    failed = verdict.outcome in FAILED and not differs
-    return failed and bool(program.contexts) and program.holds_contexts
 
 
 def replay_contexts(bench: Bench, program: Program, verdict: Verdict) -> Replay:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -22,6 +24,14 @@ def test_steps(bench, crashes):
 '''
 
 
+def shown_lab() -> dict[str, Any]:
+    """Return the devices.yaml in the section of docs/extend.md."""
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/extend.md").read_text(), re.DOTALL)
+    (lab,) = (yaml.safe_load(text) for text in blocks if "transport: command" in text)
+    assert lab["devices"][0]["prefix"] == ["docker", "exec", "-i", "board"]
+    return dict(lab)
+
+
 @pytest.fixture
 def runs(tmp_path: Path) -> DeviceRuns:
     """A lab with one device behind a command, and the plug-in that knows such devices."""
@@ -32,14 +42,9 @@ def runs(tmp_path: Path) -> DeviceRuns:
     installed(packages, shown_module("devices behind a command"))
     runs = DeviceRuns(tmp_path / "lab")
     runs.environment["PYTHONPATH"] = f"{packages}:{ROOT}"
-    device = {
-        "name": "board",
-        "transport": "command",
-        "prefix": ["env", f"--chdir={board}"],
-        "soc": "QCS8550",
-        "workdir": f"{board}/work",
-    }
-    runs.file.write_text(yaml.safe_dump({"schema": 1, "devices": [device]}))
+    lab = shown_lab()
+    lab["devices"][0] |= {"prefix": ["env", f"--chdir={board}"], "workdir": f"{board}/work"}
+    runs.file.write_text(yaml.safe_dump(lab))
     return runs
 
 

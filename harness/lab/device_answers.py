@@ -98,12 +98,13 @@ def parse_answers(text: str) -> DeviceAnswers | None:
     if vitals is None:
         return None
     running = list(dict.fromkeys(sections.get("daemons", [])[:_MAX_LISTED]))
+    selinux = first_line(sections, "selinux") or ""
     executed = " ".join(sections.get("executable", []))
     exit_match = re.search(r"\bexit (\d{1,3})$", executed)
     return DeviceAnswers(
         vitals=vitals,
         owners=tuple(line[:MAX_PATH] for line in sections.get("owners", [])[:20]),
-        selinux=_selinux(first_line(sections, "selinux")),
+        selinux={"1": "Enforcing", "0": "Permissive"}.get(selinux, selinux) or None,
         account=(first_line(sections, "who") or "")[:300] or None,
         denials=tuple(line[:_MAX_DENIAL] for line in sections.get("denials", [])[-16:]),
         daemons=tuple(name for name in running if name == _DAEMON),
@@ -133,10 +134,6 @@ def _build(line: str) -> tuple[str, str]:
     note = _BUILD_ID.search(head)
     known = ([name] if name != RPC_LIBRARY else []) + ([f"build id {note[1]}"] if note else [])
     return path[:MAX_PATH], ", ".join(known)[:MAX_PATH] or "without a build id"
-
-
-def _selinux(line: str | None) -> str | None:
-    return {"1": "Enforcing", "0": "Permissive"}.get(line or "", line)
 
 
 def query_device(device: AttachedDevice) -> DeviceAnswers:

@@ -50,10 +50,8 @@ from harness.labgrid.session import (
     Service,
     changes,
     lost_file,
-    no_place,
     places_of,
     send,
-    tags_there,
     waiting_text,
 )
 
@@ -426,8 +424,13 @@ class Keeper:
         places = self._coordinator.places()
         fitting = [place for place in places if place.fits(self._request.filters)]
         if not fitting:
-            field, tags = "labgrid.filters", tags_there(places)
-            raise ConfigError(no_place(self._request, places), field=field, choices=tags or None)
+            wanted = " ".join(f"{key}={value}" for key, value in self._request.filters.items())
+            coordinator = f"the coordinator at {self._request.coordinator}"
+            problem = f"no place of {coordinator} has {wanted}"
+            if not places:
+                problem = f"{coordinator} has no places"
+            tags = {f"{key}={value}" for place in places for key, value in place.tags.items()}
+            raise ConfigError(problem, field="labgrid.filters", choices=sorted(tags) or None)
         return fitting
 
     def _acquire(self, number: int) -> bool:

@@ -20,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -76,19 +76,6 @@ def waiting_text(filters: Mapping[str, str], holders: Collection[str], wait_s: f
     tags = " ".join(f"{key}={value}" for key, value in filters.items()) or "any tags"
     held_by = f"; they are held by {', '.join(sorted(set(holders)))}" if holders else ""
     return f"waiting up to {wait_s:g} s for a place of labgrid with {tags}{held_by}"
-
-
-def no_place(request: PlaceRequest, places: Sequence[Place]) -> str:
-    """Return why no place fits."""
-    tags = " ".join(f"{key}={value}" for key, value in request.filters.items())
-    if not places:
-        return f"the coordinator at {request.coordinator} has no places"
-    return f"no place of the coordinator at {request.coordinator} has {tags}"
-
-
-def tags_there(places: Iterable[Place]) -> list[str]:
-    """Return all tags of places, as a filter spells them."""
-    return sorted({f"{key}={value}" for place in places for key, value in place.tags.items()})
 
 
 _log = logging.getLogger(__name__)

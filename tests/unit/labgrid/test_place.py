@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.labgrid.session import Place, PlaceRequest, no_place, tags_there, waiting_text
+from harness.labgrid.session import Place, PlaceRequest, waiting_text
 
 PLACES = [Place("a", {"board": "x"}), Place("b", {"board": "y", "rack": "1"})]
 
@@ -33,6 +33,3 @@ def test_what_is_said() -> None:
     assert waiting_text({}, [], 0.5) == ("waiting up to 0.5 s for a place of labgrid with any tags")
     request = PlaceRequest("lab:20408", {"board": "z"})
     assert request == PlaceRequest("lab:20408", {"board": "z"}, 0, 0.0), "only to be listed"
-    assert no_place(request, PLACES) == "no place of the coordinator at lab:20408 has board=z"
-    assert no_place(request, []) == "the coordinator at lab:20408 has no places"
-    assert tags_there(PLACES) == ["board=x", "board=y", "rack=1"]

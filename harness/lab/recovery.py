@@ -165,22 +165,29 @@ class Recovery:
 
     def run(self, step: RecoveryStep) -> None:
         """Take one step, within a bound of its own. Raises InfraError if it cannot be done."""
+        device, rules = self.device, self.device.recovery_rules
         match step:
             case "reconnect":
                 self._wait_for(self.come_back)
             case "end-leftovers":
-                self._end_leftovers()
+                if not device.attach().transport.end_leftovers(timeout_s=_LEFTOVERS_S):
+                    problem = (
+                        f"processes of earlier runs on device {device.name} could not be ended"
+                    )
+                    raise InfraError(problem)
             case "restart-server":
-                self._restart_server()
+                if device.is_simulated_here:
+                    device.lab.restart_server()
+                else:
+                    AdbServer().restart(deadline=Deadline(_RESTART_S))
+                    self._wait_for(Deadline(_RESTART_S))
+                device.attach()
             case "reboot":
-                self._reboot()
+                self._reboot(Deadline(rules.reboot_timeout_s))
             case "power-cycle":
-                self._power_cycle()
-
-    def _power_cycle(self) -> None:
-        self.device.release()
-        self.device.power_cycle()
-        self._wait_for(Deadline(self.device.recovery_rules.reboot_timeout_s))
+                device.release()
+                device.power_cycle()
+                self._wait_for(Deadline(rules.reboot_timeout_s))
 
     def _wait_for(self, deadline: Deadline, before: str | None = None) -> None:
         """Wait until it has booted and answers; its boot id must differ from `before`."""
@@ -206,24 +213,9 @@ class Recovery:
                     raise
             time.sleep(min(2 * _POLL_S, deadline.remaining()))
 
-    def _end_leftovers(self) -> None:
-        if not self.device.attach().transport.end_leftovers(timeout_s=_LEFTOVERS_S):
-            name = self.device.name
-            raise InfraError(f"processes of earlier runs on device {name} could not be ended")
-
-    def _restart_server(self) -> None:
-        if self.device.is_simulated_here:
-            self.device.lab.restart_server()
-        else:
-            AdbServer().restart(deadline=Deadline(_RESTART_S))
-            self._wait_for(Deadline(_RESTART_S))
-        self.device.attach()
-
-    def _reboot(self) -> None:
+    def _reboot(self, deadline: Deadline) -> None:
         device = self.device.attach()
-        way, rules = device.transport, self.device.recovery_rules
-        deadline = Deadline(rules.reboot_timeout_s)
-        before = None
+        way, before = device.transport, None
         with contextlib.suppress(InfraError):
             before = ask_vitals(way, device.workdir, timeout_s=5).boot_id
         way.reboot(timeout_s=deadline.at_most(15).seconds)

@@ -89,3 +89,14 @@ def test_commands_accept_the_engine_and_its_files(simulated_lab: Path, tmp_path:
     completed = run_with_plugin(ENGINE, tmp_path, *run, "--engine=acne")
     assert completed.returncode == 2
     assert "no engine 'acne' (valid: qnn, ort, executorch, litert, acme)" in completed.stdout
+
+
+def test_a_failure_is_bundled_with_its_engine(simulated_lab: Path, tmp_path: Path) -> None:
+    build(tmp_path, "7")
+    run_with_plugin(ENGINE, tmp_path, "pytest", "-m", "device", "app.acme")
+    (record,) = case_records(tmp_path)
+    main = "harness.cli.main"
+    run_with_plugin(ENGINE, tmp_path, main, "contexts", "bundle", record["case"], "-o", "case.zip")
+    completed = run_with_plugin(ENGINE, tmp_path, main, "run", "case.zip", f"--lab={simulated_lab}")
+    assert completed.returncode == 1
+    assert "what was packed came again: failed" in completed.stdout

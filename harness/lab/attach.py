@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Protocol, Self
 
 from harness.core.cache import BOARDS
-from harness.core.errors import ConfigError, DeviceError, DeviceRefused, InfraError
+from harness.core.errors import ConfigError, DeviceError, DeviceRefused, HarnessError, InfraError
 from harness.core.guard import start_daemon
 from harness.core.notices import report_progress
 from harness.core.socs import KERNEL_SOC_IDS, PLATFORMS, SOCS, Target
@@ -524,7 +524,7 @@ class LabDevice:
         """
         self.detach()
         if not self.is_simulated_here:
-            self.config.open(self.lab).reconnect(timeout_s=min(within_s, CONNECT_S))
+            self._transport().reconnect(timeout_s=min(within_s, CONNECT_S))
 
     def _is_claimed(self, attached: AttachedDevice) -> bool:
         """Lease its reported identity, too. Return False if another process has it.
@@ -542,9 +542,24 @@ class LabDevice:
         self._free(except_keys=(self.lease_key, self._device_key))
         return self._device_key is None or self._lease(self._device_key) is None
 
+    def _transport(self) -> Transport:
+        opens = f"{type(self.config).__module__}.{type(self.config).__name__}.open"
+        file, field = self._described._file, f"devices, {self.name}"
+        try:
+            transport: object = self.config.open(self.lab)
+        except HarnessError:
+            raise
+        except Exception as error:
+            problem = f"{opens}: {type(error).__name__}: {error}"
+            raise ConfigError(problem, file=file, field=field) from error
+        if not isinstance(transport, Transport):
+            problem = f"{opens} returned {transport!r}, no Transport"
+            raise ConfigError(problem, file=file, field=field)
+        return transport
+
     def _connect(self) -> AttachedDevice:
         config, workdir = self.config, self.config.workdir
-        transport = config.open(self.lab)
+        transport = self._transport()
         transport.connect(timeout_s=CONNECT_S)
         serial, dsp = transport.serial, None
         report_progress(serial, name=config.name)

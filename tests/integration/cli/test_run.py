@@ -250,7 +250,7 @@ def test_wrong_input(lab: DeviceRuns, tmp_path: Path, monkeypatch: pytest.Monkey
         ((FOREIGN, "--expected="), "'--expected': it is empty"),
         ((FOREIGN, "--contexts=0"), "--contexts: '0' is no number of contexts: 1 to 999999"),
         ((FOREIGN, "--quick", "--rounds=3"), "--rounds: --quick executes once"),
-        ((FOREIGN, "--engine=tvm"), "--engine: no engine 'tvm' runs artefacts (valid: qnn"),
+        ((FOREIGN, "--engine=tvm"), "--engine: no engine 'tvm' (valid: qnn, ort"),
     ):
         completed = qnn_harness("run", *arguments)
         assert (completed.returncode, words in completed.stderr) == (2, True), completed.stderr

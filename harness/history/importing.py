@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Connection, case, delete, func, select, update
+from sqlalchemy import Column, Connection, Select, case, delete, func, select, update
 
 from harness.core.bounded_json import parse_json, parse_model
 from harness.core.errors import ConfigError
@@ -44,6 +44,8 @@ from harness.results.run_folder import (
     sortable_time,
 )
 
+_EMPTY: Final = {"started": "", "digest": "", "folder": "", "size": 0, "told": ""}
+_PEEKED: Final = 100
 _TOLD: Final = ("selected", "finished", "problem")
 """The fields of run.json that say how many cases the run had."""
 
@@ -52,13 +54,15 @@ _TOLD: Final = ("selected", "finished", "problem")
 class Imported:
     """The result of importing a run's journal: `attempts` is the number of those now stored.
 
-    `left_out` has the journal's lines that are no records, if it was read.
+    `left_out` has the journal's lines that are no records, if it was read. `beside` is the folder
+    of another run that is stored under this id; then `run` is the id with a suffix.
     """
 
     run: str
     attempts: int
     changed: bool
     left_out: SkippedLines = field(default_factory=SkippedLines, compare=False)
+    beside: str | None = None
 
 
 def runs_in(path: Path) -> list[Path]:
@@ -77,8 +81,7 @@ def import_run(database: Database, path: Path) -> Imported:
     """Import a run's journal, and how many cases it lacks by its run.json, unless unchanged.
 
     Concurrent imports of a run wait for each other; an interrupted one leaves no trace. Raises
-    ConfigError for a folder that is no run, and for another run of a stored id, InfraError if the
-    database fails.
+    ConfigError for a folder that is no run, InfraError if the database fails.
     """
     folder = RunFolder.open(path)
     journal = folder.path / JOURNAL
@@ -92,15 +95,15 @@ def import_run(database: Database, path: Path) -> Imported:
     with database.transaction() as connection:
         digest = _digest(journal)
         facts = bounded(json.dumps([info.get(name) for name in _TOLD]))
-        # created if needed, and locked until the transaction ends
-        empty = {"started": "", "digest": "", "folder": "", "size": 0, "told": ""}
-        insert_new(connection, runs, {"run": run, **empty})
-        stored = connection.execute(select(runs).where(runs.c.run == run).with_for_update()).one()
-        if stored.folder and stored.started != sortable_time(started):
-            problem = f"has the same id as another run, {stored.folder}, but another start"
-            raise ConfigError(f"{problem}: give it another id in run.json", file=folder.path)
-        if stored.digest == digest and stored.told == facts:
-            return Imported(run, stored.size, changed=False)
+        stored, other_folder = _stored_run(connection, run), None
+        if stored.digest != digest and _is_other(connection, stored, folder.path, started):
+            other_folder = stored.folder
+            run = f"{run}~{hashlib.sha256(f'{folder.path} {started}'.encode()).hexdigest()[:16]}"
+            stored = _stored_run(connection, run)
+        is_current = stored.told == facts or _is_copy(folder.path, stored)
+        if stored.digest == digest and is_current:
+            size = _attempts_in(connection, run)
+            return Imported(run, size, changed=False, beside=other_folder)
         _count_once(connection, run, 0)
         for table in (attempts, device_runs):
             connection.execute(delete(table).where(table.c.run == run))
@@ -118,10 +121,20 @@ def import_run(database: Database, path: Path) -> Imported:
                 told=facts,
             )
         )
-        counting = select(func.count()).where(attempts.c.run == run)
-        size = connection.execute(counting).scalar_one()
+        size = _attempts_in(connection, run)
         _count_once(connection, run, size)
-    return Imported(run, size, changed=True, left_out=left_out)
+    return Imported(run, size, changed=True, left_out=left_out, beside=other_folder)
+
+
+def _attempts_in(connection: Connection, run: str) -> int:
+    return connection.execute(select(func.count()).where(attempts.c.run == run)).scalar_one()
+
+
+def _stored_run(connection: Connection, run: str) -> Any:
+    """Return the row of a run, created if needed, and lock it until the transaction ends."""
+    insert_new(connection, runs, {"run": run, **_EMPTY})
+    query = select(runs).where(runs.c.run == run).with_for_update()
+    return connection.execute(query).one()
 
 
 def _count_once(connection: Connection, run: str, size: int) -> None:
@@ -151,6 +164,43 @@ def _not_run(connection: Connection, run: str, info: Mapping[str, Any]) -> int |
     recorded, fit = connection.execute(counts).one()
     selected = selected_of(info, recorded, recorded - fit)
     return None if selected is None else selected - recorded
+
+
+def _is_other(connection: Connection, stored: Any, folder: Path, started: str) -> bool:
+    """Return whether a journal belongs to another run than the stored one of the same id.
+
+    Runs differ in their start or in their first records. A journal that only grew, or was replaced
+    in the same folder, is that of the same run.
+    """
+    if not stored.folder:
+        return False  # nothing is stored yet
+    if stored.started != sortable_time(started):
+        return True
+    if stored.folder == without_nul(str(folder)):
+        return False
+    # these identify an attempt
+    columns = _columns("line", "name", "started", "attempt")
+    first = select(*columns).where(attempts.c.run == stored.run).order_by(attempts.c.line)
+    rows = rows_of(connection, first.limit(_PEEKED))
+    known = {int(line): tuple(rest) for line, *rest in rows}
+    for number, record in cases_in(folder / JOURNAL):
+        if number > max(known, default=0):
+            return False
+        same = bounded(record.case), moment_text(record.started), record.attempt
+        if number in known and known[number] != same:
+            return True
+    return False
+
+
+def _is_copy(folder: Path, stored: Any) -> bool:
+    """Return whether a folder with the journal of a stored run is a copy; its run.json is ignored.
+
+    It is a copy if the run was stored from another folder that still has a journal, unless that
+    other folder alone has a wrong name.
+    """
+    original = Path(stored.folder)
+    is_named = original.name == stored.run or folder.name != stored.run
+    return original != folder and is_named and (original / JOURNAL).is_file()
 
 
 def validate_filter(database: Database, criteria: Filter) -> None:
@@ -200,6 +250,10 @@ def _placement(text: str | None) -> PlacementRecord | None:
     return None if text is None else parse_model(PlacementRecord, text)
 
 
+def _columns(*names: str) -> list[Column[Any]]:
+    return [attempts.c[name] for name in names]
+
+
 def _digest(journal: Path) -> str:
     try:
         with open_below(journal.parent, journal.name) as stream:
@@ -226,6 +280,11 @@ def list_runs(database: Database) -> list[StoredRun]:
     ]
 
 
+def _failing_tests(criteria: Filter) -> Select[Any]:
+    failed, recent = attempts.alias(), select(runs.c.run).where(runs.c.started >= criteria.since)
+    return select(failed.c.test).where(failed.c.cause_id.is_not(None), failed.c.run.in_(recent))
+
+
 def stored_attempts(
     database: Database, criteria: Filter, *, by_test: bool = False
 ) -> Iterator[tuple[str, str, Attempt]]:
@@ -234,25 +293,22 @@ def stored_attempts(
     Those of one group and run come together; with `by_test` also all groups of one test. Raises
     InfraError.
     """
-    columns = attempts.c
-    query = select(*(columns[name] for name in ("kin", "run", *_FIELDS.values())))
-    failed, recent = attempts.alias(), select(runs.c.run).where(runs.c.started >= criteria.since)
-    failing = select(failed.c.test).where(failed.c.cause_id.is_not(None), failed.c.run.in_(recent))
+    query = select(*_columns("kin", "run", *_FIELDS.values())).where(attempts.c.counts)
     for value, condition in (
-        (criteria.case_group, columns.kin == criteria.case_group),
-        (criteria.device, columns.device == criteria.device),
+        (criteria.case_group, attempts.c.kin == criteria.case_group),
+        (criteria.device, attempts.c.device == criteria.device),
         (criteria.since, runs.c.started >= criteria.since),
         (criteria.until, runs.c.started < criteria.until),
-        (criteria.failing, columns.test.in_(failing)),
+        (criteria.failing, attempts.c.test.in_(_failing_tests(criteria))),
         # LIKE ignores case in SQLite
-        (criteria.case, func.replace(columns.name, criteria.case, "") != columns.name),
+        (criteria.case, func.replace(attempts.c.name, criteria.case, "") != attempts.c.name),
     ):
         query = query.where(condition) if value else query
-    order = [*[columns.test] * by_test, columns.kin, columns.run, columns.line]
-    query = query.where(columns.counts).join(runs).order_by(*order)
+    order = _columns(*["test"] * by_test, "kin", "run", "line")
+    query = query.join(runs).order_by(*order)
     with database.transaction(writes=False) as connection:
-        for group, run, *values in rows_of(connection, query):
-            fields = dict(zip(_FIELDS, values, strict=True))
+        for group, run, *columns in rows_of(connection, query):
+            fields = dict(zip(_FIELDS, columns, strict=True))
             fields["placement"] = _placement(fields["placement"])
             fields["axes"] = _object(fields["axes"])
             fields["figures"] = _object(fields["figures"] or "{}")

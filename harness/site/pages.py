@@ -136,7 +136,7 @@ def copy_pages(database: Database, nights: Mapping[str, NightSummary], out: Path
     with database.transaction(writes=False) as connection:
         query = select(runs.c.run, runs.c.folder).where(runs.c.folder != "")
         rows = connection.execute(query.order_by(runs.c.started))
-        # a run in a folder of another name has no page
+        # the second of two runs of one id is stored under another one, and has no page
         folders = {run: Path(folder) for run, folder in rows if Path(folder).name == run}
     parents = dict.fromkeys(folder.parent for folder in folders.values())
     bisections = [bisection for reports in parents for bisection in bisections_in(reports)]

@@ -311,20 +311,28 @@ def test_what_history_holds_is_what_the_run_says_of_itself(
     assert run.not_run == (None if coverage.selected is None else coverage.not_run)
 
 
-def test_another_run_of_the_same_id_is_refused(tmp_path: Path) -> None:
+def test_another_run_of_the_same_id_is_told_and_kept_apart(tmp_path: Path) -> None:
+    """As two machines made them, whose ids had 16 random bits."""
     name = "20261121T060000Z-3f9a"
     folders = []
-    for day, words in ((1, "a passed"), (2, "b failed")):
-        started = datetime(2026, 11, day, tzinfo=UTC)
-        folder = run_folder(tmp_path / str(day), attempt(words, started=started), run_id=name)
-        info = json.loads((folder / INFO).read_text()) | {"started": started.isoformat()}
-        (folder / INFO).write_text(json.dumps(info))
+    for machine, words in (("x", "a passed"), ("y", "b failed"), ("z", "c passed")):
+        folder = run_folder(tmp_path / machine, attempt(words), run_id=name)
         folders.append(folder)
-    database = open_database(str(tmp_path / "h"))
-    assert import_run(database, folders[0]).attempts == 1
-    with pytest.raises(ConfigError, match=f"has the same id as another run, {folders[0]}, but"):
-        import_run(database, folders[1])
-    assert not import_run(database, folders[0]).changed
+    database = tmp_path / "h"
+    outputs = [history_output("import", folder, "--database", database)[1] for folder in folders]
+    assert ["1 run of 1 imported" in output for output in outputs] == [True] * 3
+    assert ["has the same id as another run" in output for output in outputs] == [False, True, True]
+    imports = [import_run(open_database(str(database)), folder) for folder in folders]
+    assert [again.changed for again in imports] == [False] * 3, "each is known again"
+    assert imports[0].run == name
+    assert len({again.run for again in imports}) == 3
+    assert [again.beside for again in imports] == [None, str(folders[0]), str(folders[0])]
+    assert len(stored_rows(database)) == 3
+    with (folders[1] / "results.jsonl").open("a") as journal:
+        journal.write(attempt("d passed").model_dump_json() + "\n")
+    grown = import_run(open_database(str(database)), folders[1])
+    assert (grown.run, grown.attempts) == (imports[1].run, 2)
+    assert len(stored_rows(database)) == 4
 
 
 def test_a_copy_of_a_run_that_went_on_is_the_same_run(tmp_path: Path) -> None:
@@ -335,7 +343,24 @@ def test_a_copy_of_a_run_that_went_on_is_the_same_run(tmp_path: Path) -> None:
     database = open_database(str(tmp_path / "h"))
     assert import_run(database, folder).attempts == 1
     imported = import_run(database, copy)
-    assert (imported.run, imported.attempts) == (folder.name, 2)
+    assert (imported.run, imported.attempts, imported.beside) == (folder.name, 2, None)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_copy_whose_run_json_says_otherwise_changes_nothing_of_its_run(
+    tmp_path: Path, first: int
+) -> None:
+    folder = run_folder(tmp_path, attempt("a passed"))
+    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+    info = json.loads((copy / INFO).read_text())
+    (copy / INFO).write_text(json.dumps(info | {"selected": 9_000}))
+    database = open_database(str(tmp_path / "h"))
+    for path in [(copy, folder), (folder, copy)][first] * 2:
+        import_run(database, path)
+    assert [(run.run, run.not_run) for run in list_runs(database)] == [(folder.name, 0)]
+    shutil.rmtree(folder)
+    import_run(database, copy)
+    assert [run.not_run for run in list_runs(database)] == [8_999], "now it is the run"
 
 
 def test_a_run_of_next_year_is_followed_by_those_that_came_after_it(tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ import pytest
 
 from harness.core import hooks
 from harness.core.errors import ConfigError, HarnessError, InfraError
-from harness.core.outgoing_text import counted
+from harness.core.outgoing_text import counted, outgoing
 from harness.plugin.collection import asks_for_devices
 from harness.plugin.terminal import (
+    LAB_ERROR,
     LIVE_FROM,
     MISTAKEN,
     OURS,
@@ -68,6 +69,7 @@ class Recorder:
 def end_session(session: pytest.Session, run: Run, exitstatus: int | pytest.ExitCode) -> None:
     """Release the devices, and write the reports if there is anything to report."""
     run.ended = True
+    _shorten_repeats(session.config)
     if _has_no_case_left(session, run, exitstatus):
         _finish_complete(session, run)
     elif run.records.folder is None or run.records.is_worker:
@@ -216,6 +218,20 @@ def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
         write_line(terminalreporter, line)
     for line in (*drift_lines(folder.drift()), *remarked):
         write_line(terminalreporter, line, yellow=True)
+
+
+def _shorten_repeats(config: pytest.Config) -> None:
+    """Shorten repeated errors of a dead adb server to a reference to the first case.
+
+    JUnit has the full text of each already.
+    """
+    from harness.transport.faults import NO_SERVER, server_lost
+
+    reporter, first = config.pluginmanager.get_plugin("terminalreporter"), dict[str, str]()
+    for report in reporter.stats.get("error", []) if reporter is not None else ():
+        server = server_lost(str(report.longrepr)) if getattr(report, LAB_ERROR, None) else None
+        if server is not None and first.setdefault(server, report.nodeid) != report.nodeid:
+            report.longrepr = outgoing(f"same fault as {first[server]}: {NO_SERVER}{server}")
 
 
 def _bad_reports(session: pytest.Session) -> list[object]:

@@ -215,7 +215,8 @@ def test_a_night_killed_while_it_sends_sends_only_what_was_not_sent(
     command += ["--reports", str(tmp_path), "--lab", str(file)]
     process = subprocess.Popen(command, cwd=tmp_path)
     assert requested.wait(300)
-    while not (chain.path / SENT).exists():
+    sent = chain.path / SENT
+    while not (sent.exists() and sent.read_text().endswith("\n")):
         assert process.poll() is None
     process.send_signal(signal.SIGKILL)
     process.wait(60)

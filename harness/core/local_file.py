@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -14,7 +16,10 @@ from typing import BinaryIO, Final
 from harness.core.errors import InfraError, InternalError
 from harness.core.whole_file import disk_errors
 
-_CHUNK: Final = 1 << 18
+_CHUNK: Final = 1 << 20
+_MOST_AT_ONCE: Final = 1 << 30
+# errors of a file system that cannot copy this way, or not to that target
+_NOT_HERE: Final = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF}
 
 
 def sha256_of_range(source: BinaryIO, offset: int, size: int) -> str:
@@ -32,19 +37,15 @@ def sha256_of_range(source: BinaryIO, offset: int, size: int) -> str:
 def copy_range(read: BinaryIO, offset: int, size: int, write: BinaryIO) -> None:
     """Copy `size` bytes of a file from `offset` on to another file, which is empty.
 
-    Large zeros become holes. Raises OSError, EOFError if the file ends before; what was written
-    until then stays.
+    Raises OSError, EOFError if the file ends before; what was written until then stays.
     """
     write.truncate(size)
-    read.seek(offset)
-    while size:
-        if not (part := read.read(min(size, _CHUNK))):
-            raise EOFError(f"it ends {size} bytes early")
-        if part.count(0) == len(part):
-            write.seek(len(part), os.SEEK_CUR)
-        else:
-            write.write(part)
-        size -= len(part)
+    position, end = offset, offset + size
+    while position < end:
+        begin, position = _next_data(read, position, end)
+        _copy(read, begin, write, begin - offset, position - begin)
+    if os.fstat(read.fileno()).st_size < end:
+        raise EOFError(f"it ends {end - os.fstat(read.fileno()).st_size} bytes early")
 
 
 def link_or_copy(file: Path, target: Path) -> None:
@@ -58,6 +59,42 @@ def link_or_copy(file: Path, target: Path) -> None:
         with file.open("rb") as read, temporary.open("wb") as write:
             copy_range(read, 0, os.fstat(read.fileno()).st_size, write)
         temporary.replace(target)
+
+
+def _next_data(file: BinaryIO, position: int, end: int) -> tuple[int, int]:
+    """Return start and end of the next bytes that are no hole; (end, end) if there are none."""
+    try:
+        begin = min(os.lseek(file.fileno(), position, os.SEEK_DATA), end)
+        return begin, min(os.lseek(file.fileno(), begin, os.SEEK_HOLE), end)
+    except OSError as error:
+        # ENXIO: no data after it; EINVAL: a file system without holes
+        if error.errno == errno.ENXIO:
+            return end, end
+        if error.errno == errno.EINVAL:
+            return position, end
+        raise
+
+
+def _copy(read: BinaryIO, position: int, write: BinaryIO, to: int, size: int) -> None:
+    source, target = read.fileno(), write.fileno()
+    by_range = sys.platform == "linux"
+    while size:
+        if sys.platform == "linux" and by_range:
+            try:
+                count = os.copy_file_range(source, target, min(size, _MOST_AT_ONCE), position, to)
+            except OSError as error:
+                if error.errno not in _NOT_HERE:
+                    raise
+                by_range = False
+                continue
+        elif sys.platform == "linux":
+            os.lseek(target, to, os.SEEK_SET)
+            count = os.sendfile(target, source, position, min(size, _MOST_AT_ONCE))
+        else:
+            count = os.pwrite(target, os.pread(source, min(size, _CHUNK), position), to)
+        if not count:
+            raise EOFError(f"it ends {size} bytes early")
+        position, to, size = position + count, to + count, size - count
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Parts of files are copied right, with their holes."""
+"""Parts of files are copied right, with their holes, whatever the file system can do."""
 
 from __future__ import annotations
 
@@ -34,12 +34,15 @@ def sha256_of_range(source: Path, offset: int, size: int) -> str:
     blocks=st.lists(st.sampled_from([b"", b"a", b"b" * 4096]), min_size=1, max_size=5),
     offset=st.integers(0, 3 * BLOCK),
     size=st.integers(0, 3 * BLOCK),
+    refused=st.sampled_from([0, errno.EXDEV, errno.EINVAL]),
 )
 def test_any_part_of_a_file_with_holes(
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     blocks: list[bytes],
     offset: int,
     size: int,
+    refused: int,
 ) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     target.unlink(missing_ok=True)
@@ -48,12 +51,19 @@ def test_any_part_of_a_file_with_holes(
             os.pwrite(file.fileno(), block, number * BLOCK)
         file.truncate(len(blocks) * BLOCK)
     content = source.read_bytes()[offset : offset + size]
-    if len(content) < size:
-        with pytest.raises(EOFError, match="early"):
-            copy_range(source, offset, size, target)
-        return
-    reached()
-    copy_range(source, offset, size, target)
+
+    def refuse(*_: object) -> int:
+        raise OSError(refused, "not here")
+
+    with monkeypatch.context() as patch:
+        if refused:
+            patch.setattr(os, "copy_file_range", refuse)
+        if len(content) < size:
+            with pytest.raises(EOFError, match="early"):
+                copy_range(source, offset, size, target)
+            return
+        reached()
+        copy_range(source, offset, size, target)
     assert sha256_of_range(source, offset, size) == hashlib.sha256(content).hexdigest()
     assert target.read_bytes() == content
 
@@ -87,3 +97,16 @@ def test_a_file_under_another_name(
     assert not (tmp_path / "target").is_symlink()
     assert (tmp_path / "target").samefile(tmp_path / "source") == links
     assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_disk_that_is_full_is_not_taken_for_one_that_cannot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "source").write_bytes(b"x" * 9)
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "copy_file_range", full)
+    with pytest.raises(OSError, match="No space left"):
+        copy_range(tmp_path / "source", 0, 9, tmp_path / "target")

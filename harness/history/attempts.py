@@ -7,11 +7,11 @@ import re
 import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pydantic import JsonValue
 
@@ -31,7 +31,9 @@ SURROUNDINGS: Final = "surroundings"
 PROFILE: Final = "profile"
 COMPARED: Final = (KEPT, SURROUNDINGS, PROFILE)
 """The measurements that are compared, besides the figures."""
+_MOST_SHARED: Final = 10_000
 _NOTHING: Final[Mapping[str, JsonValue]] = MappingProxyType({})
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,31 +70,38 @@ class Attempt:
     measurements: Mapping[str, JsonValue] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, record: CaseRecord, measured: Collection[str] = COMPARED) -> Attempt:
+    def of(
+        cls,
+        record: CaseRecord,
+        measured: Collection[str] = COMPARED,
+        shared: _Shared | None = None,
+    ) -> Attempt:
         """Make an attempt of a record, with the measurements named by `measured`."""
-        error, device = record.error, record.device
+        values = _Shared() if shared is None else shared
+        error, runtime, device = record.error, record.runtime, record.device
         diagnosis = error.diagnosis if error is not None else None
+        figures = figures_in(record.measurements)
         more = {name: record.measurements[name] for name in measured if name in record.measurements}
         return cls(
-            case=record.case,
-            test=record.question,
-            placement=_shared(record.placement),
-            axes=record.axes,
+            case=values.of(record.case),
+            test=values.of(record.question),
+            placement=values.of(record.placement),
+            axes=values.of(record.axes, repr(record.axes)),
             outcome=record.outcome,
             cause=record.cause,
-            device=device.name if device is not None else None,
+            device=values.of(device.name) if device is not None else None,
             simulated=device.target if device is not None and device.simulated else None,
-            ort=record.runtime.ort if record.runtime is not None else None,
-            files_sha256=record.files_sha256,
-            known_issue=record.known_issue,
-            failure=error.signature if error is not None else None,
-            server=server_gone(record),
-            diagnosis=diagnosis.id if diagnosis is not None else None,
+            ort=values.of(runtime.ort) if runtime is not None else None,
+            files_sha256=values.of(record.files_sha256),
+            known_issue=values.of(record.known_issue),
+            failure=values.of(error.signature) if error is not None else None,
+            server=values.of(server_gone(record)),
+            diagnosis=values.of(diagnosis.id) if diagnosis is not None else None,
             breaks_strictness=record.breaks_strictness,
-            run=record.run,
-            started=moment_text(record.started),
+            run=values.of(record.run),
+            started=values.of(moment_text(record.started)),
             attempt=record.attempt,
-            figures=figures_in(record.measurements),
+            figures=values.of(figures, repr(figures)),
             measurements=more or _NOTHING,
         )
 
@@ -170,10 +179,15 @@ class Attempt:
         return self.outcome if self.failure is None else self.failure
 
 
-@lru_cache(1000)
-def _shared(placement: PlacementRecord | None) -> PlacementRecord | None:
-    """Return the first placement that equals this one: many attempts share it."""
-    return placement
+class _Shared(dict[object, Any]):
+    """Values that many attempts share, each stored once."""
+
+    def of(self, value: _T, key: object = None) -> _T:
+        """Return the shared value of this key, or equal to this one."""
+        if len(self) > _MOST_SHARED:
+            self.clear()
+        shared: _T = self.setdefault(value if key is None else key, value)
+        return shared
 
 
 def figures_in(measurements: Mapping[str, Any]) -> dict[str, float]:
@@ -207,10 +221,10 @@ def read_attempts(
     Attempts keep the measurements named by `measured`. Raises ConfigError if the journal cannot be
     read, or all of it has another schema.
     """
-    left_out, attempts = SkippedLines(), list[Attempt]()
+    left_out, attempts, shared = SkippedLines(), list[Attempt](), _Shared()
     for _, line in lines_in(journal):
         if isinstance(line, CaseRecord):
-            attempts.append(Attempt.of(line, measured))
+            attempts.append(Attempt.of(line, measured, shared))
         elif isinstance(line, Damage):
             left_out.add(line)
     return attempts, left_out

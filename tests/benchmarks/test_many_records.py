@@ -56,7 +56,8 @@ def test_comparing_costs_a_few_times_what_reading_does(tmp_path: Path) -> None:
         )
         assert completed.returncode == 1
         assert elapsed_s < MOST_RATIO * loads
-        assert peak < MOST_MB
+        # the answer in JSON is one model, made whole
+        assert peak < (2 * MOST_MB if form == "--json" else MOST_MB)
 
 
 @pytest.mark.benchmark

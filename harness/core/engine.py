@@ -110,9 +110,7 @@ class Engine:
 
     def cases(self, path: Path, options: ModelOptions) -> list[WholeFile]:
         """Return the cases of a file. Raises ConfigError for a file or options that do not fit."""
-        from harness.models.artefact_sources import WholeFile
-
-        return [WholeFile.of(path, (), options, [path])]
+        return [options.whole_file(path)]
 
     def run(self, bench: Bench, file: FileRun) -> Observation | None:
         """Run a case of a file on a device.

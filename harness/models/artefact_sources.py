@@ -63,6 +63,10 @@ class ModelOptions:
             problem = "is another model for a plain .onnx, which this is not"
             raise ConfigError(problem, file=path, field="reference")
 
+    def whole_file(self, path: Path) -> WholeFile:
+        """Return a file to load as it is, with these options."""
+        return WholeFile.of(path, (), self, [path])
+
 
 NO_OPTIONS: Final = ModelOptions()
 

@@ -401,9 +401,9 @@ def figure_blocks(cases: Iterable[CaseRecord], *, page: bool = False) -> list[Bl
 
     On a `page`, ops have their own section. Only a page has folded and long tables.
     """
+    suites = {engine.suite for engine in ENGINES.values()}
 
     def of_files(figures: Callable[[Iterable[CaseRecord]], list[Block]]) -> Reader:
-        suites = {engine.suite for engine in ENGINES.values()}
         return lambda cases: figures(case for case in cases if case.suite in suites)
 
     left_out = ops_tables if page else elements

@@ -409,10 +409,10 @@ def _reader() -> str:
 Driver = Literal["qnn", "ort-builtin", "ort-plugin", "executorch"]
 """Driver of the backend: our probe, ORT with the EP built in or as plug-in, or a program."""
 
-ENGINES: Final[tuple[Driver, ...]] = get_args(Driver)
+DRIVERS: Final[tuple[Driver, ...]] = get_args(Driver)
 
 _ALL_BACKENDS: Final = frozenset(BACKENDS)
-_ALL_ENGINES: Final = frozenset(ENGINES)
+_ALL_DRIVERS: Final = frozenset(DRIVERS)
 
 
 class DeviceFile(NamedTuple):
@@ -425,7 +425,7 @@ class DeviceFile(NamedTuple):
 
     pattern: str
     backends: Collection[str] = _ALL_BACKENDS
-    engines: Collection[str] = _ALL_ENGINES
+    engines: Collection[str] = _ALL_DRIVERS
     when_preparing: bool = False
     devices_only: bool = False
 
@@ -448,7 +448,7 @@ DEVICE_FILES: Final = (
     DeviceFile(r"libQnnSystem\.so", engines=("qnn",)),
     # reads context binaries, which the CPU backend has none of:
     # https://onnxruntime.ai/docs/execution-providers/QNN-ExecutionProvider.html
-    DeviceFile(r"libQnnSystem\.so", ("htp", "gpu"), _ALL_ENGINES - {"qnn"}),
+    DeviceFile(r"libQnnSystem\.so", ("htp", "gpu"), _ALL_DRIVERS - {"qnn"}),
     DeviceFile(r"libonnxruntime\.so(?:\.\d+)*", engines=("ort-builtin", "ort-plugin")),
     # registered by its path (github.com/onnxruntime/onnxruntime-qnn)
     DeviceFile(r"libonnxruntime_providers_qnn\.so", engines=("ort-plugin",)),
@@ -475,7 +475,7 @@ def narrowed(
     (DT_NEEDED), by file name; they are included if the runtime has them. Raises ConfigError for an
     unknown backend or engine.
     """
-    for text, choices, field in ((backend, BACKENDS, "backend"), (engine, ENGINES, "engine")):
+    for text, choices, field in ((backend, BACKENDS, "backend"), (engine, DRIVERS, "engine")):
         if text not in choices:
             raise ConfigError(f"unknown {field} {text[:80]!r}", field=field, choices=choices)
     kinds = [

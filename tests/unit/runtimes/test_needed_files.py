@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 from harness.core.axes import BACKENDS, Backend
 from harness.core.errors import ConfigError
 from harness.core.local_file import LocalFile
-from harness.runtimes.runtime import ENGINES, Driver, Runtime, narrowed
+from harness.runtimes.runtime import DRIVERS, Driver, Runtime, narrowed
 
 ARCHS = (68, 69, 73, 75, 79, 81)
 
@@ -136,7 +136,7 @@ def test_the_cxx_runtime_of_a_wheel_comes_along() -> None:
 @given(
     st.lists(st.text(max_size=12)),
     st.sampled_from(BACKENDS),
-    st.sampled_from(ENGINES),
+    st.sampled_from(DRIVERS),
     st.none() | st.integers(0, 99),
     st.dictionaries(st.text(max_size=3), st.lists(st.text(max_size=3), max_size=3)),
 )

@@ -7,14 +7,17 @@ import itertools
 import os
 import signal
 import sys
+import types
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pluggy
 import pytest
 from hypothesis import HealthCheck, settings
 
+from harness.core import hooks
 from harness.core.notices import Notices, shown_by
 from tests.integration.device_runs import WITHOUT_HYPOTHESIS
 from tests.logged import Logged
@@ -161,6 +164,30 @@ def simulated_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     lab = tmp_path / "devices.yaml"
     lab.write_text(ONE_DEVICE.format(name="sim-test"))
     return lab
+
+
+@pytest.fixture
+def add_plug_in() -> Iterator[Callable[..., None]]:
+    """Yield a function that adds a plug-in with one hook for the time of the test.
+
+    It gets the hook's name and result, an exception to raise it, and the name of the plug-in.
+    """
+    manager = pluggy.PluginManager("pytest")
+    hooks.use(manager)
+
+    def add(hook: str, result: object, name: str = "acme") -> None:
+        @pytest.hookimpl
+        def implementation() -> object:
+            if isinstance(result, Exception):
+                raise result
+            return result
+
+        plugin = types.ModuleType(name)
+        setattr(plugin, hook, implementation)
+        manager.register(plugin, name)
+
+    yield add
+    hooks.leave(manager)
 
 
 @pytest.fixture

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import types
-from collections.abc import Iterator
+from collections.abc import Callable
 
-import pluggy
 import pytest
 
-from harness.core import hooks
 from harness.core.errors import ConfigError
 from harness.diagnosis.any_log import rule_filter
 from harness.diagnosis.rule import Rule, Sign, known
@@ -17,40 +14,25 @@ from harness.diagnosis.rules import all_rules, own_rules
 RULES = own_rules()
 
 
-@pytest.fixture
-def manager() -> Iterator[pluggy.PluginManager]:
-    manager = pluggy.PluginManager("pytest")
-    hooks.use(manager)
-    yield manager
-    hooks.leave(manager)
-
-
 def rule(name: str, *signs: Sign) -> Rule:
     return Rule(name, "it fails", "mend it", "nothing", signs)
 
 
-def register(manager: pluggy.PluginManager, name: str, rules: object) -> None:
-    plugin = types.ModuleType(name)
-    implementation = pluggy.HookimplMarker("pytest")(lambda: rules)
-    plugin.qnn_diagnosis_rules = implementation  # type: ignore[attr-defined]
-    manager.register(plugin, name)
-
-
-def test_rules_of_plug_ins_come_before_the_harness_s_own(manager: pluggy.PluginManager) -> None:
+def test_rules_of_plug_ins_come_before_the_harness_s_own(add_plug_in: Callable[..., None]) -> None:
     first, second, third = (rule(name, known(f"{name} line")) for name in ("a", "b", "c"))
     assert not rule_filter().passes(b"c line")
-    register(manager, "one", [first, second])
+    add_plug_in("qnn_diagnosis_rules", [first, second], "one")
     assert all_rules() == (first, second, *RULES)
-    register(manager, "two", iter([third]))
+    add_plug_in("qnn_diagnosis_rules", iter([third]), "two")
     assert all_rules() == (first, second, third, *RULES)
     assert all_rules() is all_rules()
     assert rule_filter().passes(b"c line")
 
 
 def test_a_pattern_that_re2_does_not_know_is_searched_in_every_line(
-    manager: pluggy.PluginManager, capfd: pytest.CaptureFixture[str]
+    add_plug_in: Callable[..., None], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    register(manager, "acme", [rule("twice", known(r"(\w+) \1"))])
+    add_plug_in("qnn_diagnosis_rules", [rule("twice", known(r"(\w+) \1"))])
     assert rule_filter().passes(b"anything")
     assert capfd.readouterr().err == ""
 
@@ -70,8 +52,8 @@ def test_a_pattern_that_re2_does_not_know_is_searched_in_every_line(
     ],
 )
 def test_a_wrong_rule_is_an_error_that_names_the_plug_in(
-    manager: pluggy.PluginManager, rules: object, problem: str
+    add_plug_in: Callable[..., None], rules: object, problem: str
 ) -> None:
-    register(manager, "acme", rules)
+    add_plug_in("qnn_diagnosis_rules", rules)
     with pytest.raises(ConfigError, match=f"plug-in acme: qnn_diagnosis_rules: {problem}"):
         all_rules()

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import types
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-import pluggy
 import pytest
 
-from harness.core import hooks
 from harness.core.errors import ConfigError
 from harness.lab.attach import OpenLab
 from harness.lab.devices import DeviceConfig, LabInUse
@@ -41,24 +38,6 @@ class Unnamed(DeviceConfig):
 
 
 @pytest.fixture
-def manager() -> Iterator[pluggy.PluginManager]:
-    manager = pluggy.PluginManager("pytest")
-    yield manager
-    hooks.leave(manager)
-
-
-def plug_in(manager: pluggy.PluginManager, kinds: Any) -> None:
-    @pytest.hookimpl
-    def qnn_transports() -> Any:
-        return kinds
-
-    module = types.ModuleType("acme_plugin")
-    module.__dict__["qnn_transports"] = qnn_transports
-    manager.register(module, "acme")
-    hooks.use(manager)
-
-
-@pytest.fixture
 def lab_file(tmp_path: Path) -> Path:
     path = tmp_path / "devices.yaml"
     path.write_text(LAB)
@@ -75,18 +54,18 @@ def lab_file(tmp_path: Path) -> Path:
     ],
 )
 def test_a_mistake_of_a_plug_in_is_an_error_that_names_it(
-    kinds: Any, problem: str, manager: pluggy.PluginManager, lab_file: Path
+    kinds: Any, problem: str, add_plug_in: Callable[..., None], lab_file: Path
 ) -> None:
-    plug_in(manager, kinds)
+    add_plug_in("qnn_transports", kinds)
     with pytest.raises(ConfigError, match="plug-in acme: ") as caught:
         load_lab(lab_file)
     assert problem in str(caught.value)
 
 
 def test_entries_that_agree_in_their_own_keys_are_one_device(
-    manager: pluggy.PluginManager, lab_file: Path
+    add_plug_in: Callable[..., None], lab_file: Path
 ) -> None:
-    plug_in(manager, [BenchDevice])
+    add_plug_in("qnn_transports", [BenchDevice])
     lab = load_lab(lab_file)
     locations = [device.location(lab) for device in lab.devices]
     assert locations == ["bench 1", "bench 1", "bench 2"]
@@ -100,9 +79,9 @@ def test_entries_that_agree_in_their_own_keys_are_one_device(
     ],
 )
 def test_a_kind_that_makes_no_transport_is_an_error(
-    name: str, problem: str, manager: pluggy.PluginManager, lab_file: Path, tmp_path: Path
+    name: str, problem: str, add_plug_in: Callable[..., None], lab_file: Path, tmp_path: Path
 ) -> None:
-    plug_in(manager, [BenchDevice])
+    add_plug_in("qnn_transports", [BenchDevice])
     with OpenLab(load_lab(lab_file), key_folder=tmp_path, storage_root=tmp_path) as lab:
         with pytest.raises(ConfigError) as caught:
             lab.device(name).attach()

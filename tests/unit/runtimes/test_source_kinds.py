@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import types
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-import pluggy
 import pytest
 
-from harness.core import hooks
 from harness.core.errors import ConfigError
 from harness.lab.fields import RuntimeSource
 from harness.lab.inventory import load_lab
@@ -40,28 +37,6 @@ class Unnamed(RuntimeSource):
     pass
 
 
-@pytest.fixture
-def manager() -> Iterator[pluggy.PluginManager]:
-    manager = pluggy.PluginManager("pytest")
-    yield manager
-    hooks.leave(manager)
-
-
-def plug_in(manager: pluggy.PluginManager, kinds: Any) -> None:
-    """Register a plug-in with these kinds, or one that raises them."""
-
-    @pytest.hookimpl
-    def qnn_runtime_sources() -> Any:
-        if isinstance(kinds, Exception):
-            raise kinds
-        return kinds
-
-    module = types.ModuleType("acme_plugin")
-    module.__dict__["qnn_runtime_sources"] = qnn_runtime_sources
-    manager.register(module, "acme")
-    hooks.use(manager)
-
-
 @pytest.mark.parametrize(
     ("kinds", "problem"),
     [
@@ -74,9 +49,9 @@ def plug_in(manager: pluggy.PluginManager, kinds: Any) -> None:
     ],
 )
 def test_a_mistake_of_a_plug_in_is_an_error_that_names_it(
-    kinds: Any, problem: str, manager: pluggy.PluginManager, tmp_path: Path
+    kinds: Any, problem: str, add_plug_in: Callable[..., None], tmp_path: Path
 ) -> None:
-    plug_in(manager, kinds)
+    add_plug_in("qnn_runtime_sources", kinds)
     with pytest.raises(ConfigError) as caught:
         RuntimeSource.kinds()
     assert str(caught.value).startswith("plug-in acme: ")
@@ -88,9 +63,9 @@ def test_a_mistake_of_a_plug_in_is_an_error_that_names_it(
 
 
 def test_a_kind_that_opens_no_source_is_an_error(
-    manager: pluggy.PluginManager, tmp_path: Path
+    add_plug_in: Callable[..., None], tmp_path: Path
 ) -> None:
-    plug_in(manager, [Share])
+    add_plug_in("qnn_runtime_sources", [Share])
     lab_file = tmp_path / "devices.yaml"
     lab_file.write_text(LAB)
     lab = load_lab(lab_file)
@@ -100,9 +75,9 @@ def test_a_kind_that_opens_no_source_is_an_error(
 
 
 def test_a_lab_is_stored_with_the_fields_of_each_kind(
-    manager: pluggy.PluginManager, tmp_path: Path
+    add_plug_in: Callable[..., None], tmp_path: Path
 ) -> None:
-    plug_in(manager, [Share])
+    add_plug_in("qnn_runtime_sources", [Share])
     lab_file = tmp_path / "devices.yaml"
     lab_file.write_text(LAB)
     (entry,) = load_lab(lab_file).model_dump(mode="json")["runtimes"]

@@ -1,0 +1,29 @@
+"""The tests that every transport passes, for modules with a fixture `device`."""
+
+from __future__ import annotations
+
+from tests.integration.transport.adb.test_files import (  # noqa: F401
+    test_a_file_larger_than_allowed_is_not_kept,
+    test_a_file_replaces_the_one_before,
+    test_a_folder_cannot_be_pulled,
+    test_a_link_on_the_device,
+    test_a_path_that_adb_cannot_carry,
+    test_a_path_where_nobody_may_write,
+    test_pull_of_a_missing_path_leaves_nothing,
+    test_there_and_back,
+    test_trouble_on_this_host_is_told_as_such,
+)
+from tests.integration.transport.adb.test_shell import (  # noqa: F401
+    test_50_mb_of_input_come_back,
+    test_a_syntax_error_is_an_exit_code,
+    test_an_error_of_the_callers_passes_and_ends_the_script,
+    test_endless_output_is_bounded_and_ended,
+    test_input_that_nobody_reads_does_not_hold_us,
+    test_many_calls_from_many_threads,
+    test_no_input_is_an_end_of_file,
+    test_output_does_not_put_the_deadline_off,
+    test_output_streams_while_the_script_runs,
+    test_status,
+    test_streams_are_kept_apart_and_binary,
+    test_the_deadline_ends_the_whole_family,
+)

@@ -137,10 +137,18 @@ def _guard(argv: list[str], lock: str | None, grace_s: float) -> int:
         ready = {descriptor for descriptor, _ in poll.poll()}
         _drain(woken)
         ward.reap()
-        if 0 in ready and not os.read(0, 4096) and (lock is None or _locked_and_left(lock)):
+        if 0 in ready and _is_left() and (lock is None or _locked_and_left(lock)):
             break
     _end(ward, woken, grace_s)
     return 0 if ward.exit_code is None else ward.exit_code
+
+
+def _is_left() -> bool:
+    """Return whether no process has the other end of stdin open."""
+    try:
+        return bool(select.select([0], [], [], 0)[0]) and not os.read(0, 4096)
+    except BlockingIOError:  # a process opened it between the two
+        return False
 
 
 def _locked_and_left(lock: str) -> bool:
@@ -148,13 +156,13 @@ def _locked_and_left(lock: str) -> bool:
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        is_closed = bool(select.select([0], [], [], 0)[0]) and not os.read(0, 4096)
+        is_left = _is_left()
     except BlockingIOError:
         time.sleep(0.02)
-        is_closed = False
-    if not is_closed:
+        is_left = False
+    if not is_left:
         os.close(descriptor)
-    return is_closed
+    return is_left
 
 
 def _end(ward: _Ward, woken: int, grace_s: float) -> None:

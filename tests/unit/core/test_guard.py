@@ -166,6 +166,28 @@ def test_whoever_opens_its_stdin_under_the_lock_keeps_it(tmp_path: Path) -> None
         process.stop()
 
 
+def test_users_that_follow_each_other_closely_keep_it(tmp_path: Path) -> None:
+    """The guardian looks at its stdin at any moment between the end of one and the next."""
+    lock, pipe = tmp_path / "lock", tmp_path / "users"
+    os.mkfifo(pipe)
+    user = os.open(pipe, os.O_RDWR)
+    stdin = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    process = spawn_guarded(["sleep", "100"], stdin=stdin, lock=lock)
+    os.close(stdin)
+    try:
+        time.sleep(0.5)  # until it waits
+        for number in range(3000):
+            with FileLock(lock):
+                os.close(user)
+                time.sleep(number % 30 * 1e-5)
+                user = os.open(pipe, os.O_RDWR)
+            assert process.running, number
+        assert process.wait(Deadline(0.5)) is None
+    finally:
+        os.close(user)
+        process.stop()
+
+
 def test_a_command_has_its_grace_to_end_in_order(tmp_path: Path) -> None:
     """A run writes its reports then, which takes longer than most commands need."""
     script = "trap 'sleep 3; touch done; exit' TERM; touch begun; while :; do sleep 0.1; done"

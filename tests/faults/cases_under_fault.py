@@ -42,11 +42,16 @@ ENOUGH_S = 60
 
 WAITING = """set -- {folder}
 while :;do for p in /proc/[0-9]*;do read c _ <"$p/syscall"||continue
-case $c in 34|130)case $(readlink "$p/exe") in "$1"/*|*/ld-linux*)
-echo "${{p#/proc/}}";exit;;esac;;esac;done
+case $c in 34|130);;*)continue;;esac
+case $(readlink "$p/exe") in "$1"/*);;
+*/ld-linux*)case $(tr '\\0' ' ' <"$p/cmdline") in *" $1/"*);;*)continue;;esac;;*)continue;;esac
+echo "${{p#/proc/}}";exit;done
 sleep 0.1;done 2>/dev/null
 """
-"""Prints the pid of the probe once it waits in pause(2), or rt_sigsuspend(2), as on Android."""
+"""Prints the pid of the probe once it waits in pause(2), or rt_sigsuspend(2), as on Android.
+
+A simulated device shows all processes of its host, those of other tests included.
+"""
 
 LEFT_BEHIND = """set -- {folder}
 for p in /proc/[0-9]*;do

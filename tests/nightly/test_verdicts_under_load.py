@@ -1,7 +1,7 @@
 """The suites' own verdicts beside busy loops and a busy disk: the same as on a quiet computer.
 
 Each run is one of the cases that compare times or memory with a threshold, on the simulated device.
-QNN_HARNESS_LOADED_RUNS says how many runs there are of each kind of load (20).
+QNN_HARNESS_LOADED_RUNS says how many runs there are of each kind of load (5).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.experiments.test_suites import sessions_that_leave, verdicts
 
-RUNS = int(os.environ.get("QNN_HARNESS_LOADED_RUNS", "20"))
+RUNS = int(os.environ.get("QNN_HARNESS_LOADED_RUNS", "5"))
 LOOPS = 3
 THRESHOLDS = "create_and_destroy or mem_type_pairing or spill_fill or limit"
 # What stays within its tolerance is `undecided` at worst, and what does not is always found.

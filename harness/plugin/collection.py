@@ -474,18 +474,17 @@ def _modules(tests: set[Path]) -> set[Path]:
 
     Installed modules are left out: their version identifies them.
     """
-    folders = {path.parent for path in tests}
-    above = {folder for path in tests for folder in path.parents}
-    installed = {Path(sys.prefix), Path(harness.__file__).parent}
+    folders = tuple({f"{path.parent}{os.sep}" for path in tests})
+    above = {str(folder) for path in tests for folder in path.parents}
+    installed = (f"{sys.prefix}{os.sep}", f"{Path(harness.__file__).parent}{os.sep}")
     modules = set(tests)
     for module in [*sys.modules.values()]:
         file = getattr(module, "__file__", None)
-        path = Path(file) if isinstance(file, str) else Path()
-        is_near = path.suffix == ".py" and not folders.isdisjoint(path.parents)
-        if (
-            is_near or (path.name == "conftest.py" and path.parent in above)
-        ) and installed.isdisjoint(path.parents):
-            modules.add(path)
+        if not isinstance(file, str) or not file.endswith(".py") or file.startswith(installed):
+            continue
+        folder, name = os.path.split(file)
+        if file.startswith(folders) or (name == "conftest.py" and folder in above):
+            modules.add(Path(file))
     return modules
 
 

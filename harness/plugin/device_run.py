@@ -524,12 +524,10 @@ class Run:
         """Register the needs of all cases, and prepare the devices that are free.
 
         Raises an error if no case can run and no device is to blame, or if a rule of a plug-in is
-        wrong. A worker prepares devices case by case.
+        wrong. A worker prepares devices case by case; its controller has checked the rules.
         """
         from harness.bench.placement import by_placement
-        from harness.diagnosis.rules import all_rules
 
-        all_rules()
         sources_of = by_placement(needs)
         self.workbench.needs = {
             placement.on(device): sources
@@ -538,6 +536,9 @@ class Run:
         }
         if self.records.is_worker:
             return
+        from harness.diagnosis.rules import all_rules
+
+        all_rules()
         failed = {placement: self._first_problem(placement) for placement in sources_of}
         self.records.write_events()
         if sources_of and all(failed.values()):

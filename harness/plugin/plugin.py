@@ -6,6 +6,7 @@ Keep the imports at the top few, since every pytest run of the environment loads
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import traceback
 from collections.abc import Generator
@@ -301,6 +302,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         worker = session.config.workerinput["workerid"]  # type: ignore[attr-defined]
         names = [case.nodeid for case in cases]
         SharedFolder(Path(shared)).write_cases(worker, names, run.records.code)
+        gc.freeze()  # most objects are of modules now; pytest collects garbage twice at the end
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -320,10 +322,12 @@ def pytest_runtestloop(session: pytest.Session) -> object:
         cases = [item for item in session.items if placement_of(item)]
         for text in ignored_options(session.config, cases):
             _log.warning(text)
-        run.records.note_code(cases)
+        shared = worker_input(session.config, "shared")
+        if shared is None:
+            run.records.note_code(cases)
         run.announce([case.nodeid for case in cases])
         run.begin(needs)
-        if (shared := worker_input(session.config, "shared")) is not None:
+        if shared is not None:
             SharedFolder(Path(shared)).register_worker()
         refuse_wrong_files(session.items, needs, run.workbench)
     except HarnessError as error:
@@ -544,7 +548,7 @@ class _Outermost:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     run = config.stash[RUN]
-    if run.records.folder is not None:
+    if run.records.folder is not None and not run.records.is_worker:
         with run.ending.uninterrupted():
             show_summary(terminalreporter, run, run.records.folder)
     show_skipped(terminalreporter)

@@ -283,7 +283,10 @@ class Selection:
         )
 
     def check(self) -> None:
-        """Raise ConfigError for an error in the lab, the known issues or the options."""
+        """Raise ConfigError for an error in the lab, the known issues, the options or a rule."""
+        from harness.diagnosis.rules import all_rules
+
+        all_rules()
         _ = self.known_issues
         self.placements({})
 

@@ -36,8 +36,9 @@ from harness.plugin.pytest_internals import (
 )
 
 if TYPE_CHECKING:
+    from harness.core.channel import Listener
     from harness.core.facts import RunCounts
-    from harness.core.show import Listener, Show
+    from harness.core.show import Show
 
 STOPPED_BY: Final = "qnn_harness_stopped_by"
 """The key of the error that stopped a worker of pytest-xdist, with its exit code."""
@@ -230,7 +231,7 @@ class Live:
     def listen(self, folder: Path) -> None:
         """Listen to workers of pytest-xdist on a socket in this folder, if live lines are shown."""
         if self._is_possible():
-            from harness.core.show import Listener
+            from harness.core.channel import Listener
 
             with contextlib.suppress(OSError):
                 self._listener = Listener(folder)
@@ -344,7 +345,7 @@ def send_progress(config: pytest.Config, folder: str | None) -> None:
     """Send a worker's progress to its controller, if that listens there."""
     if folder is None:
         return
-    from harness.core.show import Sender
+    from harness.core.channel import Sender
 
     with contextlib.suppress(OSError):
         followed = contextlib.ExitStack()

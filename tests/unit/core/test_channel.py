@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.core.channel import Listener, Sender, _address
 from harness.core.facts import FACTS, Lines
-from harness.core.show import Listener, Sender, _address
 
 
 @pytest.fixture

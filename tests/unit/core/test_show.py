@@ -13,9 +13,10 @@ from pathlib import Path
 import pyte
 import pytest
 
+from harness.core.channel import Listener, Sender
 from harness.core.facts import RunCounts
 from harness.core.notices import report_progress
-from harness.core.show import Listener, Sender, Show
+from harness.core.show import Show
 
 CASES = [f"test_a.py::test[{number}]" for number in range(4)]
 

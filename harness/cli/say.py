@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Final
 
 import click
 
@@ -16,9 +16,6 @@ from harness.core.outgoing_text import (
     without_commands,
     without_secrets_in,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 def say(text: str = "", *, err: bool = False, nl: bool = True) -> None:
@@ -58,15 +55,22 @@ def say_result(document: object, lines: Iterable[str], as_json: bool) -> None:
 
 def say_json(document: object) -> None:
     """Print a model, or a list of models; every character beyond printable ASCII is escaped."""
-    click.echo(_json_text(_plain(document)))
-
-
-def _plain(document: object) -> Any:
     from pydantic import TypeAdapter
 
-    return TypeAdapter(type(document)).dump_python(document, mode="json", by_alias=True)
+    value = TypeAdapter(type(document)).dump_python(document, mode="json", by_alias=True)
+    pieces = json.JSONEncoder(indent=2).iterencode(without_secrets_in(value))
+    # some lines at a time: of a comparison the text has as many bytes as the journals
+    waiting: list[str] = []
+    for piece in pieces:
+        waiting.append(piece)
+        if len(waiting) >= _MOST_PIECES and piece.startswith("\n"):
+            click.echo(_safe("".join(waiting)), nl=False)
+            waiting.clear()
+    click.echo(_safe("".join(waiting)))
 
 
-def _json_text(value: object) -> str:
-    text = json.dumps(without_secrets_in(value), indent=2)
+_MOST_PIECES: Final = 10_000
+
+
+def _safe(text: str) -> str:
     return without_commands(text.replace("\x7f", "\\u007f"))

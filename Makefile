@@ -7,7 +7,7 @@
 # `make nightly` runs the tests that take too long for every change, wherever they are marked so;
 # `make matrix` tests of the plug-in with other versions of Python, pytest and pytest-xdist (noxfile.py);
 # `make atlas` writes docs/error-codes.md; `make dist` the package, with a probe for each target that
-# needs no compiler where it is installed; `make site` the pages of docs/.
+# needs no compiler where it is installed; `make site` the pages of docs/; `make release` tags a version.
 
 PYTHON ?= python3
 VENV := .venv
@@ -16,6 +16,9 @@ SHELLCHECK := $(VENV)/bin/shellcheck --exclude=SC2015,SC2016,SC2329
 READY_DEVICE := $(VENV)/.ready-device
 READY_DEV := $(VENV)/.ready-dev
 ARGS ?=
+# a file with the versions to install, as `.ci/run` has them: constraints.txt
+CONSTRAINTS ?=
+PIP_INSTALL = $(VENV)/bin/pip install --quiet --disable-pip-version-check $(addprefix -c ,$(CONSTRAINTS))
 # a file at a time, since its tests share what is slow to set up; in their order, slow ones first
 SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 BY_DAY := not benchmark and not nightly$(if $(QNN_HARNESS_INSIST),, and not slow)
@@ -23,7 +26,7 @@ BY_DAY := not benchmark and not nightly$(if $(QNN_HARNESS_INSIST),, and not slow
 ALONE := $(addprefix tests/nightly/test_,chaos_nightly.py farm_nightly.py performance_nightly.py \
 	verdicts_under_load.py)
 
-.PHONY: device test bench nightly matrix atlas dist site lint clean
+.PHONY: device test bench nightly matrix atlas dist site lint constraints release clean
 
 device: $(READY_DEVICE)
 	@$(VENV)/bin/pytest -m device -n auto $(ARGS); code=$$?; \
@@ -89,12 +92,28 @@ $(READY_DEVICE): pyproject.toml
 	{ echo "Python 3.11 or newer is needed; set PYTHON=/path/to/it" >&2; exit 2; }
 	@$(PYTHON) -m venv $(VENV) || \
 	{ echo "python3-venv is missing: apt install python3-venv" >&2; exit 2; }
-	@$(VENV)/bin/pip install --quiet --disable-pip-version-check -e .
+	@$(PIP_INSTALL) -e .
 	@touch $@
 
 $(READY_DEV): $(READY_DEVICE)
-	@$(VENV)/bin/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(PIP_INSTALL) -e '.[dev]'
 	@touch $@
+
+constraints: $(READY_DEV)
+	@head -1 constraints.txt > $(VENV)/constraints.txt
+	@$(VENV)/bin/pip freeze --all --exclude-editable | grep -v '^setuptools=' >> $(VENV)/constraints.txt
+	@mv $(VENV)/constraints.txt constraints.txt
+
+# .github/workflows/release.yml publishes the package of a tag that is pushed
+release: $(READY_DEV)
+	@version=$$($(VENV)/bin/python -c 'import harness; print(harness.__version__)'); \
+	[ -z "$$(git status --porcelain)" ] || { echo "commit all changes first" >&2; exit 2; }; \
+	grep -q "^version = \"$$version\"" pyproject.toml || \
+	{ echo "pyproject.toml has another version than harness/__init__.py, $$version" >&2; exit 2; }; \
+	grep -q "^## $$version - " CHANGELOG.md || \
+	{ echo "CHANGELOG.md has no part of $$version: ## $$version - YYYY-MM-DD" >&2; exit 2; }; \
+	git tag --annotate "v$$version" --message "qnn-harness $$version" && \
+	echo "Tagged v$$version; publish it by: git push origin v$$version"
 
 clean:
 	rm -rf $(VENV) .nox build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -17,7 +17,7 @@ VERSIONS = (
 )
 """Versions of pytest and pytest-xdist; the newest where there is none."""
 
-UNIT = ("neighbours", "notices", "parallel", "scheduler", "terminal")
+UNIT = ("case_order", "notices", "parallel", "terminal")
 INTEGRATION = ("live", "parallel", "programs_beside", "retries")
 TESTS = (
     *(f"tests/unit/plugin/test_{name}.py" for name in UNIT),

@@ -304,7 +304,6 @@ class LabDevice:
         self._patience_s = lab.lease_wait_s
         self._leased: list[str] = []
         self._device_key: str | None = None
-        self._changes: int | None = None
         self.identity: tuple[str, ...] = ()
         self._loses_adb = TLS in getattr(config, "serial", "")
         self._attached: AttachedDevice | None = None
@@ -417,11 +416,8 @@ class LabDevice:
         Returns the holder otherwise, None at once if it is held here. Raises DeviceHeld if
         labgrid does not let us have it.
         """
-        if self.place is not None:
-            if (why := self.place.why_not()) is not None:
-                raise DeviceHeld(why, Held(None, 0.0))
-            if self._changes is None:
-                self._changes = len(self.place.changes())
+        if self.place is not None and (why := self.place.why_not()) is not None:
+            raise DeviceHeld(why, Held(None, 0.0))
         if self.lab.leases is None:
             return None
         for key in (self.lease_key, self._device_key):
@@ -450,7 +446,6 @@ class LabDevice:
     def give_back(self) -> None:
         """Give back its leases. Its facts are kept, and are valid again once it is acquired."""
         self._free()
-        self._changes = None
 
     def _lease(self, key: str) -> Held | None:
         leases = self.lab.leases
@@ -472,11 +467,8 @@ class LabDevice:
         It is released then: the next `attach` acquires it again, if it is free.
         """
         try:
-            if self.place is not None:
-                if (why := self.place.why_not()) is not None:
-                    raise LeaseLost(why)
-                if len(self.place.changes()) != (self._changes or 0):
-                    raise LeaseLost(f"labgrid gave the place of {self.name} to others meanwhile")
+            if self.place is not None and (why := self.place.why_not()) is not None:
+                raise LeaseLost(why)
             if self.lab.leases is not None:
                 for key in self._leased:
                     self.lab.leases.require(key)
@@ -511,7 +503,7 @@ class LabDevice:
 
     def release(self) -> None:
         """Release it: a simulated device is ended; the next `attach` connects it again."""
-        attached, self._attached, self._changes = self._attached, None, None
+        attached, self._attached = self._attached, None
         if self.lab.simulation.end(self.name) and attached is not None:
             with contextlib.suppress(InfraError):
                 attached.transport.disconnect()

@@ -4,9 +4,6 @@ labgrid does not release a place when its client dies, so a process must outlive
 stdin, which the session keeps open, ends with the session, however that dies. And gRPC's threads
 stay out of a process that runs tests. It gets no requests after its start: it answers in lines
 of JSON on stdout, and then in files of its folder, which the session's other processes read, too.
-
-A place names exporter, group and class of its resources, each perhaps with a wildcard. In a lab of
-40,000 places comparing each of them with all resources would take too long.
 """
 
 from __future__ import annotations
@@ -23,11 +20,11 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from getpass import getuser
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final
 
 import grpc
 from labgrid.remote.common import Place as LabgridPlace
@@ -48,59 +45,12 @@ from harness.labgrid.session import (
     Place,
     PlaceRequest,
     Service,
-    changes,
     lost_file,
-    places_of,
     send,
     waiting_text,
 )
 
-Key = tuple[str, str, str, str]
-"""Exporter, group, class and name."""
-
-_Value = TypeVar("_Value")
 _WILD: Final = frozenset("*?[")
-
-
-class Resources(Generic[_Value]):
-    """Resources by exporter and group."""
-
-    def __init__(self) -> None:
-        self._of: dict[str, dict[str, dict[tuple[str, str], _Value]]] = {}
-
-    def put(self, key: Key, value: _Value) -> _Value | None:
-        """Store a new or changed resource. Return its previous value."""
-        exporter, group, kind, name = key
-        resources = self._of.setdefault(exporter, {}).setdefault(group, {})
-        before = resources.get((kind, name))
-        resources[kind, name] = value
-        return before
-
-    def drop(self, exporter: str, group: str, name: str) -> list[_Value]:
-        """Remove and return the resources of a name, of any class."""
-        resources = self._of.get(exporter, {}).get(group, {})
-        return [resources.pop(key) for key in [key for key in resources if key[1] == name]]
-
-    def near(self, patterns: Iterable[tuple[str, str]]) -> list[tuple[Key, _Value]]:
-        """Return all resources that patterns of (exporter, group) may match, sorted by key."""
-        matches: dict[Key, _Value] = {}
-        for exporter_pattern, group_pattern in patterns:
-            for exporter in _keys(self._of, exporter_pattern):
-                for group in _keys(self._of[exporter], group_pattern):
-                    for (kind, name), value in self._of[exporter][group].items():
-                        matches[exporter, group, kind, name] = value
-        return sorted(matches.items(), key=lambda item: item[0])
-
-
-def _keys(mapping: dict[str, _Value], pattern: str) -> Iterator[str]:
-    """Yield the keys that a pattern may match: one if it has no wildcard, else all."""
-    if _WILD.isdisjoint(pattern):
-        if pattern in mapping:
-            yield pattern
-    else:
-        yield from mapping
-
-
 _ANSWER_S: Final = 10.0
 # as in labgrid's own client: a coordinator that hangs is noticed within 18 s
 _OPTIONS: Final = (
@@ -151,7 +101,7 @@ class Coordinator:
         """Connect as `name` ("host/user"). Raises Away, and ConfigError for no such service."""
         self.address = address
         self._places: dict[str, Any] = {}
-        self._resources = Resources[Any]()
+        self._resources: dict[str, dict[tuple[str, str, str], Any]] = {}
         self._outbox: queue.Queue[Any] = queue.Queue()
         self._synced, self._down = threading.Event(), threading.Event()
         self._why: grpc.RpcError | None = None
@@ -291,14 +241,16 @@ class Coordinator:
             self._count(self._places.pop(update.del_place, None), None)
         elif kind == "resource":
             path = update.resource.path
-            key = path.exporter_name, path.group_name, update.resource.cls, path.resource_name
-            self._count(self._resources.put(key, update.resource), update.resource)
+            resources = self._resources.setdefault(path.exporter_name, {})
+            key = path.group_name, update.resource.cls, path.resource_name
+            self._count(resources.get(key), update.resource)
+            resources[key] = update.resource
         elif kind == "del_resource":
             path = update.del_resource
-            for resource in self._resources.drop(
-                path.exporter_name, path.group_name, path.resource_name
-            ):
-                self._count(resource, None)
+            resources = self._resources.get(path.exporter_name, {})
+            for key in tuple(resources):
+                if (key[0], key[2]) == (path.group_name, path.resource_name):
+                    self._count(resources.pop(key), None)
 
     def _count(self, before: Any, after: Any) -> None:
         for message, sign in ((before, -1), (after, 1)):
@@ -316,19 +268,20 @@ class Coordinator:
 
     def _matched(self, raw: Any) -> Iterator[tuple[str, str, Any]]:
         place = LabgridPlace.from_pb2(raw)
-        patterns = ((match.exporter, match.group) for match in place.matches)
-        for key, resource in self._resources.near(patterns):
-            match = place.getmatch(key)
-            if resource.avail and match is not None:
-                yield key[2], match.rename or key[3], resource.params
+        exporters = {match.exporter for match in place.matches}
+        if any(not _WILD.isdisjoint(pattern) for pattern in exporters):
+            exporters = set(self._resources)
+        for exporter in sorted(exporters):
+            for key, resource in sorted(self._resources.get(exporter, {}).items()):
+                match = place.getmatch((exporter, *key))
+                if resource.avail and match is not None:
+                    yield key[1], match.rename or key[2], resource.params
 
 
 _LOOK_S: Final = 0.5
 _POLL_S: Final = 1.0
 _RESTART_S: Final = 20.0
 """Time limit for a coordinator's restart at the start of a run."""
-_LEAVE_S: Final = 15.0
-"""The time that a lost place is left to its new holder; a reservation would shut them out."""
 _OTHERS_S: Final = 5.0
 """The time to wait for more places once the session holds one, in place of `wait_s`."""
 RELEASE_S: Final = 120.0
@@ -346,15 +299,6 @@ def user_and_session_names() -> tuple[str, str]:
     return f"{host}/{user}", f"{host}+qnn-{secrets.token_hex(6)}/{user}"
 
 
-@dataclass
-class _Lost:
-    """A place that was lost, the time, and the token of the reservation for it."""
-
-    place: Place
-    since: float
-    token: str = ""
-
-
 class Keeper:
     """The places of one session, from the queue to their release."""
 
@@ -362,11 +306,7 @@ class Keeper:
         self._request = request
         self._folder = folder
         self._user, self._name = user_and_session_names()
-        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-            if request.places:  # else there is no folder
-                self._name = str(read_json(folder / OWNER, MAX_BYTES)["name"])
         self._places: dict[str, Place] = {}
-        self._lost: dict[str, _Lost] = {}
         self._tokens: list[str] = []
         self._passed_over: dict[str, str] = {}
         self._is_new = False
@@ -392,8 +332,7 @@ class Keeper:
 
     def run(self) -> None:
         """Acquire the requested places, hold them until stdin ends, and release them."""
-        resumed = self._request.places > 0 and self._resume()
-        fitting = [] if resumed else self._fitting()
+        fitting = self._fitting()
         if not self._request.places:
             send(user=self._user, places=[asdict(place) for place in fitting])
             self._coordinator.close()
@@ -402,23 +341,10 @@ class Keeper:
         (self._folder / OWNER).write_text(json.dumps(owner))
         self._release_abandoned()
         try:
-            if resumed or self._acquire(min(self._request.places, len(fitting))):
+            if self._acquire(min(self._request.places, len(fitting))):
                 self._watch()
         finally:
             self._release()
-
-    def _resume(self) -> bool:
-        """Take over from a keeper of this session that died. Return False if there was none."""
-        try:
-            places = places_of(read_json(self._folder / HELD, MAX_BYTES))
-        except (OSError, ValueError):
-            return False
-        for place in places:
-            if len(changes(self._folder, place.name)) % 2:
-                self._lost[place.name] = _Lost(place, time.monotonic())
-            else:
-                self._places[place.name] = place
-        return True
 
     def _fitting(self) -> list[Place]:
         places = self._coordinator.places()
@@ -539,51 +465,15 @@ class Keeper:
                     self._coordinator.acquire(name)
                 holder = self._holder(name)
             if holder != self._name:
-                self._lose(name, holder)
-        for name, lost in tuple(self._lost.items()):
-            if time.monotonic() >= lost.since + _LEAVE_S:
-                self._queue_again(name, lost)
+                del self._places[name]
+                change = "was removed" if holder is None else f"was given to {holder}"
+                why = "was released by somebody" if holder == "" else change
+                lost = f"place {name} of labgrid was taken from this run: it {why}"
+                lost_file(self._folder, name).write_text(lost)
 
     def _holder(self, name: str) -> str | None:
         place = self._coordinator.place(name)
         return None if place is None else place.acquired
-
-    def _lose(self, name: str, holder: str | None) -> None:
-        self._lost[name] = _Lost(self._places.pop(name), time.monotonic())
-        change = "was removed" if holder is None else f"was given to {holder}"
-        why = "was released by somebody" if holder == "" else change
-        self._log_change(name, f"place {name} of labgrid was taken from this run: it {why}")
-
-    def _queue_again(self, name: str, lost: _Lost) -> None:
-        """Queue for a lost place, as long as for a first one; it must come back unchanged."""
-        place, state = self._coordinator.place(name), ""
-        if lost.token:
-            with contextlib.suppress(Refused):
-                state, _ = self._coordinator.poll(lost.token)
-        if time.monotonic() >= lost.since + _LEAVE_S + self._request.wait_s:
-            self._forget(name, lost)
-        elif state not in ("waiting", "allocated", "acquired"):
-            filters = {**self._request.filters, "name": name}
-            lost.token = self._coordinator.reserve(filters)
-        elif state != "waiting" and place is not None and place.services:
-            if (place.services, place.tags) != (lost.place.services, lost.place.tags):
-                self._forget(name, lost)
-                return
-            with contextlib.suppress(Refused):  # one of its resources is in use by another place
-                if place.acquired != self._name:  # else only the answer was lost
-                    self._coordinator.acquire(name)
-                self._places[name] = place
-                del self._lost[name]
-                self._log_change(name, f"place {name} of labgrid is this run's again")
-            self._coordinator.cancel(lost.token)
-
-    def _forget(self, name: str, lost: _Lost) -> None:
-        del self._lost[name]
-        self._coordinator.cancel(lost.token)
-
-    def _log_change(self, name: str, line: str) -> None:
-        with lost_file(self._folder, name).open("a") as file:
-            file.write(f"{line}\n")
 
     def _attempt(self, action: Callable[[], None]) -> None:
         """Call an action that uses the coordinator; the session goes on if that does not answer."""

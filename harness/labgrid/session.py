@@ -1,8 +1,8 @@
 """A session's side of its places: starts the keeper, and checks that the places are still held.
 
 The keeper's folder is shared by all processes of the session. `held.json` lists its places. `lost`
-has a file for each place that was lost, with a line for the loss, a line for its return, and so on.
-`alive` is locked as long as the keeper lives.
+has a file for each place that was lost, which says why. `alive` is locked as long as the keeper
+lives.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -27,7 +26,6 @@ from typing import Any, Final
 
 from harness.core.bounded_json import parse_json
 from harness.core.cache import cache_root
-from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, InfraError
 from harness.core.guard import start_daemon
 from harness.core.whole_file import read_json
@@ -90,10 +88,6 @@ LOST: Final = "lost"
 
 _START_S: Final = 60.0
 _END_S: Final = 5.0
-_LOOK_S: Final = 0.1
-_PAUSE_S: Final = 5.0
-_REPLACED_S: Final = 15.0
-"""Time limit for the replacement of a keeper that died."""
 _CLIENT_S: Final = 60.0
 MAX_BYTES: Final = 16 << 20
 
@@ -122,18 +116,11 @@ class FoundPlace:
             acquire = f"a run takes it, and so does `labgrid-client -p {name} acquire`"
             is_mine = holder == self.search.user
             return None if is_mine else f"place {name} of labgrid is not yours: {owner}; {acquire}"
-        if (lines := self.changes()) and len(lines) % 2:
-            return lines[-1]
-        replaced = Deadline(_REPLACED_S)
-        while not is_alive(folder) and folder.exists() and not replaced.expired:
-            time.sleep(_LOOK_S)
+        with contextlib.suppress(FileNotFoundError):
+            return lost_file(folder, name).read_text()
         if not is_alive(folder):
             return f"nobody keeps place {name} of labgrid for this run any more: its keeper ended"
         return None
-
-    def changes(self) -> list[str]:
-        """Return its changes since the session got it: lost, regained, and so on."""
-        return [] if self.search.folder is None else changes(self.search.folder, self.place.name)
 
     @property
     def has_power_port(self) -> bool:
@@ -173,15 +160,8 @@ def send(**message: object) -> None:
 
 
 def lost_file(folder: Path, name: str) -> Path:
-    """Return the file with the losses and returns of a place."""
+    """Return the file that says why a place was lost."""
     return folder / LOST / hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def changes(folder: Path, name: str) -> list[str]:
-    """Return the changes of a place since the session got it."""
-    with contextlib.suppress(OSError):
-        return lost_file(folder, name).read_text().splitlines()
-    return []
 
 
 def is_alive(folder: Path) -> bool:
@@ -201,14 +181,14 @@ class Session:
 
     def __init__(self, request: PlaceRequest) -> None:
         """Wait for the places. Raises ConfigError and InfraError."""
-        self._request = request
-        self._ends = threading.Event()
-        self._starting = threading.Lock()
         root = cache_root() / "labgrid"
         root.mkdir(exist_ok=True)
         self._folder = Path(tempfile.mkdtemp(dir=root))
         (self._folder / LOST).mkdir()
-        self._keeper = self._start_keeper()
+        with open(self._folder / ALIVE, "wb") as lock:
+            # the keeper inherits the lock, which belongs to all processes that share the open file
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._keeper = _start(request, self._folder, lock.fileno())
         try:
             answer = _answer(self._keeper, request.wait_s + _START_S)
             self.places = FoundPlaces(places_of(answer), str(answer["user"]), self._folder)
@@ -216,30 +196,11 @@ class Session:
             self.close()
             raise
         os.environ[VARIABLE] = str(self._folder)
-        threading.Thread(target=self._replace, name="labgrid", daemon=True).start()
-
-    def _start_keeper(self) -> subprocess.Popen[bytes]:
-        with open(self._folder / ALIVE, "wb") as lock:
-            # the keeper inherits the lock, which belongs to all processes that share the open file
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            return _start(self._request, self._folder, lock.fileno())
-
-    def _replace(self) -> None:
-        while True:
-            self._keeper.wait()
-            with self._starting, contextlib.suppress(OSError):
-                if self._ends.is_set():
-                    return
-                _log.warning("the process that holds places of labgrid ended; it is started again")
-                self._keeper = self._start_keeper()
-            self._ends.wait(_PAUSE_S)
 
     def close(self) -> None:
         """Release the places; safe to call twice."""
         if os.environ.get(VARIABLE) == str(self._folder):
             del os.environ[VARIABLE]
-        with self._starting:
-            self._ends.set()
         assert self._keeper.stdin is not None
         self._keeper.stdin.close()
         try:

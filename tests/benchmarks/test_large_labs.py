@@ -51,14 +51,10 @@ def places_of_a_coordinator(folder: Path, count: int) -> Callable[[], object]:
     """The places of a coordinator, without a connection."""
     from labgrid.remote.generated import labgrid_coordinator_pb2 as pb
 
-    from harness.labgrid.keeper import Coordinator, Resources
+    from harness.labgrid.keeper import Coordinator
 
     coordinator = object.__new__(Coordinator)
-    coordinator._lock, coordinator._resources, coordinator._places = (
-        threading.Lock(),
-        Resources(),
-        {},
-    )
+    coordinator._lock, coordinator._resources, coordinator._places = threading.Lock(), {}, {}
     coordinator._received_bytes = 0
     for number in range(count):
         name = f"rack-{number}"

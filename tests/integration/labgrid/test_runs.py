@@ -282,22 +282,19 @@ def test_a_coordinator_that_is_just_started_anew_costs_no_run(rack: Rack, tmp_pa
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("options", [(), ("-n", "2")])
-def test_a_keeper_that_dies_is_replaced_and_costs_nothing(
-    rack: Rack, tmp_path: Path, options: tuple[str, ...]
-) -> None:
-    with steps(tmp_path / "a", rack, *options) as session:
+def test_without_its_keeper_a_place_is_used_no_more(rack: Rack, tmp_path: Path) -> None:
+    with steps(tmp_path / "a", rack) as session:
         place = session.wait_for(0)
-        before, keeper = rack.holders(), keeper_of(session.process)
-        os.kill(keeper, signal.SIGKILL)
-        session.go(0)
-        assert session.wait_for(1) == place
-        assert keeper_of(session.process) != keeper
-        assert rack.holders() == before
-        session.go(1)
+        os.kill(keeper_of(session.process), signal.SIGKILL)
+        session.go(0, 1)
         code, output, cases = session.finish()
-    assert code == 0, output
-    assert cases == [("passed", None, place)] * 2
+    assert code == 3, output
+    assert "its keeper ended" in output
+    assert {(outcome, cause) for outcome, cause, _ in cases} == {("error", "infra")}
+    assert place in rack.holders()
+    with steps(tmp_path / "b", rack) as session:  # the next one gives it back
+        session.go(0, 1)
+        assert session.finish()[0] == 0
 
 
 @pytest.mark.nightly

@@ -20,22 +20,17 @@ def places(tmp_path: Path) -> Iterator[FoundPlaces]:
         yield FoundPlaces([Place("p1"), Place("p2")], "", tmp_path)
 
 
-def test_a_place_is_lost_and_back_again(places: FoundPlaces) -> None:
+def test_a_place_is_lost(places: FoundPlaces) -> None:
     assert places.folder is not None
     first, other = (FoundPlace(place, places) for place in places.places)
-    changes = ["lost to bob", "had again", "lost to eve"]
-    for number, line in enumerate(changes, 1):
-        with lost_file(places.folder, "p1").open("a") as file:
-            file.write(f"{line}\n")
-        assert first.changes() == changes[:number]
-        assert first.why_not() == (None if line == "had again" else line)
-        assert (other.changes(), other.why_not()) == ([], None)
+    lost_file(places.folder, "p1").write_text("lost to bob")
+    assert first.why_not() == "lost to bob"
+    assert other.why_not() is None
 
 
 def test_without_its_keeper_no_place_is_ours(places: FoundPlaces, tmp_path: Path) -> None:
     place, without_keeper = places.places[0], FoundPlaces(places.places, "", tmp_path / "gone")
     assert "its keeper ended" in str(FoundPlace(place, without_keeper).why_not())
-    assert FoundPlace(place, FoundPlaces(places.places, "")).changes() == []
 
 
 def test_two_sessions_of_one_user_have_names_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

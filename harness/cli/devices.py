@@ -32,7 +32,7 @@ from harness.lab.facts import Vitals
 from harness.lab.health import LabEvent, Quarantine, Quarantined, State
 from harness.lab.inventory import load_lab
 from harness.lab.lease import DeviceHeld, Held
-from harness.lab.recovery import Hands, check, needs_hands
+from harness.lab.recovery import check
 from harness.probe.build import ProbeBuilder
 from harness.probe.fitness import built_probe_problem
 from harness.transport.adb_device import UNPLUGGED
@@ -79,7 +79,6 @@ class ListedDevice(Part):
     host_lost: bool | None = None
     problem: str | None = None
     findings: list[str] = Field(default_factory=list)
-    hands: Hands | None = None
     quarantine: Quarantined | None = None
     vitals: Vitals | None = None
 
@@ -189,8 +188,6 @@ def notes(row: ListedDevice) -> list[str]:
     if entry := row.quarantine:
         state = "in quarantine" if entry.until == "healed" else "out of reach"
         lines.append(f"{state} since {entry.since}: {entry.why}. {entry.end(str(row.name))}")
-    if row.hands is not None:
-        lines.append(f"needs manual action: {row.hands.do} ({row.hands.why})")
     return lines
 
 
@@ -230,7 +227,6 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> List
     quarantined = row.quarantine is not None and row.quarantine.until == "healed"
     row.health = "quarantine" if quarantined else health.state
     row.findings = [finding.text for finding in health.findings]
-    row.hands = needs_hands(config.name, health.findings, simulated=config.simulated)
     row.vitals = health.vitals
     codes = {finding.code: finding.text for finding in health.findings}
     if (text := codes.get("unreachable")) is not None:

@@ -16,16 +16,13 @@ from typing import Final, NamedTuple
 from harness.core.axes import RPC_LIBRARY
 from harness.core.socs import PLATFORMS, SOCS, Platform, near_socs
 from harness.diagnosis.error import ErrorRecord
-from harness.doctor.check import Answer, Checked, Status, listed
+from harness.doctor.check import Answer, Checked, listed
 from harness.lab.attach import AttachedDevice
 from harness.lab.device_answers import UNSIGNED_SHELL, DeviceAnswers
-from harness.lab.facts import ADVICE, THERMAL, Vitals
+from harness.lab.facts import THERMAL
 from harness.lab.health import HealthFinding, HealthRules, judge_health
 from harness.runtimes.runtime import LibraryFacts
 
-_FULL: Final = 95
-_LIMIT: Final = "limit its charging (battery settings): one kept full for months swells"
-_KEYS: Final = "Developer options, Disable adb authorization timeout: on"
 _NOT_TOLD: Final = Answer("unknown", "not told")
 _NOT_KNOWN: Final = "our table does not have that SoC"
 
@@ -71,7 +68,6 @@ def device_checks(examined: ExaminedDevice) -> Iterator[Checked]:
         "free memory": _memory,
         "battery": _battery,
         "temperature": _temperature,
-        "clock": _clock,
     }
     for name, function in checks.items():
         if examined.no_dsp is not None and function is _opencl:
@@ -80,40 +76,21 @@ def device_checks(examined: ExaminedDevice) -> Iterator[Checked]:
             answer = function(examined)
         yield Checked("device", examined.device.name, name, *answer)
     if examined.platform.libc == "bionic":
-        for name, answer in readiness_answers(examined.answers.vitals, examined.findings):
-            yield Checked("device", examined.device.name, name, *answer)
+        yield Checked("device", examined.device.name, "thermal status", *_throttled(examined))
+        yield Checked("device", examined.device.name, "doze", *_doze(examined))
 
 
-def readiness_answers(
-    vitals: Vitals, findings: Mapping[str, HealthFinding]
-) -> Iterator[tuple[str, Answer]]:
-    """Yield (name, answer) for the settings that keep an Android phone usable."""
-    ready, percent = vitals.ready, vitals.battery_percent
-    status = ready.thermal_status
-    screen = {True: ", screen on", False: ", screen off", None: ""}[vitals.screen_on]
-    if percent is not None and ready.is_plugged is None:
-        yield "charging", _NOT_TOLD
-    elif percent is not None:
-        text = f"{ready.charge_limit or 'no known limit'}, {percent} %"
-        full = ready.is_plugged and percent >= _FULL and ready.charge_limit is None
-        yield "charging", Answer("warn", text, _LIMIT) if full else Answer("ok", text)
-    for name, code, value in (
-        ("thermal status", "throttled", None if status is None else THERMAL[status]),
-        ("doze", "doze", ready.doze and f"{ready.doze}{screen}"),
-        ("figures set by hand", "overridden", "none"),
-        ("system update", "update-pending", None if ready.developer is None else "none announced"),
-        ("developer options", "developer-off", "on" if ready.developer else None),
-        ("users", "other-user", ", ".join(map(str, ready.users)) or None),
-    ):
-        if (finding := findings.get(code)) is not None:
-            severity: Status = "fail" if finding.state == "bad" else "warn"
-            yield name, Answer(severity, finding.text, ADVICE[code])
-        else:
-            yield name, _NOT_TOLD if value is None else Answer("ok", value)
-    if ready.key_days is not None:
-        days = f"this computer's key is forgotten after {ready.key_days:g} days without adb"
-        fine = Answer("ok", "this computer's key is kept")
-        yield "adb keys", Answer("warn", days, _KEYS) if ready.key_days else fine
+def _throttled(examined: ExaminedDevice) -> Answer:
+    status = examined.answers.vitals.thermal_status
+    text = None if status is None else THERMAL[status]
+    advice = "let it cool down: air, out of its case"
+    return _NOT_TOLD if text is None else _by_health(examined, "throttled", text, advice)
+
+
+def _doze(examined: ExaminedDevice) -> Answer:
+    state = examined.answers.vitals.doze
+    advice = "unlock it, or plug it in: a phone that charges does not doze"
+    return _NOT_TOLD if state is None else _by_health(examined, "doze", state, advice)
 
 
 def _soc(examined: ExaminedDevice) -> Answer:
@@ -228,17 +205,6 @@ def _temperature(examined: ExaminedDevice) -> Answer:
         return Answer("unknown", "no sensor can be read")
     text = f"{vitals.hottest_c:.0f} C ({vitals.hottest})"
     return _by_health(examined, "hot", text, "let it cool down; mind its fan and case")
-
-
-def _clock(examined: ExaminedDevice) -> Answer:
-    """Compare its clock with the host's: logs of a case are found by time."""
-    skew = examined.answers.vitals.skew_s
-    if skew is None:
-        return _NOT_TOLD
-    text = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} this computer's"
-    near = "within a second of this computer's"
-    advice = "set its clock (automatic time, or `date`): logs are compared by time"
-    return _by_health(examined, "clock-wrong", near if abs(skew) < 1.5 else text, advice)
 
 
 def _by_health(examined: ExaminedDevice, code: str, text: str, advice: str) -> Answer:

@@ -411,12 +411,11 @@ def without_nul(text: str) -> str:
 
 
 class DeviceSummary(Part):
-    """The state of a device, since when and why; `hands` is the work on it that needs a person."""
+    """The state of a device, since when and why."""
 
     state: str
     since: str
     why: str = ""
-    hands: str = ""
 
     @property
     def summary(self) -> str:

@@ -29,7 +29,6 @@ from harness.lab.health import Fitness, HealthRules, RecoveryRules, TimedGate
 from harness.lab.identity import (
     CarriedId,
     require_same_device,
-    require_serial,
     require_target,
 )
 from harness.lab.inventory import Lab
@@ -38,7 +37,7 @@ from harness.simulator.board import Board, dsp_folder, make_board, soc_files
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.private_server import PrivateAdbServer, harness_key
 from harness.simulator.programs import board_properties, device_properties
-from harness.transport.adb_address import TLS, USER_SERVER, ServerAddress, has_address
+from harness.transport.adb_address import TLS, ServerAddress, has_address
 from harness.transport.adb_device import AdbDevice
 from harness.transport.adb_server import AdbServer, SeenDevice
 from harness.transport.device import Transport
@@ -334,12 +333,6 @@ class LabDevice:
         return self.recovery_rules.reboot and self.config.can_reboot and not self._loses_adb
 
     @property
-    def may_restart_server(self) -> bool:
-        """Return whether the user's own adb server that it is attached to may be restarted."""
-        at_home = self.config.server(self._described) == USER_SERVER
-        return self.recovery_rules.restart_server and at_home
-
-    @property
     def gate(self) -> TimedGate | None:
         return self._described.gate_of(self.config)
 
@@ -393,17 +386,6 @@ class LabDevice:
     def is_held(self) -> bool:
         """Return whether this process holds it, or leases are not kept."""
         return self.lab.leases is None or bool(self._leased)
-
-    @property
-    def is_taken(self) -> bool:
-        """Return whether another process has it now, judged by its address.
-
-        False where leases cannot be read: acquiring the device reports that.
-        """
-        leases = self.lab.leases
-        with contextlib.suppress(InfraError):
-            return leases is not None and leases.find_holding(self.lease_key) is not None
-        return False
 
     @property
     def lease_key(self) -> str:
@@ -562,8 +544,6 @@ class LabDevice:
         elif not isinstance(config, AdbDeviceConfig):
             require_own_folder(transport, workdir)
         facts = read_facts(transport, workdir)
-        if isinstance(config, AdbDeviceConfig):
-            require_serial(serial, facts.serial_number)
         require_same_device(serial, self.identity, facts.identity)
         # a name that was damaged in transmission may arrive whole the next time
         self.identity = max(self.identity, facts.identity, key=len)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 import shlex
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from harness.core.axes import RPC_LIBRARY
 from harness.core.errors import DeviceError
 from harness.core.socs import PLATFORMS, Platform
 from harness.lab.attach import AttachedDevice
-from harness.lab.facts import VITALS_QUESTIONS, Vitals, clock_skew, parse_vitals
+from harness.lab.facts import VITALS_QUESTIONS, Vitals, parse_vitals
 from harness.transport.questions import (
     MAX_PATH,
     first_line,
@@ -139,14 +138,11 @@ def _build(line: str) -> tuple[str, str]:
 def query_device(device: AttachedDevice) -> DeviceAnswers:
     """Ask a device all questions in one round trip. Raises DeviceError."""
     script = script_for(PLATFORMS[device.target], device.workdir)
-    before = time.time()
     answer = device.transport.shell(
         script, timeout_s=_ASK_S, max_output_bytes=_MAX_BYTES, doing="ask what it has"
     )
-    after = time.time()
     answers = parse_answers(answer.stdout.decode("utf-8", "replace"))
     if answers is None:
         tail = answer.stdout[-400:]
         raise DeviceError("its answer is incomplete", serial=device.transport.serial, output=tail)
-    skew_s = clock_skew(answers.vitals.clock_s, before, after)
-    return replace(answers, vitals=replace(answers.vitals, skew_s=skew_s))
+    return answers

@@ -245,7 +245,6 @@ class DeviceWatch:
                 strikes,
                 own_server=ours and not _others_run(device),
                 may_reboot=device.may_reboot and not is_full,
-                may_restart=device.may_restart_server and not _others_run(device),
             ):
                 if self._is_over():
                     raise InfraError(f"device {device.name} is not recovered: the run is over")
@@ -286,7 +285,7 @@ class DeviceWatch:
             except InfraError as error:
                 problem = str(error)
                 # a step that waited for the device in vain has shown that it is unreachable
-                waited = step in ("reconnect", "restart-server", "power-cycle")
+                waited = step in ("reconnect", "power-cycle")
                 health = _still(health, problem) if waited else self._look(device)
         self._say(device, step, health, start, problem)
         return health
@@ -348,16 +347,8 @@ class DeviceWatch:
 
 
 def _others_run(device: LabDevice) -> bool:
-    alike = [
-        other
-        for other in device.lab.all_devices
-        if other.is_simulated_here == device.is_simulated_here
-    ]
-    return any(
-        other.fitness.is_fit or (not other.is_simulated_here and other.is_taken)
-        for other in alike
-        if other is not device
-    )
+    others = (other for other in device.lab.all_devices if other is not device)
+    return any(other.is_simulated_here and other.fitness.is_fit for other in others)
 
 
 def _host_is_out(device: LabDevice) -> bool:

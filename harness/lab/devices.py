@@ -1,15 +1,13 @@
 """The entries of `devices` in devices.yaml, of several kinds; their addresses and adb servers.
 
-Until a device has answered, its address is its only identity. Spellings that mean the same
-are one address: `localhost:5555`, `127.0.0.1:05555` and `[::1]:5555`.
+Until a device has answered, its address is its only identity: `localhost:5555` and `127.0.0.1:5555`
+are one.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ipaddress
-import re
-import socket
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal, Protocol
@@ -51,50 +49,30 @@ from harness.lab.fields import (
 )
 from harness.lab.health import HealthRules, RecoveryRules, TimedGate
 from harness.transport import this_computer
-from harness.transport.adb_address import USER_SERVER, ServerAddress, TcpAddress, UnixAddress
+from harness.transport.adb_address import (
+    USER_SERVER,
+    ServerAddress,
+    TcpAddress,
+    UnixAddress,
+    is_loopback,
+)
 from harness.transport.device import Transport
 from harness.transport.ssh_connection import SshLogin, login_at
 
 LOCAL: Final = "local"
 """The canonical name of the computer that an address is looked up on."""
 
-_LOCAL_NAMES: Final = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
-# the default port of `adb connect`
-_DEFAULT_PORT: Final = 5555
-_EMULATOR: Final = re.compile(r"emulator-(\d{4,5})")
-
-
-def split_address(serial: str) -> tuple[str, str] | None:
-    """Return host and port of a serial that is an address, None if it is none.
-
-    An emulator listens for adb on the port after the one in its name.
-    """
-    emulator = _EMULATOR.fullmatch(serial)
-    if emulator is not None:
-        return "127.0.0.1", str(int(emulator[1]) + 1)
-    if ":" not in serial:
-        return None
-    if serial.count(":") > 1 and "[" not in serial and _ip(serial) is not None:
-        return serial, str(_DEFAULT_PORT)
-    host, _, port = serial.rpartition(":")
-    is_number = port.isascii() and port.isdigit()
-    return host, (port.lstrip("0") or "0") if is_number else port  # int() refuses long ones
-
 
 def canonical_host(host: str) -> str:
     """Return `local` for this computer's loopback, else one spelling of the host's name (pure).
 
-    Addresses are read as `getaddrinfo` does for adb: leading zeros make a number octal. Of the
-    loopback network only 127.0.0.1 is `local`: others may be ends of tunnels to different devices.
+    Of the loopback network only 127.0.0.1 is `local`: others may be ends of tunnels to different
+    devices.
     """
-    name = host.strip().removeprefix("[").removesuffix("]").rstrip(".").lower()
-    address = _ip(name)
-    if address is None:
-        return LOCAL if name in _LOCAL_NAMES or name.endswith(".localhost") else name
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    text = str(address)
-    return LOCAL if address.is_unspecified or text in ("127.0.0.1", "::1") else text
+    name = host.removeprefix("[").removesuffix("]").rstrip(".").lower()
+    with contextlib.suppress(ValueError):
+        name = str(ipaddress.ip_address(name))
+    return LOCAL if name in ("localhost", "127.0.0.1", "::1") else name
 
 
 def device_address(serial: str, server_host: str, server_port: int) -> str:
@@ -105,27 +83,18 @@ def device_address(serial: str, server_host: str, server_port: int) -> str:
     may lead to a server far away.
     """
     server = canonical_host(server_host)
-    address = split_address(serial)
-    if address is None:
+    host, colon, port = serial.rpartition(":")
+    name = canonical_host(host)
+    if not colon:
         return f"{server}:{server_port}:{serial}"
-    host = canonical_host(address[0])
-    if host == LOCAL or (_ip(host) or ipaddress.ip_address("0.0.0.0")).is_loopback:
-        return f"{server}:{server_port}:{host}:{address[1]}"
-    return f"tcp:{host}:{address[1]}"
+    if name == LOCAL or is_loopback(name):
+        return f"{server}:{server_port}:{name}:{port}"
+    return f"tcp:{name}:{port}"
 
 
 def service_address(kind: str, host: str, port: int) -> str:
     """Return one name for a server that runs on a device itself, such as sshd."""
     return f"{kind}:{canonical_host(host)}:{port}"
-
-
-def _ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    if re.fullmatch(r"[0-9a-fx.]+", host, re.IGNORECASE) and host[0].isdigit():
-        with contextlib.suppress(OSError):
-            return ipaddress.IPv4Address(socket.inet_aton(host))
-    with contextlib.suppress(ValueError):
-        return ipaddress.ip_address(host)
-    return None
 
 
 EMULATED_TARGET: Final = "linux-arm64"

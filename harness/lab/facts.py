@@ -1,9 +1,8 @@
-"""Facts, health and settings that a device reports, parsed defensively.
+"""Facts and health that a device reports, parsed defensively.
 
 Words and numbers are those of AOSP's sources for Android 13 to 16 (frameworks/base:
-BatteryService, DeviceIdleController, ThermalManagerService, Settings.Global, Owners of the device
-policy), and of two makers' settings. No phone has confirmed them yet; what an Android does not say
-is not known, never a fault.
+BatteryService, DeviceIdleController, ThermalManagerService). No phone has confirmed them yet; what
+an Android does not say is not known, never a fault.
 """
 
 from __future__ import annotations
@@ -191,113 +190,16 @@ def parse_coprocessors(sections: Mapping[str, Sequence[str]]) -> Coprocessors | 
 
 
 THERMAL: Final = ("none", "light", "moderate", "severe", "critical", "emergency", "shutdown")
-"""Levels of `Thermal Status` (PowerManager.THERMAL_STATUS_*), and of each sensor's mStatus."""
+"""Levels of `Thermal Status` (PowerManager.THERMAL_STATUS_*)."""
 SEVERE: Final = 3
 DOZING: Final = frozenset({"IDLE", "IDLE_MAINTENANCE"})
 """The states of `dumpsys deviceidle get deep` in which nothing may run but now and then."""
-KEY_DAYS: Final = 7.0
-"""Days without adb after which Android 11 and later forget a computer's key by default."""
-ADVICE: Final[Mapping[str, str]] = {
-    "hot": "let it cool down: air, out of its case",
-    "throttled": "let it cool down: air, out of its case",
-    "doze": "unlock it, or plug it in: a phone that charges does not doze",
-    "overridden": "do what stands there",
-    "update-pending": "install it when nothing runs; then Automatic system updates off",
-    "developer-off": "switch its developer options and USB debugging on",
-    "other-user": "switch to its owner; end the others: their apps run beside the cases",
-}
-"""Advice for a finding, by its code."""
-
-_DAY_MS: Final = 86_400_000
-_MAX_LINES: Final = 100
-# Settings of makers: Google's, of Android 15 on, and Samsung's of One UI
-_LIMITS: Final = {
-    "charge_optimization_mode": ("1",),
-    "protect_battery": ("1", "2", "3", "4"),
-}
-_STATUS: Final = re.compile(r"\bmStatus=(\d{1,2})\b", re.ASCII)
-_NAME: Final = re.compile(r"\bmName=([\w. -]{1,60})", re.ASCII)
-
-
-@dataclass(frozen=True)
-class Readiness:
-    """Settings and states that a phone reported; None where it did not report one.
-
-    `is_plugged`: something powers it. `charge_limit` is the setting that keeps it from being
-    charged fully. `battery_held`: its battery's figures are those of somebody's `dumpsys battery
-    set`. `doze` is the state of deep doze. `thermal_status` is an index of THERMAL, `throttled` the
-    sensor that is worst, `thermal_held`: somebody's override. `user` is in front, `users` run.
-    `update` is the system update that waits. `developer`: developer options are on;
-    `key_days` is after how many days without adb a computer's key is forgotten, 0: never.
-    """
-
-    is_plugged: bool | None = None
-    charge_limit: str | None = None
-    battery_held: bool = False
-    doze: str | None = None
-    thermal_status: int | None = None
-    throttled: str | None = None
-    thermal_held: bool = False
-    user: int | None = None
-    users: tuple[int, ...] = ()
-    update: str | None = None
-    developer: bool | None = None
-    key_days: float | None = None
-
-
-def parse_readiness(sections: Mapping[str, list[str]]) -> Readiness:
-    """Parse the parts `battery`, `thermal` and `ready` of an answer."""
-    battery, thermal = sections.get("battery", []), sections.get("thermal", [])
-    values: dict[str, str] = {}
-    users = []
-    for line in sections.get("ready", [])[:_MAX_LINES]:
-        key, _, value = line.partition("=")
-        if key == "users" and (number := integer(value)) is not None:
-            users.append(number)
-        values.setdefault(key, value.strip()[:200])
-    powered = [line.endswith("true") for line in battery if " powered: " in line]
-    limits = [f"{key}={values[key]}" for key, on in _LIMITS.items() if values.get(key) in on]
-    status, hottest = _thermal(thermal)
-    has_answered = bool(values)
-    key_ms = integer(values.get("adb_allowed_connection_time"))
-    return Readiness(
-        is_plugged=any(powered) if powered else None,
-        charge_limit=limits[0] if limits else None,
-        battery_held=any("UPDATES STOPPED" in line for line in battery),
-        doze=_word(values.get("doze")),
-        thermal_status=status,
-        throttled=hottest,
-        thermal_held="IsStatusOverride: true" in thermal,
-        user=integer(values.get("user")),
-        users=tuple(users),
-        update=values.get("update") or None,
-        developer={"1": True, "0": False}.get(values.get("development_settings_enabled", "")),
-        key_days=key_ms / _DAY_MS if key_ms is not None else KEY_DAYS if has_answered else None,
-    )
-
-
-def _thermal(lines: list[str]) -> tuple[int | None, str | None]:
-    """Return the status of the device, and the name of the sensor with the worst status."""
-    of_all, worst, name = None, 0, None
-    for line in lines[: 4 * _MAX_LINES]:
-        if line.startswith("Thermal Status:"):
-            of_all = integer(line.partition(":")[2].strip())
-        elif (match := _STATUS.search(line)) and int(match[1]) > worst:
-            sensor = _NAME.search(line)
-            worst, name = int(match[1]), sensor[1].strip() if sensor else None
-    return None if of_all is None or of_all >= len(THERMAL) else of_all, name
-
-
-def _word(text: str | None) -> str | None:
-    return text if text and re.fullmatch(r"[A-Z_]{1,40}", text) else None
-
-
 _MIN_C, _MAX_C = -60.0, 200.0
 _MAX_LISTED = 64
 
 VITALS_QUESTIONS: Final = (
-    "boot booted uptime user memory writable storage battery supplies zones clocks thermal screen "
-    "remoteprocs nodes ready clock"
+    "boot booted uptime user memory writable storage battery supplies zones clocks thermal doze "
+    "remoteprocs nodes"
 )
 VITALS_SCRIPT: Final = query_script(VITALS_QUESTIONS)
 LOAD_SCRIPT: Final = query_script("before after")
@@ -312,9 +214,8 @@ class Vitals:
     is its error when a file could not be written into the work folder, None if it could.
     `hottest_c` is the hottest believable sensor in degrees Celsius and `hottest` its name.
     `clock_limit_khz` is what its fastest processors may clock at now, `governor` what clocks them.
-    `remoteprocs` maps names to states, `fastrpc` device nodes to whether we may
-    read (r) and write (w) them. `clock_s` is its time in seconds since 1970, `skew_s` how far that
-    is ahead of this computer's, at least. `ready` is what an Android says of its settings.
+    `thermal_status` is an index of THERMAL, `doze` the state of a phone's deep doze. `remoteprocs`
+    maps names to states, `fastrpc` device nodes to whether we may read (r) and write (w) them.
     """
 
     boot_id: str | None = None
@@ -330,12 +231,10 @@ class Vitals:
     hottest: str | None = None
     clock_limit_khz: int | None = None
     governor: str | None = None
-    screen_on: bool | None = None
+    thermal_status: int | None = None
+    doze: str | None = None
     remoteprocs: Mapping[str, str] = field(default_factory=dict)
     fastrpc: Mapping[str, str] = field(default_factory=dict)
-    clock_s: int | None = None
-    skew_s: float | None = None
-    ready: Readiness = field(default_factory=Readiness)
 
 
 def parse_vitals(text: str) -> Vitals | None:
@@ -353,6 +252,7 @@ def parse_vitals(text: str) -> Vitals | None:
     booted = first_line(sections, "booted")
     user = integer(first_line(sections, "user"))
     written = sections.get("writable", [])
+    doze = first_line(sections, "doze") or ""
     return Vitals(
         boot_id=parse_boot_id(sections),
         booted=None if booted is None else booted == "1",
@@ -367,26 +267,14 @@ def parse_vitals(text: str) -> Vitals | None:
         hottest=hottest,
         clock_limit_khz=clock,
         governor=governor,
-        screen_on=_screen(first_line(sections, "screen")),
+        thermal_status=_thermal_status(sections.get("thermal", [])),
+        doze=doze if re.fullmatch(r"[A-Z_]{1,40}", doze) else None,
         remoteprocs=_remoteprocs(sections.get("remoteprocs", [])),
         fastrpc={
             path.rsplit("/", 1)[-1]: access
             for path, access in parse_access(sections, "nodes").items()
         },
-        clock_s=integer(first_line(sections, "clock")),
-        ready=parse_readiness(sections),
     )
-
-
-def clock_skew(clock_s: int | None, before: float, after: float) -> float | None:
-    """Return the least number of seconds by which a device's clock is ahead of this computer's.
-
-    The clock showed `clock_s` whole seconds between the two times; 0 if it may have been right.
-    """
-    if clock_s is None:
-        return None
-    least, most = clock_s - after, clock_s + 1 - before
-    return max(least, 0.0) if least > 0 else min(most, 0.0)
 
 
 def parse_load(text: str) -> float | None:
@@ -476,9 +364,10 @@ def _thermal_service(lines: list[str]) -> dict[str, float]:
     return temperatures
 
 
-def _screen(line: str | None) -> bool | None:
-    match = re.search(r"mWakefulness=(\w+)", line or "")
-    return None if match is None else match[1] not in ("Asleep", "Dozing")
+def _thermal_status(lines: list[str]) -> int | None:
+    texts = (line.partition(":")[2] for line in lines if line.startswith("Thermal Status:"))
+    status = integer(next(texts, "").strip())
+    return None if status is None or status >= len(THERMAL) else status
 
 
 def _remoteprocs(lines: list[str]) -> dict[str, str]:

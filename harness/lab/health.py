@@ -8,7 +8,7 @@ checked again.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -36,8 +36,6 @@ State = Literal["good", "suspect", "bad"]
 _MB: Final = 1_000_000
 _JUST_BOOTED_S: Final = 60
 _EMERGENCY: Final = 5
-MOST_SKEW_S: Final = 60.0
-"""Logs of a case are found by time."""
 # Names that Qualcomm's kernels give to the processor that runs HTP code.
 _COMPUTE_DSP: Final = "cdsp"
 
@@ -66,9 +64,6 @@ class RecoveryRules(BaseModel, extra="forbid", frozen=True):
 
     come_back_s: Annotated[StrictInt, Field(ge=0, le=3600)] = 90
     """How long (seconds) cases wait for a device that vanished in a run to come back."""
-
-    restart_server: StrictBool = False
-    """Whether your own adb server here may be restarted, which cuts off all who use it."""
 
     reboot_timeout_s: Annotated[StrictInt, Field(ge=5, le=3600)] = 240
     """How long (seconds) it may take to boot."""
@@ -184,7 +179,11 @@ def judge_health(vitals: Vitals, rules: HealthRules, *, has_dsp: bool) -> Health
     if heat is not None and heat > limit:
         text = f"{vitals.hottest} has {heat:.1f} C, more than {limit}"
         say("bad" if heat > limit + 10 else "suspect", "hot", text)
-    findings += readiness_findings(vitals)
+    if (status := vitals.thermal_status or 0) >= SEVERE:
+        text = f"Android throttles it: {THERMAL[status]}"
+        say("bad" if status >= _EMERGENCY else "suspect", "throttled", text)
+    if vitals.doze in DOZING:
+        say("suspect", "doze", f"it is in doze ({vitals.doze}), and does not wake: unlock it")
     if vitals.uptime_s is not None and vitals.uptime_s < _JUST_BOOTED_S:
         say("suspect", "just-booted", f"it booted {vitals.uptime_s:.0f} s ago")
     for name, state in vitals.remoteprocs.items():
@@ -197,50 +196,11 @@ def judge_health(vitals: Vitals, rules: HealthRules, *, has_dsp: bool) -> Health
     return Health(tuple(findings), vitals)
 
 
-def readiness_findings(vitals: Vitals) -> Iterator[HealthFinding]:
-    """Yield the problems in a phone's settings and states."""
-    ready, status, skew_s = vitals.ready, vitals.ready.thermal_status or 0, vitals.skew_s or 0.0
-    sensor = f" by {ready.throttled}" if ready.throttled else ""
-    overridden, service = "thermal status", "thermalservice"
-    if ready.battery_held:
-        overridden, service = "battery's figures", "battery"
-    direction = "ahead of" if skew_s > 0 else "behind"
-    for applies, code, text in (
-        (status >= SEVERE, "throttled", f"Android throttles it: {THERMAL[status]}{sensor}"),
-        (ready.doze in DOZING, "doze", f"it is in doze ({ready.doze}), and does not wake"),
-        (
-            ready.battery_held or ready.thermal_held,
-            "overridden",
-            f"its {overridden} were set by hand: `adb shell cmd {service} reset`",
-        ),
-        (
-            ready.update is not None,
-            "update-pending",
-            f"a system update waits, which may reboot it: {ready.update}",
-        ),
-        (
-            ready.developer is False,
-            "developer-off",
-            "its developer options are off: adb may be gone after its next reboot",
-        ),
-        (ready.user, "other-user", f"user {ready.user} is in front, not its owner (0)"),
-        (
-            abs(skew_s) > MOST_SKEW_S,
-            "clock-wrong",
-            f"its clock is {abs(skew_s):.0f} s {direction} this computer's",
-        ),
-    ):
-        if applies:
-            yield HealthFinding(
-                "bad" if status >= _EMERGENCY and code == "throttled" else "suspect", code, text
-            )
-
-
 def gate_problem(vitals: Vitals, busy: float | None, gate: TimedGate) -> str | None:
     """Return why a timed case must wait, None if it need not. `busy` is 0 to 1, None if unknown."""
     if vitals.hottest_c is not None and vitals.hottest_c > gate.max_temperature_c:
         return f"{vitals.hottest} has {vitals.hottest_c:.1f} C, more than {gate.max_temperature_c}"
-    if status := vitals.ready.thermal_status:
+    if status := vitals.thermal_status:
         return f"Android throttles it: {THERMAL[status]}"
     if busy is not None and busy * 100 > gate.max_busy_percent:
         return f"its processors are {busy:.0%} busy, more than {gate.max_busy_percent} %"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from harness.core.deadline import Deadline
@@ -14,12 +14,10 @@ from harness.core.errors import DeviceError, DeviceTimeout, InfraError
 from harness.core.notices import report_progress
 from harness.lab.attach import LabDevice
 from harness.lab.facts import (
-    ADVICE,
     DOZING,
     LOAD_SCRIPT,
     VITALS_SCRIPT,
     Vitals,
-    clock_skew,
     parse_load,
     parse_vitals,
 )
@@ -30,15 +28,11 @@ from harness.lab.health import (
     unreachable,
 )
 from harness.lab.lease import DeviceHeld
-from harness.transport.adb_address import has_address
-from harness.transport.adb_device import UNPLUGGED
-from harness.transport.adb_server import STATE_ADVICE, AdbServer, state_advice
 from harness.transport.device import Transport
 
 _VITALS_S: Final = 16.0
 _LEFTOVERS_S: Final = 8.0
 _LEAST_S: Final = 5.0
-_RESTART_S: Final = 20.0
 _GOING_DOWN_S: Final = 30.0
 _POLL_S: Final = 0.25
 _MAX_BYTES: Final = 1 << 20
@@ -60,11 +54,10 @@ ProbeProblem = Callable[[LabDevice], str | None]
 def ask_vitals(way: Transport, workdir: str, *, timeout_s: float = _VITALS_S) -> Vitals:
     """Read a device's vitals in one round trip. Raises DeviceError."""
     script = f"set -- {shlex.quote(workdir)} ''\n{VITALS_SCRIPT}"
-    before = time.time()
     answer = way.shell(
         script, timeout_s=timeout_s, max_output_bytes=_MAX_BYTES, doing="ask how it is"
     )
-    after, vitals = time.time(), parse_vitals(answer.stdout.decode("utf-8", "replace"))
+    vitals = parse_vitals(answer.stdout.decode("utf-8", "replace"))
     if vitals is None:
         raise DeviceError(
             "its answer about its health is incomplete",
@@ -72,7 +65,7 @@ def ask_vitals(way: Transport, workdir: str, *, timeout_s: float = _VITALS_S) ->
             output=answer.stdout[-400:],
         )
     report_progress(way.serial, degrees=vitals.hottest_c)
-    return replace(vitals, skew_s=clock_skew(vitals.clock_s, before, after))
+    return vitals
 
 
 def wake(way: Transport) -> None:
@@ -103,11 +96,11 @@ def check(device: LabDevice, probe_problem: ProbeProblem) -> Health:
     try:
         attached = device.attach()
         vitals = ask_vitals(attached.transport, attached.workdir)
-        if dozed := vitals.ready.doze in DOZING:
+        if dozed := vitals.doze in DOZING:
             wake(attached.transport)
             vitals = ask_vitals(attached.transport, attached.workdir)
         health = judge_health(vitals, device.health_rules, has_dsp=attached.has_dsp)
-        if dozed and vitals.ready.doze not in DOZING:
+        if dozed and vitals.doze not in DOZING:
             woken = HealthFinding("suspect", "woken", "it was in doze, and was woken")
             health = Health((*health.findings, woken), vitals)
         why = probe_problem(device) if health.state != "bad" else None
@@ -127,19 +120,17 @@ def recovery_steps(
     *,
     own_server: bool,
     may_reboot: bool,
-    may_restart: bool = False,
 ) -> tuple[RecoveryStep, ...]:
     """Return the steps to try in turn until the device is healthy; none: only quarantine helps.
 
     `codes` are what is wrong with it (none: it looks healthy), `strikes` counts the failures of the
     lab on it since a case last went well, this one included: a step that a device looked healthy
-    after, and then failed again, is not taken twice. `may_restart`: the user's adb server, whose
-    other devices are cut off, too; so only where it does not reach this one.
+    after, and then failed again, is not taken twice.
     """
     if codes and _BEYOND_OUR_POWER.issuperset(codes):
         return ()
     steps: list[RecoveryStep] = ["reconnect", "end-leftovers"]
-    if own_server or (may_restart and "unreachable" in codes):
+    if own_server:
         steps.append("restart-server")
     if may_reboot:
         steps.append("reboot")
@@ -176,11 +167,7 @@ class Recovery:
                     )
                     raise InfraError(problem)
             case "restart-server":
-                if device.is_simulated_here:
-                    device.lab.restart_server()
-                else:
-                    AdbServer().restart(deadline=Deadline(_RESTART_S))
-                    self._wait_for(Deadline(_RESTART_S))
+                device.lab.restart_server()
                 device.attach()
             case "reboot":
                 self._reboot(Deadline(rules.reboot_timeout_s))
@@ -236,62 +223,3 @@ class Recovery:
             except InfraError:
                 return
             time.sleep(min(_POLL_S / 5, deadline.remaining()))
-
-
-_ALWAYS: Final = frozenset({"developer-off", "doze"})
-"""Findings that only a person can end, even if the device works."""
-_ADVICE: Final[Mapping[str, str]] = {
-    **ADVICE,
-    "low-battery": "charge it: another cable, port or charger",
-    "booting": "hold its power button, look at its screen",
-    "not-writable": "see what is wrong with its storage, or name another `workdir`",
-}
-_ELSE: Final = "look at it: screen, cable, power; then `qnn-harness doctor {name}`"
-_NOT_THERE: Final = (
-    "switch it on, and its adb over the network; if it is, correct its address in devices.yaml"
-)
-_REFUSED: Final = ("cannot be connected", "did not become ready", "failed to connect")
-_SIMULATED: Final = "`qnn-harness devices heal {name}` restarts it; see `qnn-harness doctor {name}`"
-
-
-@dataclass(frozen=True)
-class Hands:
-    """A manual action for a device, and the reason; one line each."""
-
-    do: str
-    why: str
-
-
-def needs_hands(
-    name: str, findings: Iterable[HealthFinding], *, simulated: bool = False
-) -> Hands | None:
-    """Return the manual action that these findings call for, None if there is none.
-
-    To be called after the recovery steps: what they repair needs no person. A device that is
-    `simulated` has neither cable nor screen.
-    """
-    for finding in findings:
-        if finding.state == "bad" or finding.code in _ALWAYS:
-            if simulated:
-                return Hands(_SIMULATED.format(name=name), finding.text)
-            advice = _ADVICE.get(finding.code, _ELSE)
-            if finding.code == "unreachable":
-                advice = unreachable_advice(finding.text) or _ELSE
-            return Hands(advice.replace("{name}", name), finding.text)
-    return None
-
-
-def unreachable_advice(why: str) -> str | None:
-    """Return advice for a device that was not reached, by its error message; None if unknown.
-
-    Callers share this advice. A device with an address has no cable to this computer.
-    """
-    serial = next((word for text in why.split() if has_address(word := text.strip(":;,."))), "")
-    for state in STATE_ADVICE:
-        if f"is {state}" in why:
-            return state_advice(state, serial, _ELSE)
-    if UNPLUGGED in why:
-        return "plug it in, switch it on; if it is, another cable or port"
-    if "no adb server" in why:
-        return "see why its adb server does not answer"
-    return _NOT_THERE if serial and any(phrase in why for phrase in _REFUSED) else None

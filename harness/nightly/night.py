@@ -9,7 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePath
-from typing import Any, Final, Literal, get_args
+from typing import Final, Literal, get_args
 
 from harness.core.bounded_json import parse_model, problem_in
 from harness.core.errors import ConfigError, InfraError
@@ -39,8 +39,8 @@ _NAMED: Final = 3
 
 class DeviceSeen(DeviceSummary):
     """The state of a device when it was checked: `good`, `suspect`, `bad`, in `quarantine`, `away`,
-    or `in use` by others; why and since when, as far as known. `hands` is the work on it that needs
-    a person. `host` is the other computer that it is connected to.
+    or `in use` by others; why and since when, as far as known. `host` is the other computer that
+    it is connected to.
     """
 
     device: str
@@ -70,20 +70,12 @@ def read_devices(answer: object, before: Iterable[DeviceSeen], now: str) -> tupl
                     state=state,
                     since=since,
                     why=text[:500],
-                    hands=_manual_work(row, text),
                     host=row.get("host") or "",
                     host_lost=bool(row.get("host_lost")),
                     simulated=bool(row.get("simulated")),
                 )
             )
     return tuple(devices)
-
-
-def _manual_work(row: Mapping[str, Any], text: str) -> str:
-    if (work := row.get("hands")) is None:
-        return ""
-    why = "" if work["why"] in text else f" ({work['why']})"
-    return f"{work['do']}{why}"[:500]
 
 
 def lost_by_device(records: Iterable[CaseRecord]) -> Counter[str]:
@@ -129,8 +121,6 @@ def lab_lines(
         parts = [_state_text(then)] if then and then.state != "good" else []
         if now and (now.state != then.state if then else now.state != "good"):
             parts.append(f"at the end {_state_text(now)}")
-        if (device := now or then) and device.hands:
-            parts.append(f"needs hands: {as_code(device.hands, 300)}")
         if not_tested := sum(lost.get(name, 0) for name in names):
             parts.append(f"{counted(not_tested, 'case')} not tested there")
         if parts:

@@ -160,9 +160,8 @@ def device_blocks(site: SiteData, device: str) -> Iterator[Block]:
     well = f"{state.state} since {state.since[:10]}" if state.since else state.state
     ill = bool(bad or state.state != "good")
     yield Paragraph(f"{well[:1].upper()}{well[1:]}; {result}.", "verdict bad" if ill else "verdict")
-    for text in (state.why, state.hands and f"Needs hands: {state.hands}"):
-        if text:
-            yield Paragraph(Span(text))
+    if state.why:
+        yield Paragraph(Span(state.why))
     if row is not None:
         yield Paragraph(
             Span(f"{row.soc or 'SoC unknown'}, on {row.host or 'this computer'}"), "dim"

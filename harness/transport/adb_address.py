@@ -1,8 +1,5 @@
 """Addresses of adb servers: a TCP port, a Unix socket that only its owner can open, or a server
 behind ssh.
-
-As adb server 36 does it: `host:mdns:services` has lines of name, type and address, and
-`host:connect` takes the name, which stays the same, and finds the current port.
 """
 
 from __future__ import annotations
@@ -151,23 +148,9 @@ def is_loopback(host: str) -> bool:
 
 
 TLS: Final = "._adb-tls-connect._tcp"
-ADVICE: Final = (
-    "look whether Wireless debugging is on there, and this computer paired: `adb pair ADDRESS CODE`"
-)
+"""The end of a phone's name on Wi-Fi, whose current port adb server 36 finds."""
 
 
 def has_address(serial: str) -> bool:
     """Return whether a serial is a network address, so that adb has to connect the device."""
     return ":" in serial or TLS in serial
-
-
-def address_hint(serial: str, services: str) -> str:
-    """Return a hint from the announced services for a device that cannot be connected, or ""."""
-    if TLS in serial:
-        return f"; {ADVICE}"
-    host = serial.rpartition(":")[0]
-    for line in services.splitlines()[:1000]:
-        name, kind, address = (*line.split("\t"), "", "")[:3]
-        if kind in TLS and kind and address != serial and address.rpartition(":")[0] == host:
-            return f"; it is at {address} now, and always `serial: {name}{TLS}` in devices.yaml"
-    return ""

@@ -283,18 +283,15 @@ class SyncStream(adbutils.Sync):  # type: ignore[misc]
     def _strange(self, word: str) -> DeviceError:
         return self._error(f"an answer that was not asked for: {word!r}")
 
-    def stat(self, path: str, *, follow: bool = True) -> RemoteStat | None:
+    def stat(self, path: str) -> RemoteStat | None:
         self._command = f"stat {path}"
-        self._ask_stat(path, follow=follow)
+        self._request(path, "STA2")
         status = self._read_stat()
         if status.is_missing:
             return None
         if status.error:
             raise self._error(os.strerror(status.error), DeviceRefused)
         return status
-
-    def _ask_stat(self, path: str, *, follow: bool) -> None:
-        self._request(path, "STA2" if follow else "LST2")
 
     def _read_stat(self) -> RemoteStat:
         word = self.read_string(4)
@@ -351,7 +348,7 @@ class SyncStream(adbutils.Sync):  # type: ignore[misc]
                 mtime_s = max(0, min(int(content.mtime_s), 0xFFFFFFFF))
                 self.conn.queue(b"DONE" + struct.pack("<I", mtime_s))
                 sent.whole = True
-                self._ask_stat(item.remote, follow=False)
+                self._request(item.remote, "LST2")
         while self._unanswered:
             self._take_answer()
             report()

@@ -9,7 +9,7 @@ from typing import Final
 
 from harness.core.deadline import Deadline
 from harness.core.errors import DeviceRefused, InfraError, InternalError
-from harness.transport.adb_address import address_hint, has_address
+from harness.transport.adb_address import has_address
 from harness.transport.adb_client import MAX_REQUEST_BYTES, Device, SyncStream
 from harness.transport.adb_server import AdbServer, state_advice
 from harness.transport.channel import Channel
@@ -70,7 +70,7 @@ class AdbDevice(Transport):
     def connect(self, *, timeout_s: float) -> None:
         """As `Transport.connect`: by its adb server, where it has an address."""
         if has_address(self.serial):
-            self._connect(timeout_s)
+            self.server.connect(self.serial, deadline=Deadline(timeout_s))
         states = {device.serial: device.state for device in self.server.devices()}
         if self.serial not in states:
             attached = (
@@ -86,20 +86,11 @@ class AdbDevice(Transport):
         """As `Transport.reconnect`. Raises InfraError if its adb server does not answer."""
         if has_address(self.serial):
             self.server.disconnect(self.serial)
-            self._connect(timeout_s)
+            self.server.connect(self.serial, deadline=Deadline(timeout_s))
         elif self.server.state(self.serial, timeout_s=_RECONNECT_S) in _KNOWN_STATES:
             # the next user of the device finds out whether it helped
             with contextlib.suppress(InfraError):
                 self.server.reconnect(self.serial, deadline=Deadline(_RECONNECT_S))
-
-    def _connect(self, timeout_s: float) -> None:
-        try:
-            self.server.connect(self.serial, deadline=Deadline(timeout_s))
-        except InfraError as error:
-            services = ""
-            with contextlib.suppress(InfraError):
-                services = self.server.query("host:mdns:services", deadline=Deadline(SHORT_S))
-            raise InfraError(f"{error}{address_hint(self.serial, services)}") from error
 
     def is_there(self, *, timeout_s: float) -> bool:
         """Return whether the adb server lists it as `device`. Raises InfraError."""
@@ -134,9 +125,7 @@ class AdbDevice(Transport):
         with self.sync(timeout_s=timeout_s) as stream:
             stream.pull(remote, local, max_bytes)
 
-    def stat(
-        self, remote: str, *, timeout_s: float = SHORT_S, follow: bool = True
-    ) -> RemoteStat | None:
+    def stat(self, remote: str, *, timeout_s: float = SHORT_S) -> RemoteStat | None:
         """As `Transport.stat`; see `SyncStream.stat`."""
         with self.sync(timeout_s=timeout_s) as stream:
-            return stream.stat(remote, follow=follow)
+            return stream.stat(remote)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ from typing import Final
 
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, InfraError
-from harness.core.guard import start_daemon
 from harness.transport.adb_address import USER_SERVER, ServerAddress, has_address
 from harness.transport.adb_client import Client, adbutils
 from harness.transport.faults import AdbFailError, server_faults
@@ -90,11 +88,6 @@ class AdbServer:
         with self._client(deadline) as client:
             return int(client.server_version())
 
-    def query(self, request: str, *, deadline: Deadline) -> str:
-        """Return the answer to a host request. Raises InfraError with the server's text on FAIL."""
-        with self._client(deadline) as client:
-            return client.query(request)
-
     def devices(self, *, timeout_s: float = _REQUEST_S) -> list[SeenDevice]:
         """Return every device the server knows, whatever its state. Raises InfraError."""
         with self._client(Deadline(timeout_s)) as client:
@@ -159,15 +152,6 @@ class AdbServer:
         with self._client(deadline, f", reconnecting {serial}") as client:
             client.query(f"host-serial:{serial}:reconnect")
             client.wait_for(serial)
-
-    def restart(self, *, deadline: Deadline) -> None:
-        """End the server, if it answers, and start one at its address. Raises InfraError."""
-        with contextlib.suppress(InfraError):
-            self.query("host:kill", deadline=deadline.at_most(_REQUEST_S))
-        # another version than that on PATH would be ended by the user's next command
-        adb = shutil.which("adb") or str(adb_binary())
-        command = [adb, "-L", self.address.spec, "start-server"]
-        start_daemon(command, title="`adb start-server`", within_s=deadline.remaining())
 
     def disconnect(self, address: str) -> None:
         """Drop a device connected by TCP, if it is there. Raises InfraError if nobody answers."""

@@ -260,15 +260,11 @@ class CommandTransport(Transport):
         fetch = partial(self._fetch, remote, deadline=deadline, command=f"pull {remote}")
         receive_file(remote, local, max_bytes, status, fetch, serial=self.serial)
 
-    def stat(
-        self, remote: str, *, timeout_s: float = SHORT_S, follow: bool = True
-    ) -> RemoteStat | None:
+    def stat(self, remote: str, *, timeout_s: float = SHORT_S) -> RemoteStat | None:
         path_bytes(remote)
         command, path = f"stat {remote}", shlex.quote(remote)
-        exists = f"[ -e {path} ]" if follow else f"[ -e {path} ]||[ -h {path} ]"
-        option = "-L " if follow else ""
         completed = self.shell(
-            f"{exists}||{{ echo none;exit; }};stat {option}-c '%f %s %Y' -- {path}",
+            f"[ -e {path} ]||{{ echo none;exit; }};stat -L -c '%f %s %Y' -- {path}",
             timeout_s=timeout_s,
             doing=command,
         )

@@ -75,7 +75,5 @@ class Transport(RemoteShell):
         """
 
     @abstractmethod
-    def stat(
-        self, remote: str, *, timeout_s: float = SHORT_S, follow: bool = True
-    ) -> RemoteStat | None:
+    def stat(self, remote: str, *, timeout_s: float = SHORT_S) -> RemoteStat | None:
         """Return a file's attributes, None if there is no such file."""

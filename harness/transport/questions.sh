@@ -91,21 +91,9 @@ grep -aH "" "$r"/sys/devices/system/cpu/cpufreq/policy*/scaling_governor \
   "$r"/sys/devices/system/cpu/cpufreq/policy*/scaling_max_freq 2>/dev/null
 #: thermal
 $T dumpsys thermalservice 2>/dev/null |
-  grep -aE 'Temperature\{|^Thermal Status:|^IsStatusOverride:' | head -n 200
-#: screen
-$T dumpsys power 2>/dev/null | grep -a -m 1 'mWakefulness='
-#: ready
-# All of it within one bound: a slow phone says less, and is no less well. What is stopped holds
-# nothing but the pipe of its substitution. Names of users stay on the phone.
-command -v settings >/dev/null 2>&1 && $T sh -c '
-  echo "$(settings list global |
-    grep -aE "^(development_settings_enabled|protect_battery|adb_allowed_connection_time)=")"
-  echo "$(settings list secure | grep -aE "^charge_optimization_mode=")"
-  echo "doze=$(dumpsys deviceidle get deep)"
-  echo "user=$(am get-current-user)"
-  echo "$(pm list users | sed -n "s/.*UserInfo{\([0-9]*\):.*running.*/users=\1/p")"
-  echo "$(dumpsys device_policy | sed -n "s/^ *Pending System Update: */update=/p")"
-' 2>/dev/null
+  grep -aE 'Temperature\{|^Thermal Status:' | head -n 200
+#: doze
+$T dumpsys deviceidle get deep 2>/dev/null
 #: remoteprocs
 grep -aH "" "$r"/sys/class/remoteproc/*/name "$r"/sys/class/remoteproc/*/state 2>/dev/null
 #: nodes
@@ -164,5 +152,3 @@ rm -f "$f"
 for p in $programs; do command -v "$p" >/dev/null 2>&1 || echo "$p"; done
 #: tools
 { toybox --version || busybox || cp --version; } 2>/dev/null | head -n 1
-#: clock
-date +%s

@@ -80,7 +80,6 @@ def test_a_healthy_simulated_device(simulated_lab: Path) -> None:
     assert (gpu["status"], "it only prepares, there is no GPU" in gpu["found"]) == ("ok", True), gpu
     assert "has no libQnnCpu.so" in checks[NAME, "smoke cpu"]["found"]
     assert checks[NAME, "probe"]["status"] == "ok"
-    assert checks[NAME, "clock"]["found"] == "within a second of this computer's"
     assert checks["lab", "devices.yaml"]["status"] == "ok"
 
 

@@ -153,7 +153,6 @@ def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns)
     lab_line = "1 of 2 devices there, 0 of 1 other host. Simulated: 1."
     assert f"\n\nLab: {lab_line}\n- host `lab-pc`: out of reach since " in summary
     assert "\n- `phone`: away since " in summary
-    assert "; needs hands: `see why its adb server does not answer" in summary
     (message,) = hook.got
     assert message["title"] == f"Devices: failed ({second['night']})"
     assert "- **new** open: `failed: too new in test_mine` (1 case, " in message["message"]

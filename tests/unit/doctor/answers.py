@@ -67,8 +67,6 @@ there\r
 @qnn-harness:missing\r
 @qnn-harness:tools\r
 toybox 0.8.9-android\r
-@qnn-harness:clock\r
-1795264000\r
 @qnn-harness:end\r
 """
 )
@@ -105,8 +103,6 @@ tar
 $(reboot)
 @qnn-harness:tools
 BusyBox v1.36.1 () multi-call binary.
-@qnn-harness:clock
-0
 @qnn-harness:end
 """
 )

@@ -27,7 +27,6 @@ from harness.lab.facts import (
     SCRIPT as FACTS_SCRIPT,
     VITALS_QUESTIONS,
     DeviceFacts,
-    clock_skew,
     parse_facts,
 )
 from harness.lab.health import HealthRules, RecoveryRules
@@ -62,7 +61,6 @@ def examined(text: str, target: str = "android-arm64", **changes: object) -> Exa
     config = {"name": "desk", "serial": "1a2b"} | changes.pop("config", {})  # type: ignore[operator]
     facts = replace(FACTS, **changes.pop("facts", {}))  # type: ignore[arg-type]
     parsed = answers(text)
-    vitals = replace(parsed.vitals, skew_s=changes.pop("skew_s", 0.0))  # type: ignore[arg-type]
     device = ExaminedDevice(
         device=AttachedDevice(
             config=DeviceConfig.model_validate(config),
@@ -71,7 +69,7 @@ def examined(text: str, target: str = "android-arm64", **changes: object) -> Exa
             target=target,
             workdir="/data/local/tmp/qnn-harness",
         ),
-        answers=replace(parsed, vitals=vitals),
+        answers=parsed,
         rules=HealthRules(),
     )
     return replace(device, **changes)  # type: ignore[arg-type]
@@ -93,7 +91,6 @@ def checked(device: ExaminedDevice) -> dict[str, Checked]:
         ("free memory", "ok", "6.4 GB", ""),
         ("battery", "fail", "9 %, not charging", "charge it"),
         ("temperature", "ok", "44 C (SKIN)", ""),
-        ("clock", "ok", "within a second", ""),
     ],
 )
 def test_a_phone(name: str, status: str, text: str, advice: str) -> None:
@@ -111,7 +108,6 @@ def test_a_phone(name: str, status: str, text: str, advice: str) -> None:
         ("work folder", "fail", "Permission denied exit 126", "noexec"),
         ("programs", "fail", "missing: tar", "busybox"),
         ("battery", "not-applicable", "it shows none", ""),
-        ("clock", "warn", "1795264000 s behind", "set its clock"),
     ],
 )
 def test_a_board(name: str, status: str, text: str, advice: str) -> None:
@@ -119,7 +115,6 @@ def test_a_board(name: str, status: str, text: str, advice: str) -> None:
         BOARD,
         "linux-arm64",
         facts={"soc": "QCS615", "libc": "ldd (GNU libc) 2.35"},
-        skew_s=-1795264000.0,
     )
     check = checked(board)[name]
     assert check.status == status
@@ -205,23 +200,6 @@ def test_what_a_device_says_of_its_state(
     device = examined(PHONE)
     changed = replace(device.answers, vitals=replace(device.answers.vitals, **vitals))  # type: ignore[arg-type]
     check = checked(replace(device, answers=changed))[name]
-    assert (check.status, check.found) == (status, text)
-
-
-@pytest.mark.parametrize(
-    ("skew_s", "status", "text"),
-    [
-        (None, "unknown", "not told"),
-        (1.4, "ok", "within a second of this computer's"),
-        (-1.4, "ok", "within a second of this computer's"),
-        (1.5, "ok", "2 s ahead of this computer's"),
-        (-2.0, "ok", "2 s behind this computer's"),
-        (60.0, "ok", "60 s ahead of this computer's"),
-        (60.5, "warn", "60 s ahead of this computer's"),
-    ],
-)
-def test_what_is_said_of_a_clock(skew_s: float | None, status: str, text: str) -> None:
-    check = checked(examined(PHONE, skew_s=skew_s))["clock"]
     assert (check.status, check.found) == (status, text)
 
 
@@ -328,24 +306,7 @@ def test_the_script_on_a_real_shell(target: str, tmp_path: Path) -> None:
     assert list(parsed.opencl) == [f"{root}{system.opencl[0]}"]
     assert (parsed.exec_exit, parsed.missing_programs) == (7, ())
     assert parsed.selinux == "Enforcing" or parsed.selinux  # the host's own getenforce goes first
-    assert parsed.vitals.clock_s is not None
     assert not list((tmp_path / "work folder's").iterdir())
-
-
-@pytest.mark.parametrize(
-    ("clock", "before", "after", "skew"),
-    [
-        (None, 1.0, 2.0, None),
-        (100, 100.2, 100.9, 0.0),
-        (99, 99.9, 100.1, 0.0),
-        (160, 100.5, 101.0, 59.0),
-        (40, 100.5, 101.0, -59.5),
-    ],
-)
-def test_how_far_a_clock_is_off(
-    clock: int | None, before: float, after: float, skew: float | None
-) -> None:
-    assert clock_skew(clock, before, after) == (None if skew is None else pytest.approx(skew))
 
 
 def test_a_doctor_never_reboots() -> None:
@@ -380,7 +341,6 @@ def test_shells_and_programs_of_devices_understand_every_question(
     assert checks.vitals.free_storage_bytes is not None
     assert checks.vitals.write_problem is None
     assert checks.exec_exit == 7
-    assert checks.vitals.clock_s is not None
     assert (checks.account or "").startswith("uid=")
     requests = {line for line in answer.splitlines() if line.startswith("@qnn-harness:")}
     facts = ask(f"set -- {shlex.quote(str(device.workdir))}\n{FACTS_SCRIPT}")

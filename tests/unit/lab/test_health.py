@@ -40,6 +40,10 @@ ALL = ("reconnect", "end-leftovers", "restart-server", "reboot")
         ({"remoteprocs": {"cdsp": "crashed"}}, "bad", "dsp-down"),
         ({"remoteprocs": {"cdsp": "running", "modem": "offline"}}, "good", None),
         ({"remoteprocs": {"cdsp0": "attached", "cdsp1": "ONLINE"}}, "good", None),
+        ({"thermal_status": 2, "doze": "INACTIVE"}, "good", None),
+        ({"thermal_status": 3}, "suspect", "throttled"),
+        ({"thermal_status": 5}, "bad", "throttled"),
+        ({"doze": "IDLE"}, "suspect", "doze"),
         # what is exactly at a limit is good
         ({"free_storage_bytes": 50_000_000, "free_ram_bytes": 100_000_000}, "good", None),
         ({"hottest_c": 90.0, "uptime_s": 60.0}, "good", None),
@@ -78,7 +82,6 @@ def test_what_holds_where_a_lab_says_nothing() -> None:
     assert RecoveryRules().model_dump() == {
         "reboot": True,
         "come_back_s": 90,
-        "restart_server": False,
         "reboot_timeout_s": 240,
     }
     assert TimedGate().model_dump() == {
@@ -132,23 +135,6 @@ def test_which_steps_may_bring_a_device_back(
     expected: tuple[str, ...],
 ) -> None:
     assert recovery_steps(codes, strikes, own_server=own_server, may_reboot=may_reboot) == expected
-
-
-@pytest.mark.parametrize(
-    ("codes", "may_restart", "expected"),
-    [
-        (("unreachable",), True, ("reconnect", "end-leftovers", "restart-server")),
-        (("unreachable",), False, ("reconnect", "end-leftovers")),
-        # it cuts off others: not for a device that answers
-        (("dsp-down",), True, ("reconnect", "end-leftovers")),
-        ((), True, ("reconnect", "end-leftovers")),
-    ],
-)
-def test_the_users_own_server_is_restarted_only_if_that_was_asked_for(
-    codes: tuple[str, ...], may_restart: bool, expected: tuple[str, ...]
-) -> None:
-    options = {"own_server": False, "may_reboot": False, "may_restart": may_restart}
-    assert recovery_steps(codes, 1, **options) == expected
 
 
 def test_what_needs_a_connection_is_not_tried_without_one() -> None:

@@ -404,8 +404,8 @@ ONE_MISTAKE = [
     ),
     (
         "schema: 1\ndevices:\n  - {name: a, serial: 'localhost:5555'}\n"
-        "  - {name: b, serial: '127.0.0.1:05555'}\n",
-        "4: devices[1].serial: '127.0.0.1:05555' is taken already by line 3",
+        "  - {name: b, serial: '127.0.0.1:5555'}\n",
+        "4: devices[1].serial: '127.0.0.1:5555' is taken already by line 3",
     ),
     (REAL + "    pool: p\n", "5: devices[0].pool: takes devices whose `soc` is given"),
     (

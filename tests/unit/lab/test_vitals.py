@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,9 +57,10 @@ Current Battery Service state:\r
 /sys/devices/system/cpu/cpufreq/policy7/scaling_governor:performance\r
 /sys/devices/system/cpu/cpufreq/policy7/scaling_max_freq:3187200\r
 @qnn-harness:thermal\r
+Thermal Status: 3\r
 Temperature{mValue=44.5, mType=3, mName=SKIN, mStatus=0}\r
-@qnn-harness:screen\r
-  mWakefulness=Awake\r
+@qnn-harness:doze\r
+IDLE\r
 @qnn-harness:remoteprocs\r
 /sys/class/remoteproc/remoteproc0/name:3000000.remoteproc-adsp\r
 /sys/class/remoteproc/remoteproc0/state:running\r
@@ -75,7 +77,7 @@ def test_a_phone() -> None:
     vitals = parse_vitals(PHONE)
     assert vitals is not None
     assert vitals.boot_id == "0f6c9f1e-6d5c-4a55-9df0-0b1c6e9f7a11"
-    assert (vitals.booted, vitals.is_root, vitals.screen_on) == (True, False, True)
+    assert (vitals.booted, vitals.is_root) == (True, False)
     assert vitals.uptime_s == pytest.approx(86400.51)
     assert vitals.free_ram_bytes == 6291456 * 1024
     assert vitals.free_storage_bytes == 185100932 * 1024
@@ -85,6 +87,25 @@ def test_a_phone() -> None:
     assert (vitals.clock_limit_khz, vitals.governor) == (3187200, "performance")
     assert vitals.remoteprocs["32300000.remoteproc-cdsp"] == "crashed"
     assert vitals.fastrpc == {"fastrpc-cdsp": "r", "adsprpc-smd": ""}
+    assert (vitals.thermal_status, vitals.doze) == (3, "IDLE")
+
+
+@pytest.mark.parametrize(
+    ("thermal", "doze", "expected"),
+    [
+        ("Thermal Status: 0", "ACTIVE", (0, "ACTIVE")),
+        ("Thermal Status: 7", "Can't find service: deviceidle", (None, None)),
+        ("Thermal Status: x", "", (None, None)),
+    ],
+)
+def test_what_android_says(
+    thermal: str, doze: str, expected: tuple[int | None, str | None]
+) -> None:
+    vitals = parse_vitals(
+        f"@qnn-harness:thermal\n{thermal}\n@qnn-harness:doze\n{doze}\n@qnn-harness:end\n"
+    )
+    assert vitals is not None
+    assert (vitals.thermal_status, vitals.doze) == expected
 
 
 def test_an_answer_that_was_cut_is_none() -> None:
@@ -158,6 +179,21 @@ def test_the_script_says_why_nothing_can_be_written(tmp_path: Path) -> None:
     assert vitals is not None
     assert vitals.write_problem
     assert "irectory" in vitals.write_problem
+
+
+def test_the_script_asks_programs_of_android(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mock = tmp_path / "dumpsys"
+    mock.write_text(
+        '#!/bin/sh\ncase "$*" in "deviceidle get deep") echo IDLE ;; battery) sleep 20 ;;'
+        ' thermalservice) printf "IsStatusOverride: false\\n\\nThermal Status: 1\\n" ;; esac\n'
+    )
+    mock.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    vitals = parse_vitals(run(SCRIPT, tmp_path / "work", ""))
+    assert vitals is not None
+    assert (vitals.thermal_status, vitals.doze) == (1, "IDLE")
 
 
 def test_load_of_this_computer() -> None:

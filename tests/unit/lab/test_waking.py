@@ -11,7 +11,7 @@ from harness.lab.attach import LabDevice
 from harness.lab.health import HealthRules
 from harness.lab.recovery import check
 
-ANSWER = "@qnn-harness:writable\nok\n@qnn-harness:ready\ndoze={}\n@qnn-harness:end\n"
+ANSWER = "@qnn-harness:writable\nok\n@qnn-harness:doze\n{}\n@qnn-harness:end\n"
 
 
 class MockPhone:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import pytest
 
-from harness.lab.health import HealthFinding
-from harness.lab.recovery import needs_hands
 from harness.nightly.night import (
     DeviceSeen,
     lab_lines,
@@ -17,7 +14,6 @@ from harness.nightly.night import (
     read_devices,
 )
 from harness.results.record import CaseRecord, PlacementRecord
-from harness.transport.adb_server import STATE_ADVICE
 from tests.unit.history.runs import attempt
 
 GONE = {"since": "2026-11-20T01:00:00Z", "why": "it does not answer", "until": "answers"}
@@ -58,55 +54,6 @@ def test_since_when_it_is_so_is_known_from_the_nights_before() -> None:
     devices = read_devices({"devices": now}, before, "now")
     assert [device.since for device in devices] == ["earlier", "now", GONE["since"]]
     assert read_devices(None, before, "now") == read_devices([], (), "now") == ()
-
-
-@pytest.mark.parametrize(
-    ("code", "text", "lines"),
-    [
-        (
-            "unreachable",
-            "adb says: a is unauthorized",
-            "away since 2026-11-26T22:00 (`adb says: a is unauthorized`); needs hands: "
-            f"`{STATE_ADVICE['unauthorized']}`",
-        ),
-        (
-            "low-battery",
-            "its battery has 3 %",
-            "bad since 2026-11-26T22:00 (`its battery has 3 %; hot`); needs hands: "
-            "`charge it: another cable, port or charger`",
-        ),
-    ],
-)
-def test_what_a_person_must_do_is_told_once(code: str, text: str, lines: str) -> None:
-    finding = HealthFinding("bad", code, text)
-    work = hands_of(finding)
-    missing = {"problem": text} if code == "unreachable" else {"findings": [text, "hot"]}
-    sick = {"devices": [row("a", health="bad", hands=work, **missing)]}
-    begin = read_devices(sick, (), "2026-11-26T22:00:00+00:00")
-    line = f"- `a`: {lines}"
-    assert list(lab_lines(begin, (), {}))[1:] == [line], "the night was over before its end"
-    assert list(lab_lines(begin, read_devices(sick, begin, "later"), {}))[1:] == [line]
-    mended = read_devices({"devices": [row("a", hands=None)]}, begin, "later")
-    (line,) = list(lab_lines(begin, mended, {}))[1:]
-    assert line.endswith("; at the end good")
-    assert "hands" not in line
-    (late,) = list(lab_lines(mended, read_devices(sick, mended, "now"), {}))[1:]
-    assert late.startswith("- `a`: at the end ")
-    assert "; needs hands: `" in late
-
-
-def test_what_does_well_may_need_hands() -> None:
-    work = hands_of(HealthFinding("suspect", "doze", "it dozes"))
-    begin = read_devices({"devices": [row("a", hands=work)]}, (), "now")
-    (line,) = list(lab_lines(begin, begin, {}))[1:]
-    assert line.startswith("- `a`: needs hands: `")
-    assert line.endswith(" (it dozes)`")
-
-
-def hands_of(finding: HealthFinding) -> dict[str, Any]:
-    work = needs_hands("a", [finding])
-    assert work is not None
-    return asdict(work)
 
 
 def placed(text: str, device: str, soc: str = "SM8650", **changed: Any) -> CaseRecord:
@@ -177,14 +124,12 @@ def test_which_hosts_were_there_and_since_when_not() -> None:
 
 def test_what_one_adb_server_lost_is_one_line_that_names_all_its_devices() -> None:
     refused, silent = "no adb server at pc:5037: refused", "adb server at pc:5037 does not answer"
-    work = {"do": "see why its adb server does not answer", "why": refused}
     dead = {"a": refused, "b": f"it does not answer: {refused}", "c": silent}
-    rows = [row(name, problem=why, hands=work) for name, why in dead.items()]
+    rows = [row(name, problem=why) for name, why in dead.items()]
     rows += [row("d", problem="no adb server at pc:5038: refused"), row("e", problem="offline")]
     begin = read_devices({"devices": rows}, (), "2026-11-26T22:00:00+00:00")
     assert list(lab_lines(begin, begin, {"c": 2, "b": 3, "d": 1}))[1:] == [
-        f"- `a`, `b`, `c`: away since 2026-11-26T22:00 (`{refused}`); needs hands: "
-        "`see why its adb server does not answer`; 5 cases not tested there",
+        f"- `a`, `b`, `c`: away since 2026-11-26T22:00 (`{refused}`); 5 cases not tested there",
         "- `d`: away since 2026-11-26T22:00 (`no adb server at pc:5038: refused`); "
         "1 case not tested there",
         "- `e`: away since 2026-11-26T22:00 (`offline`)",

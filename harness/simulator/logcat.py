@@ -12,19 +12,13 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 PRIORITIES: Final = "VDIWEFS"
 MAX_CHARS: Final = 4096
 _OUR_BUFFERS: Final = {"main", "system", "default", "all"}
-_POLL_S: Final = 0.1
-_USAGE: Final = "Usage: logcat [-cds] [-b BUFFER] [-t|-T N|TIME] [-v FORMAT] [TAG:P]"
-_FORMATS: Final[dict[str, str]] = {
-    "raw": "{message}",
-    "threadtime": "{time} {pid:>5} {pid:>5} {p} {tag:<8}: {message}",
-}
+_USAGE: Final = "Usage: logcat -d [-b BUFFER] [-t N|TIME] [-v threadtime]"
 _LINE: Final = re.compile(r"(\d+\.\d{3}) (\d+) ([VDIWEFS]) ([^\t]*)\t(.*)\Z", re.DOTALL)
 
 
@@ -37,11 +31,12 @@ class LoggedLine(NamedTuple):
     tag: str
     message: str
 
-    def shown(self, layout: str) -> str:
+    def shown(self) -> str:
+        """Return the entry as logcat prints it in the format `threadtime`."""
         milliseconds = round(self.seconds * 1000)
         moment = time.strftime("%m-%d %H:%M:%S", time.localtime(milliseconds // 1000))
-        stamp = f"{moment}.{milliseconds % 1000:03}"
-        return _FORMATS[layout].format(p=self.priority, time=stamp, **self._asdict())
+        head = f"{moment}.{milliseconds % 1000:03} {self.pid:>5} {self.pid:>5}"
+        return f"{head} {self.priority} {self.tag:<8}: {self.message}"
 
 
 def parse_line(line: str) -> LoggedLine | None:
@@ -63,25 +58,8 @@ def append(path: Path, priority: str, tag: str, text: str, *, pid: int) -> None:
         file.write(data.encode("utf-8", "surrogateescape"))
 
 
-class LogFilter:
-    """A filter of entries by `TAG:PRIORITY` words, as in logcat."""
-
-    def __init__(self, words: Sequence[str], *, silent: bool = False) -> None:
-        self._least = {"*": "S" if silent else "V"}
-        for word in words:
-            tag, _, priority = word.partition(":")
-            least = (priority or "V").upper()[:1]
-            if least not in PRIORITIES:
-                raise ValueError(f"Invalid filter expression '{word}'")
-            self._least[tag or "*"] = least
-
-    def admits(self, entry: LoggedLine) -> bool:
-        least = self._least.get(entry.tag, self._least["*"])
-        return least != "S" and PRIORITIES.index(entry.priority) >= PRIORITIES.index(least)
-
-
 def parse_since(text: str, now: float) -> float | int:
-    """Parse the value of -t or -T: a number of entries (int) or a time (float, since the epoch).
+    """Parse the value of -t: a number of entries (int) or a time (float, since the epoch).
 
     Times are `MM-DD hh:mm:ss.mmm`. Raises ValueError.
     """
@@ -93,59 +71,31 @@ def parse_since(text: str, now: float) -> float | int:
     return moment + float(f"0.{fraction}0")
 
 
-def _stored(path: str, follow: bool) -> Iterator[LoggedLine]:
-    position, rest = 0, b""
-    while True:
-        with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
-            if os.fstat(file.fileno()).st_size < position:
-                position, rest = 0, b""
-            file.seek(position)
-            *lines, rest = (rest + file.read()).split(b"\n")
-            position = file.tell()
-            for line in lines:
-                if (entry := parse_line(line.decode("utf-8", "replace"))) is not None:
-                    yield entry
-        if not follow:
-            return
-        sys.stdout.flush()
-        time.sleep(_POLL_S)
-
-
 def logcat(path: str, arguments: list[str]) -> int:
-    """Run the program `logcat` and return its exit code."""
+    """Run the program `logcat -d` and return its exit code."""
     try:
-        options, words = getopt.gnu_getopt(arguments, "b:cdst:T:v:")
+        options, words = getopt.getopt(arguments, "b:dt:v:")
         values = dict(options)
-        buffers = {part for key, value in options if key == "-b" for part in value.split(",")}
-        layout = values.get("-v", "threadtime")
-        if layout not in _FORMATS:
-            raise ValueError(f'Invalid parameter "{layout}" to -v')
-        log_filter = LogFilter(words, silent="-s" in values)
-        limit = values.get("-t", values.get("-T"))
-        since = None if limit is None else parse_since(limit, time.time())
+        if words or values.get("-v", "threadtime") != "threadtime" or "-d" not in values:
+            raise ValueError("only the whole log is printed, as threadtime")
+        since = parse_since(values["-t"], time.time()) if "-t" in values else 0.0
     except (getopt.GetoptError, ValueError) as error:
         print(f"logcat: {error}\n{_USAGE}", file=sys.stderr)
         return 1
+    buffers = {part for key, value in options if key == "-b" for part in value.split(",")}
     if buffers and not buffers & _OUR_BUFFERS:
         return 0
-    if "-c" in values:
-        open(path, "wb").close()
-        return 0
-
-    def admitted(follow: bool) -> Iterator[LoggedLine]:
-        for entry in _stored(path, follow):
-            late = not isinstance(since, float) or entry.seconds >= since
-            if late and log_filter.admits(entry):
-                yield entry
-
-    skipped = 0
-    if isinstance(since, int):
-        skipped = max(0, sum(1 for _ in admitted(follow=False)) - since)
-    for number, entry in enumerate(admitted(not values.keys() & {"-d", "-t"})):
-        if number == skipped:
-            print("--------- beginning of main")
-        if number >= skipped:
-            print(entry.shown(layout))
+    with (
+        contextlib.suppress(FileNotFoundError),
+        open(path, encoding="utf-8", errors="replace") as f,
+    ):
+        entries = [entry for line in f.read().split("\n") if (entry := parse_line(line))]
+        if isinstance(since, int):
+            entries = entries[-since:] if since else []
+        else:
+            entries = [entry for entry in entries if entry.seconds >= since]
+        if entries:
+            print("--------- beginning of main", *(entry.shown() for entry in entries), sep="\n")
     return 0
 
 

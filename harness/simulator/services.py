@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from harness.simulator.child import Child, spawn_with_pipes, spawn_with_terminal
+from harness.simulator.child import Child, spawn
 from harness.simulator.protocol import Endpoint, Stream, StreamService
 from harness.simulator.storage import Storage
 from harness.simulator.sync_service import SyncSession
@@ -31,7 +31,6 @@ _WINDOW_SIZE: Final = 5
 _ALLOWED: Final = (STDIN, CLOSE_STDIN, _WINDOW_SIZE)
 _READ_BYTES: Final = 128 * 1024
 _LINGER_S: Final = 10.0
-_END_OF_INPUT: Final = b"\x04"  # what a user types into a terminal: ^D
 
 
 class ShellSession:
@@ -100,7 +99,7 @@ class ShellSession:
         is the only way in which a host can end the input, as `adb exec-in` does.
         """
         self._output.clear()
-        if self._fed and not (self._v2 or self._child.typed or self._stream.lost):
+        if self._fed and not (self._v2 or self._stream.lost):
             self._loop.call_later(_LINGER_S, self.kill)
             self._read_on()
             self._end_stdin()
@@ -150,9 +149,7 @@ class ShellSession:
         self._stream.acknowledge()
 
     def _end_stdin(self) -> None:
-        if self._child.typed:
-            self._feed_stdin(_END_OF_INPUT)
-        elif self._to_stdin:
+        if self._to_stdin:
             self._close_stdin_after = True
         else:
             self._shut_stdin()
@@ -175,8 +172,6 @@ class ShellSession:
             data = os.read(fd, _READ_BYTES)
         except BlockingIOError:
             return
-        except OSError:  # EIO: the last process has closed the terminal
-            data = b""
         if not data:
             self._end_output(fd)
             self._finish_if_over()
@@ -231,7 +226,6 @@ class ShellSession:
 
 
 _SHELL: Final = "/bin/sh"
-_TERMINAL_TYPE: Final = re.compile(r"[A-Za-z0-9._+-]{1,64}")
 _SHELL_NAME: Final = re.compile(r"shell((?:,[^:]*)?):(.*)\Z", re.DOTALL)
 
 
@@ -241,36 +235,20 @@ class ShellRequest:
 
     command: str
     v2: bool
-    terminal: bool
-    raw_terminal: bool
-    terminal_type: str | None = None
 
 
 def parse_shell(name: str) -> ShellRequest | None:
-    """Parse a service name such as `shell,v2,TERM=dumb,pty:ls`; None if it is another service.
+    """Parse a service name such as `shell,v2,TERM=dumb,raw:ls`; None if it is another service.
 
-    As in adbd: a terminal if no command is given, and a raw terminal if the host does
-    not speak protocol v2, since only the end of a terminal reaches the command there.
+    A terminal that the host requests is not made: the command gets pipes.
     """
     if name.startswith("exec:"):
         command = name.removeprefix("exec:")
-        if not command:
-            return None
-        return ShellRequest(command, v2=False, terminal=False, raw_terminal=False)
+        return ShellRequest(command, v2=False) if command else None
     match = _SHELL_NAME.match(name)
     if match is None:
         return None
-    command = match[2]
-    v2, terminal, terminal_type = False, not command, None
-    for word in match[1].split(",")[1:]:
-        if word == "v2":
-            v2 = True
-        elif word in ("raw", "pty"):
-            terminal = word == "pty"
-        elif word.startswith("TERM=") and _TERMINAL_TYPE.fullmatch(word[5:]):
-            terminal_type = word[5:]
-    raw_terminal = not v2 and not terminal
-    return ShellRequest(command, v2, terminal or raw_terminal, raw_terminal, terminal_type)
+    return ShellRequest(match[2], v2="v2" in match[1].split(","))
 
 
 class Silence:
@@ -319,17 +297,8 @@ class Services:
         return None
 
     def _shell(self, stream: Stream, request: ShellRequest) -> Endpoint:
-        environment = dict(self.environment)
-        if request.terminal_type is not None:
-            environment["TERM"] = request.terminal_type
         words = [_SHELL, "-c", request.command] if request.command else [_SHELL]
-        if request.terminal:
-            interactive = not request.command
-            child = spawn_with_terminal(
-                words, environment, raw=request.raw_terminal, interactive=interactive
-            )
-        else:
-            child = spawn_with_pipes(words, environment, joined=not request.v2)
+        child = spawn(words, self.environment, joined=not request.v2)
         session = ShellSession(stream, child, v2=request.v2, on_end=self._shells.discard)
         self._shells.add(session)
         return session

@@ -29,10 +29,9 @@ from typing import Final
 
 from harness.core.errors import InfraError
 from harness.simulator import logcat, programs, protocol
-from harness.simulator.auth import TOKEN_BYTES, PublicKey, is_ours, parse_public_key, verify
+from harness.simulator.auth import TOKEN_BYTES, PublicKey, parse_public_key, verify
 from harness.simulator.child import process_table
 from harness.simulator.device import DeviceSettings
-from harness.simulator.fixed_paths import enter_namespace, map_fixed_paths
 from harness.simulator.programs import banner
 from harness.simulator.protocol import (
     AdbPacketReader,
@@ -147,13 +146,8 @@ class Connection(asyncio.BufferedProtocol):
         return self._streams is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Accept a host; drop the connection of another account at once."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        if not is_ours(transport.get_extra_info("socket")):
-            self._note("connection refused: it is not of the account that runs this device")
-            self.drop()
-            return
         transport.set_write_buffer_limits(high=_HIGH_WATER_BYTES)
         self._hello = asyncio.get_running_loop().call_later(HELLO_S, self.drop)
         self._others[self] = None
@@ -319,14 +313,9 @@ def run_boot(
     os.umask(0o022)
     programs.install(settings, reason)
     log = partial(note, settings.storage / programs.LOG_FILE)
-    fixed = map_fixed_paths(str(settings.storage))
-    why_not = enter_namespace(fixed, str(settings.storage / programs.NEW_ROOT))
-    if why_not is not None:
-        log(f"commands do not find {', '.join(fixed)}: {why_not}")
-    # as on a phone; without a root of their own, commands would write into this computer's
-    os.chdir("/" if why_not is None else settings.storage)
+    os.chdir(settings.storage)
     services = Services(
-        storage=Storage(settings.storage, fixed=fixed, limit_bytes=settings.storage_limit_bytes),
+        storage=Storage(settings.storage, limit_bytes=settings.storage_limit_bytes),
         environment=programs.environment(settings.storage, settings.board),
         note=log,
     )

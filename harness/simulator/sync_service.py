@@ -82,7 +82,7 @@ class SyncSession:
     def received(self, data: memoryview) -> bool:
         """Take requests and file contents.
 
-        Acknowledges before it answers, as adbd does: clients such as adb-shell wait for that. It
+        Acknowledges before it answers, as adbd does. It
         buffers what it cannot use yet; the host must wait only during that.
         """
         waiting = bool(self._input)
@@ -234,23 +234,8 @@ class SyncSession:
             raise _Refused(f"bad mode in {spec!r}", is_last=True)
         mode = int(number)
         self._note(f"send {path}")
-        yield from self._store_link(path) if stat.S_ISLNK(mode) else self._store_file(path, mode)
-
-    def _store_link(self, path: str) -> Steps:
-        request, length = _MESSAGE.unpack((yield from self._exactly(_HEAD)))
-        if request != b"DATA" or not 0 < length <= _MAX_PATH:
-            raise _Refused("invalid data message: expected ID_DATA", is_last=True)
-        target = (yield from self._exactly(length)).rstrip(b"\0")
-        request, _ = _MESSAGE.unpack((yield from self._exactly(_HEAD)))
-        if request != b"DONE":
-            raise _Refused("invalid data message: expected ID_DONE", is_last=True)
-        try:
-            self._storage.link(path, target)
-        except (OSError, ValueError) as error:
-            raise _Refused(f"failed to create symlink: {_text(error)}") from error
-        yield from self._answer(_MESSAGE.pack(b"OKAY", 0))
-
-    def _store_file(self, path: str, mode: int) -> Steps:
+        if not stat.S_ISREG(mode):
+            raise _Refused("only regular files can be pushed", is_last=True)
         upload: Upload | None = None
         try:
             try:

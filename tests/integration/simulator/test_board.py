@@ -130,7 +130,7 @@ def test_the_board_tells_the_truth_about_itself(board: AdbDevice) -> None:
         ("env -i sh -c '@ x'", ["@", "x"]),
         ("echo x | xargs @", ["@", "x"]),
         ("sh -c '(@ x)'", ["@", "x"]),
-        ("cp @ /data/local/tmp/own; /data/local/tmp/own x", ["/data/local/tmp/own", "x"]),
+        ("cp @ @-own; @-own x", ["@-own", "x"]),
         ("find ${0%/*} -name says -exec {} x \\;", ["@", "x"]),
     ],
 )

@@ -1,13 +1,10 @@
-"""Authentication: RSA signatures by keys of the real `adb keygen`, owners of connections."""
+"""Authentication: RSA signatures by keys of the real `adb keygen`."""
 
 from __future__ import annotations
 
 import base64
 import os
-import socket
-import struct
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +12,7 @@ import adbutils
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from harness.simulator.auth import PublicKey, is_ours, owner_in, parse_public_key, verify
-from tests.properties import reached, reaches
+from harness.simulator.auth import PublicKey, parse_public_key, verify
 
 TOKEN = bytes(range(20))
 SHA1_INFO = bytes.fromhex("3021300906052b0e03021a05000414")
@@ -157,139 +153,3 @@ def test_refuses_a_key_with_inconsistent_numbers(position: int, flip: int) -> No
 def test_any_bytes_are_a_key_or_a_value_error(text: bytes) -> None:
     with pytest.raises(ValueError):
         parse_public_key(text)
-
-
-HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  ...\n"
-DEVICE = ("127.0.0.1", 0x1234)
-HOST = ("127.0.0.1", 0xABCD)
-
-
-def line(
-    local: str, remote: str, *, state: str = "01", user: int = 7, inode: int = 99, number: int = 0
-) -> str:
-    return (
-        f"{number:4}: {local} {remote} {state} 00000000:00000000 00:00000000 00000000"
-        f" {user:5}        0 {inode} 1 0000000000000000 20 4 30 10 -1\n"
-    )
-
-
-def address(host: str, port: int) -> str:
-    (word,) = struct.unpack("=I", socket.inet_aton(host))
-    return f"{word:08X}:{port:04X}"
-
-
-def mapped(host: str, port: int) -> str:
-    words = struct.unpack("=4I", bytes(10) + b"\xff\xff" + socket.inet_aton(host))
-    return "".join(f"{word:08X}" for word in words) + f":{port:04X}"
-
-
-OURS, THEIRS = address(*DEVICE), address(*HOST)
-TABLES = [
-    ("there", line(THEIRS, OURS), 7),
-    ("through IPv6", line(mapped(*HOST), mapped(*DEVICE)), 7),
-    ("only the device's end", line(OURS, THEIRS), None),
-    ("another port", line(address("127.0.0.1", 0xABCE), OURS), None),
-    ("another address", line(address("127.0.0.2", 0xABCD), OURS), None),
-    ("to another device", line(THEIRS, address("127.0.0.1", 0x1235)), None),
-    ("it listens", line(THEIRS, "00000000:0000", state="0A"), None),
-    ("closed by its process, so root's", line(THEIRS, OURS, user=0, inode=0), None),
-    ("about to end", line(THEIRS, OURS, state="05"), None),
-    ("ended", line(THEIRS, OURS, state="06", user=0, inode=0), None),
-    ("nothing", "", None),
-    ("after others", line(OURS, THEIRS, user=1) + line(THEIRS, OURS), 7),
-]
-
-
-@pytest.mark.parametrize(("case", "lines", "user"), TABLES, ids=[row[0] for row in TABLES])
-def test_the_owner_of_the_other_end(case: str, lines: str, user: int | None) -> None:
-    assert owner_in(HEAD + lines, HOST, DEVICE) == user
-
-
-ADDRESSES = st.tuples(
-    st.integers(0, 2**32 - 1).map(lambda number: socket.inet_ntoa(struct.pack("!I", number))),
-    st.integers(1, 65535),
-)
-
-
-@reaches(0.5)
-@given(st.dictionaries(st.tuples(ADDRESSES, ADDRESSES), st.integers(0, 2**32 - 2)), st.booleans())
-def test_the_exact_pair_and_no_other_counts(
-    owners: dict[tuple[tuple[str, int], tuple[str, int]], int], ipv6: bool
-) -> None:
-    form = mapped if ipv6 else address
-    table = HEAD + "".join(
-        line(form(*local), form(*remote), user=user) for (local, remote), user in owners.items()
-    )
-    for (local, remote), user in owners.items():
-        reached()
-        assert owner_in(table, local, remote) == user
-        if (remote, local) not in owners:
-            assert owner_in(table, remote, local) is None
-
-
-@pytest.mark.parametrize("lines", ["cut", "   0: 0100007F:1 x"])
-def test_what_is_no_table_is_an_error(lines: str) -> None:
-    with pytest.raises(ValueError, match="unknown line"):
-        owner_in(HEAD + lines, HOST, DEVICE)
-
-
-@pytest.fixture
-def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """A host's end of a connection, and the device's."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        host = socket.create_connection(listening.getsockname(), timeout=60)
-        device, _ = listening.accept()
-    with host, device:
-        yield host, device
-
-
-def proc_with(
-    folder: Path, table: str, *, foreign: int = 65534, uid_map: str = "0 0 4294967295"
-) -> Path:
-    for name, text in (
-        ("net/tcp", table),
-        ("sys/kernel/overflowuid", f"{foreign}\n"),
-        ("self/uid_map", f"{uid_map}\n"),
-    ):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    return folder
-
-
-def test_a_connection_of_ours(ends: tuple[socket.socket, socket.socket]) -> None:
-    assert is_ours(ends[1])
-
-
-def test_one_that_ended_is_nobodys(ends: tuple[socket.socket, socket.socket]) -> None:
-    host, device = ends
-    host.shutdown(socket.SHUT_WR)
-    device.recv(1)
-    assert not is_ours(device)
-    host.close()
-    assert not is_ours(device)
-    device.close()
-    assert not is_ours(device)
-
-
-def test_what_cannot_be_told_is_refused(
-    ends: tuple[socket.socket, socket.socket], tmp_path: Path
-) -> None:
-    host, device = ends
-    table = line(address(*host.getsockname()), address(*device.getsockname()), user=os.geteuid())
-    assert is_ours(device, proc_with(tmp_path, HEAD + table))
-    assert not is_ours(device, proc_with(tmp_path, HEAD))
-    assert not is_ours(device, proc_with(tmp_path, HEAD + "nonsense\n"))
-    assert not is_ours(device, tmp_path / "nowhere")
-    other = table.replace(f" {os.geteuid():5} ", " 12345 ")
-    assert not is_ours(device, proc_with(tmp_path, HEAD + other))
-
-
-def test_a_user_id_that_all_foreign_users_share_says_nothing(
-    ends: tuple[socket.socket, socket.socket], tmp_path: Path
-) -> None:
-    host, device = ends
-    me = os.geteuid()
-    table = HEAD + line(address(*host.getsockname()), address(*device.getsockname()), user=me)
-    assert not is_ours(device, proc_with(tmp_path, table, foreign=me, uid_map="0 1000 1"))
-    assert not is_ours(device, proc_with(tmp_path, table, foreign=me, uid_map=""))
-    assert is_ours(device, proc_with(tmp_path, table, foreign=me))

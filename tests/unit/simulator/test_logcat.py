@@ -1,4 +1,4 @@
-"""The log: entries, filters, formats, times, and the two programs on a real file."""
+"""The log: entries, times, and the two programs on a real file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from hypothesis import given, settings, strategies as st
 
 from harness.simulator import logcat
 from harness.simulator.logcat import (
-    LogFilter,
     LoggedLine,
     main,
     parse_line,
@@ -52,32 +51,8 @@ def test_a_text_of_lines_becomes_entries(tmp_path: Path) -> None:
     assert [line.partition("\t")[2] for line in lines] == ["one", "two"]
 
 
-@pytest.mark.parametrize(
-    ("words", "silent", "admitted"),
-    [
-        ([], False, True),
-        ([], True, False),
-        (["TAG"], True, True),
-        (["TAG:E"], False, False),
-        (["TAG:W"], True, True),
-        (["OTHER:V", "*:S"], False, False),
-        (["*:W"], False, True),
-        (["TAG:S"], False, False),
-    ],
-)
-def test_filters(words: list[str], silent: bool, admitted: bool) -> None:
-    assert LogFilter(words, silent=silent).admits(ENTRY) is admitted
-
-
-@pytest.mark.parametrize(
-    ("layout", "expected"),
-    [
-        ("threadtime", f"{STAMP}    12    12 W TAG     : a message"),
-        ("raw", "a message"),
-    ],
-)
-def test_formats(layout: str, expected: str) -> None:
-    assert ENTRY.shown(layout) == expected
+def test_an_entry_is_printed_as_threadtime() -> None:
+    assert ENTRY.shown() == f"{STAMP}    12    12 W TAG     : a message"
 
 
 @pytest.mark.parametrize(
@@ -100,26 +75,28 @@ def test_the_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     path = str(tmp_path / "log")
 
     def shown(*arguments: str) -> list[str]:
-        assert main(["logcat", path, "-v", "raw", "-d", *arguments]) == 0
-        return capsys.readouterr().out.splitlines()[1:]
+        assert main(["logcat", path, "-v", "threadtime", "-d", *arguments]) == 0
+        return [line.rpartition(": ")[2] for line in capsys.readouterr().out.splitlines()[1:]]
 
     assert shown() == []
     for number in range(5):
         assert main(["log", path, "-t", f"T{number % 2}", "-p", "w", f"message {number}"]) == 0
     assert shown("-t", "2") == ["message 3", "message 4"]
-    assert shown("-s", "T1") == ["message 1", "message 3"]
-    assert shown("-T", "1", "-s", "T1") == ["message 3"]
     assert shown("-b", "crash") == []
     assert len(shown("-b", "main,crash")) == len(shown("-b", "main", "-b", "crash")) == 5
     later = time.strftime("%m-%d %H:%M:%S.000", time.localtime(time.time() + 100))
-    assert shown("-T", later) == []
-    assert main(["logcat", path, "-c"]) == 0
-    assert shown() == []
+    assert shown("-t", later) == []
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [["logcat", "-v", "no"], ["logcat", "-Q"], ["logcat", "*:Q"], ["log", "-p", "q", "x"]],
+    [
+        ["logcat", "-d", "-v", "no"],
+        ["logcat"],
+        ["logcat", "-Q"],
+        ["logcat", "-d", "*:Q"],
+        ["log", "-p", "q", "x"],
+    ],
 )
 def test_wrong_arguments(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]

@@ -59,8 +59,6 @@ def test_paths_outside(root: Path, path: str) -> None:
             reach(full)
     with pytest.raises(PermissionError):
         storage.upload(full, 0o644)
-    with pytest.raises(PermissionError):
-        storage.link(full, b"x")
 
 
 @pytest.mark.parametrize(
@@ -143,16 +141,6 @@ def test_reading(root: Path) -> None:
         with pytest.raises(OSError) as failure:
             storage.open_for_reading(f"{root}/{name}")
         assert failure.value.errno == number
-
-
-def test_links(root: Path) -> None:
-    storage = Storage(root)
-    storage.link(f"{root}/new/link", b"../data/file")
-    storage.link(f"{root}/new/link", b"../data")
-    assert os.readlink(root / "new/link") == "../data"
-    with pytest.raises(OSError):
-        storage.link(f"{root}/data", b"x")
-    assert not list((root / "dev/incoming").iterdir())
 
 
 def test_used_bytes(root: Path) -> None:

@@ -176,12 +176,6 @@ def test_recv_fails(tmp_path: Path, path: str, reason: str) -> None:
     assert answer == message(b"FAIL", reason) + b"STAT" + bytes(12)
 
 
-def test_send_of_a_link(tmp_path: Path) -> None:
-    request = message(b"SEND", f"link,{0o120777}") + message(b"DATA", b"../target\0") + DONE
-    assert talk(tmp_path, request + QUIT) == b"OKAY" + bytes(4)
-    assert os.readlink(tmp_path / "link") == "../target"
-
-
 @pytest.mark.parametrize(
     ("path", "limit", "reason"),
     [

@@ -5,25 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import socket
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from harness.core.deadline import Deadline
-from harness.simulator import protocol
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.private_server import PrivateAdbServer, harness_key
-from harness.simulator.protocol import Packet, encode
 from harness.transport.adb_address import UnixAddress
-from harness.transport.adb_device import AdbDevice
-from harness.transport.adb_server import adb_binary
 from tests.integration.transport.adb.conftest import CONNECT_S, OLD_ADB, old_adb
-from tests.other_account import NOBODY, as_nobody
+from tests.other_account import as_nobody
 
 pytestmark = pytest.mark.needs("root")
 
@@ -94,62 +87,6 @@ def simulated(private: PrivateAdbServer, tmp_path: Path) -> Iterator[SimulatedDe
     with device:
         private.server.connect(device.address, deadline=Deadline(CONNECT_S))
         yield device
-
-
-def greet(address: str) -> bytes:
-    """Return a daemon's answer to the first packet of a host."""
-    host, _, port = address.rpartition(":")
-    hello = Packet(protocol.CNXN, protocol.VERSION, protocol.MAX_PAYLOAD, b"host::\0")
-    with socket.create_connection((host, int(port)), timeout=CONNECT_S) as connection:
-        connection.sendall(encode(hello))
-        return connection.recv(4)
-
-
-def test_the_port_of_a_simulated_device(
-    private: PrivateAdbServer, simulated: SimulatedDevice
-) -> None:
-    assert greet(simulated.address) == b"AUTH"
-    # sent away before or after it could say something
-    assert as_nobody(lambda: greet(simulated.address)) in (
-        "b''",
-        "ConnectionResetError",
-        "BrokenPipeError",
-    )
-    log = AdbDevice(simulated.address, private.server).shell("logcat -d", timeout_s=60)
-    assert b"connection refused: it is not of the account that runs this device" in log.stdout
-
-
-@pytest.mark.slow
-def test_an_adb_server_of_another_account_that_has_our_key(
-    simulated: SimulatedDevice, tmp_path: Path
-) -> None:
-    with tempfile.TemporaryDirectory(prefix="other-") as name:
-        folder = Path(name)
-        shutil.copytree(tmp_path / ".android", folder / ".android")
-        shutil.copy(adb_binary(), folder / "adb")
-
-        def state() -> str:
-            adb = [folder / "adb", "-L", f"localfilesystem:{folder}/socket"]
-            environment = {"HOME": name, "TMPDIR": name, "PATH": os.defpath}
-            environment |= {"ADB_USB": "0", "ADB_MDNS": "0", "ADB_EMU": "0"}
-            environment |= {"ADB_LOCAL_TRANSPORT_MAX_PORT": "5553"}
-
-            def run(*arguments: str) -> str:
-                command = [*adb, *arguments]
-                return subprocess.run(
-                    command, env=environment, capture_output=True, text=True, timeout=60, check=True
-                ).stdout
-
-            try:
-                run("connect", simulated.address)
-                return run("-s", simulated.address, "get-state")
-            finally:
-                run("kill-server")
-
-        assert state() == "device\n"
-        for path in (folder, *folder.rglob("*")):
-            os.chown(path, NOBODY, NOBODY)
-        assert as_nobody(state) == "CalledProcessError"
 
 
 def test_the_port_cannot_be_taken_while_the_device_reboots(

@@ -10,13 +10,14 @@ The subject of microsoft/onnxruntime#22511.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 from harness.bench.bench import Bench
 from harness.core.codes import TensorMemory
+from harness.core.engine import CASE_TIMEOUT_S
 from harness.models.models import Model
 from harness.models.source import DeployedContext
 from harness.probe.ort_plan import io_bind, ort_session_free
@@ -95,94 +96,33 @@ def same_latency(
     return held(name, True, f"{message}; {allowed:.0f} us apart is allowed", **figures)
 
 
-def same_in_rounds(rounds: Sequence[Check], tolerance: LatencyTolerance) -> Check:
-    """Combine rounds of `same_latency`, each of which compared processes of its own.
+def quickest(processes: Iterable[Latency]) -> Latency:
+    """Return the latency of the process with the least median: load only makes others slower."""
+    timed = [latency for latency in processes if latency.times_us]
+    return min(timed, key=lambda latency: latency.median_us or 0.0, default=Latency(()))
 
-    A real difference shows in every round, even in the quickest. So one round that holds decides.
-    It is broken if most rounds are, all in one direction, and the least medians of both differ as
-    much. Anything else is undecided: other processes may have caused it.
+
+def settled(measure: Callable[[int], list[Check]], disturbed: Mapping[str, int]) -> list[Check]:
+    """Measure again while a check that other processes can disturb is broken, or too noisy to tell.
+
+    `measure` gets the number of earlier rounds, `disturbed` has the most rounds of such checks by
+    their names. One round in which such a check holds decides, else the last one. Any other check
+    is broken if it is in one round.
     """
-    last = rounds[-1]
-    held_rounds = [check for check in rounds if check.verdict == "held"]
-    broken = [check for check in rounds if check.verdict == "broken"]
-    if held_rounds or not broken:
-        return held_rounds[-1] if held_rounds else last
-    timed = [check for check in rounds if check.figures]
-    smallest = min(_median(check, "median_us") for check in timed)
-    other_smallest = min(_median(check, "other_median_us") for check in timed)
-    medians = [(_median(each, "median_us"), _median(each, "other_median_us")) for each in broken]
-    directions = {own > other for own, other in medians}
-    differs = abs(smallest - other_smallest) > tolerance.allowed_us(min(smallest, other_smallest))
-    if directions == {smallest > other_smallest} and differs and 2 * len(broken) > len(rounds):
-        return broken[-1]
-    reason = f"{broken[-1].reason}; not so in every one of {len(rounds)} rounds: too noisy to tell"
-    return undecided(last.name, reason, **broken[-1].figures)
-
-
-def _median(check: Check, name: str) -> float:
-    value = check.figures[name]
-    assert isinstance(value, int | float)
-    return float(value)
-
-
-def strict(rounds: Sequence[Check]) -> Check:
-    """Return the last round that broke, else the last that held, else the last."""
-    broken = [check for check in rounds if check.verdict == "broken"]
-    return (broken or [check for check in rounds if check.verdict == "held"] or rounds)[-1]
-
-
-def agreed(rounds: Sequence[Check]) -> Check:
-    """Return broken only if no round held; rounds that differ decide nothing."""
-    check, held_rounds = strict(rounds), [check for check in rounds if check.verdict == "held"]
-    if check.verdict != "broken" or not held_rounds:
-        return check
-    reason = f"{check.reason}; {len(held_rounds)} of {len(rounds)} looks found nothing wrong"
-    return undecided(check.name, reason, **check.figures)
-
-
-@dataclass(frozen=True)
-class Disturbed:
-    """The rule for a check that other processes can disturb.
-
-    It is measured at most `most` times: while it is broken, and if it is `noisy`, also while it is
-    undecided with figures. `together` combines its rounds.
-    """
-
-    together: Callable[[Sequence[Check]], Check] = agreed
-    most: int = 2
-    noisy: bool = False
-
-    def doubts(self, check: Check) -> bool:
-        """Return whether another round may give another result."""
-        is_undecided = check.verdict == "unseen" and bool(check.figures)
-        return check.verdict == "broken" or (self.noisy and is_undecided)
-
-
-Rules = Mapping[str, Disturbed]
-"""Rules by the names of checks; other checks are `strict`, and not measured again."""
-
-
-def settled(measure: Callable[[int], list[Check]], rules: Rules) -> list[Check]:
-    """Measure rounds until no check is in doubt; `measure` gets the number of earlier rounds."""
     rounds = [measure(0)]
-    while in_doubt(rounds, rules):
+    while any(
+        len(rounds) < disturbed.get(check.name, 0)
+        and (check.verdict == "broken" or (check.verdict == "unseen" and check.figures))
+        for check in rounds[-1]
+    ):
         rounds.append(measure(len(rounds)))
-    return over_rounds(rounds, rules)
-
-
-def in_doubt(rounds: Sequence[Sequence[Check]], rules: Rules) -> bool:
-    """Return whether another round may give another result than these."""
-    last = [(check, rules[check.name]) for check in rounds[-1] if check.name in rules]
-    return any(len(rounds) < rule.most and rule.doubts(check) for check, rule in last)
-
-
-def over_rounds(rounds: Sequence[Sequence[Check]], rules: Rules) -> list[Check]:
-    """Combine all rounds for each check of the last one."""
-    merged = []
+    checks = []
     for name in (check.name for check in rounds[-1]):
-        together = rules[name].together if name in rules else strict
-        merged.append(together([each for checks in rounds for each in checks if each.name == name]))
-    return merged
+        of_name = [check for checks in rounds for check in checks if check.name == name]
+        last = {check.verdict: check for check in of_name}
+        order = ("held",) if name in disturbed else ("broken", "held")
+        checks.append(next((last[verdict] for verdict in order if verdict in last), of_name[-1]))
+    return checks
 
 
 _DSP_ALLOCATORS = ("rpcmem", "dma-heap")
@@ -259,10 +199,6 @@ _MORE_SESSIONS_S: Final = 900.0
 BY_EACH: Final = "memory_left_by_each"
 BY_ALL: Final = "memory_left_by_all"
 
-LONGER_LOOK: Final[Rules] = dict.fromkeys(
-    (BY_EACH, BY_ALL), Disturbed(lambda rounds: rounds[-1], noisy=True)
-)
-
 
 @dataclass(frozen=True)
 class GrowthTolerance:
@@ -282,21 +218,17 @@ def measure_growth(bench: Bench, model: Model, tolerance: GrowthTolerance) -> No
     are made in another process, whose result counts: a leak of each session shows again, a single
     event does not. Raises TargetFailure if a process fails or a check does not hold.
     """
-    rounds: list[list[Check]] = []
 
-    def measured(before: int) -> list[Check]:
-        if before:
-            bench.measure(first_look=[check.model_dump() for check in rounds[0]])
-            plan = _sessions(bench, model, _MORE_SESSIONS)
-            observation = bench.run(plan, timeout_s=_MORE_SESSIONS_S)
-        else:
-            observation = bench.run(_sessions(bench, model, _SESSIONS))
+    def look(sessions: int, timeout_s: float = CASE_TIMEOUT_S) -> list[Check]:
+        observation = bench.run(_sessions(bench, model, sessions), timeout_s=timeout_s)
         observation.check()
-        growth = session_growth(observation.run.transcript.steps)
-        rounds.append(judge_growth(growth, tolerance))
-        return rounds[-1]
+        return judge_growth(session_growth(observation.run.transcript.steps), tolerance)
 
-    bench.expect(*settled(measured, LONGER_LOOK))
+    checks = look(_SESSIONS)
+    if any(check.verdict != "held" and check.figures for check in checks):
+        bench.measure(first_look=[check.model_dump() for check in checks])
+        checks = look(_MORE_SESSIONS, _MORE_SESSIONS_S)
+    bench.expect(*checks)
 
 
 def _sessions(bench: Bench, model: Model, number: int) -> Plan:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -16,14 +16,12 @@ from harness.bench.case_session import Observation, TargetFailure
 from harness.core.codes import DOCUMENTED, TENSOR_MEMORIES, Documented, TensorMemory, same_code
 from harness.core.errors import ConfigError
 from harness.experiments.latency import (
-    Disturbed,
     Latency,
     LatencyTolerance,
     MemorySamples,
-    Rules,
     bind,
     memory_samples,
-    same_in_rounds,
+    quickest,
     same_latency,
     settled,
 )
@@ -82,7 +80,9 @@ MEMORY: Final = (
     "io_settled_by_tenth",
     "io_given_back",
 )
-_ROUNDS: Final = 5
+DISTURBED: Final = {**dict.fromkeys(MEMORY, 2), LATENCY: 5}
+"""The most rounds of checks that other processes can disturb."""
+
 _REFERENCE: Final = Pairing("raw", "raw")
 
 
@@ -173,6 +173,8 @@ def measure_pairing(
         reason = f"asked for {pairing.prepare}, the compiler prepared the context for {actual}"
         bench.expect(held("prepared_as_asked", False, reason))
     timed = bench.device.simulated_dsp is None
+    own_latencies: list[Latency] = []
+    twin_latencies: list[Latency] = []
 
     def measured(before: int) -> list[Check]:
         observation = _observed(bench, context, pairing.execute, of_case=not before)
@@ -186,10 +188,15 @@ def measure_pairing(
             base = _compared(bench, sources, _REFERENCE)
         compared = {} if twin is None else {str(pairing.twin): twin.record()}
         bench.measure(**figures.record(), compared_with=compared, rounds=before + 1)
+        own_latencies.append(figures.steady)
+        figures = replace(figures, steady=quickest(own_latencies))
+        if twin is not None:
+            twin_latencies.append(twin.steady)
+            twin = replace(twin, steady=quickest(twin_latencies))
         checks = judge_pairing(pairing, figures, twin, base, tolerances)
         return checks if timed else [untimed(check) for check in checks]
 
-    bench.expect(*settled(measured, disturbed(tolerances)))
+    bench.expect(*settled(measured, DISTURBED))
 
 
 def _observed(
@@ -331,16 +338,6 @@ def untimed(check: Check) -> Check:
     return undecided(LATENCY, "the DSP is emulated here, and its times tell nothing of a device's")
 
 
-def disturbed(tolerances: Tolerances) -> Rules:
-    """Return the rules for checks that other processes can disturb."""
-
-    def same(rounds: Sequence[Check]) -> Check:
-        return same_in_rounds(rounds, tolerances.latency)
-
-    latency = Disturbed(same, most=_ROUNDS, noisy=True)
-    return dict.fromkeys(MEMORY, Disturbed()) | {LATENCY: latency}
-
-
 def _grown(
     figures: PairingFigures,
     name: str,
@@ -363,7 +360,7 @@ def _grown(
         rss_bytes = figures.samples.rss_bytes
         rss = rss_bytes.get(end, 0) - rss_bytes.get(start, 0)
         reason = f"the backend shares no buffers with a DSP here; RSS changed by {rss} bytes"
-        return undecided(name, reason, rss_growth_bytes=rss)
+        return undecided(name, reason)
     expectation = f"the I/O's {expected} bytes" if expected else "nothing"
     return held(
         name,

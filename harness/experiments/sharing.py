@@ -16,7 +16,7 @@ from harness.bench.bench import Bench
 from harness.core.errors import ConfigError
 from harness.diagnosis.diagnosis import is_unrelated
 from harness.diagnosis.error import ErrorRecord
-from harness.experiments.latency import Disturbed, MemorySamples, bind, memory_samples, settled
+from harness.experiments.latency import MemorySamples, bind, memory_samples, settled
 from harness.models.contexts import Source
 from harness.models.metadata import needs
 from harness.models.source import DeployedContext, Libraries, within_session
@@ -194,7 +194,7 @@ def measure_sharing(
                 bench.measure(reference=reference.samples.record())
             return judge_sharing(sharing, figures, reference, memory_part=memory_part)
 
-        for check in settled(measured, dict.fromkeys(MEMORY, Disturbed())):
+        for check in settled(measured, dict.fromkeys(MEMORY, 2)):
             checks.append(check.model_copy(update={"name": f"{check.name}[{ordered}]"}))
     bench.expect(*checks)
 
@@ -291,12 +291,12 @@ def _saved(
     group = sharing.group_bytes
     if group is not None and shared - alone > slack and abs(shared - alone - group) <= slack:
         reason = f"the group's {group} bytes were seen, and no buffer that a context has for itself"
-        return undecided(name, reason, seen_bytes=shared - alone)
+        return undecided(name, reason)
     if alone + slack < sum(sharing.needs) or not sum(sharing.needs):
         reason = (
             f"without sharing {alone} bytes were seen of the {sum(sharing.needs)} that they need"
         )
-        return undecided(name, reason, seen_bytes=alone)
+        return undecided(name, reason)
     saved, expected = alone - shared, sharing.expected_saving_bytes
     return held(
         name,

@@ -85,17 +85,16 @@ def logcat(path: str, arguments: list[str]) -> int:
     buffers = {part for key, value in options if key == "-b" for part in value.split(",")}
     if buffers and not buffers & _OUR_BUFFERS:
         return 0
-    with (
-        contextlib.suppress(FileNotFoundError),
-        open(path, encoding="utf-8", errors="replace") as f,
-    ):
-        entries = [entry for line in f.read().split("\n") if (entry := parse_line(line))]
-        if isinstance(since, int):
-            entries = entries[-since:] if since else []
-        else:
-            entries = [entry for entry in entries if entry.seconds >= since]
-        if entries:
-            print("--------- beginning of main", *(entry.shown() for entry in entries), sep="\n")
+    text = ""
+    with contextlib.suppress(FileNotFoundError):
+        text = Path(path).read_text("utf-8", errors="replace")
+    entries = [entry for line in text.split("\n") if (entry := parse_line(line))]
+    if isinstance(since, int):
+        entries = entries[-since:] if since else []
+    else:
+        entries = [entry for entry in entries if entry.seconds >= since]
+    if entries:
+        print("--------- beginning of main", *(entry.shown() for entry in entries), sep="\n")
     return 0
 
 

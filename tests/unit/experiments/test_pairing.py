@@ -11,18 +11,16 @@ from harness.core.errors import ConfigError
 from harness.experiments.latency import (
     Latency,
     MemorySamples,
-    in_doubt,
     memory_samples,
-    over_rounds,
 )
 from harness.experiments.pairing import (
+    DISTURBED,
     LATENCY,
     PAIRINGS,
     STEADY_RUNS,
     Pairing,
     PairingFigures,
     Tolerances,
-    disturbed,
     judge_pairing,
     pairing_figures,
     untimed,
@@ -32,7 +30,6 @@ from harness.results.record import Check, broken, conclusion, failure_text
 
 IO = 4_000_000
 TOLERANCES = Tolerances()
-RULES = disturbed(TOLERANCES)
 RAW_RAW = Pairing("raw", "raw")
 
 
@@ -142,19 +139,17 @@ def test_what_may_be_noise_is_measured_again() -> None:
     wrong = wrong_of(RAW_RAW)
     right, slow = judged(RAW_RAW), judged(RAW_RAW, **wrong["steady_latency_same"])
     leak, other = (judged(RAW_RAW, **wrong[name]) for name in ("io_given_back", "outputs_equal"))
-    assert not in_doubt([right], RULES)
-    assert not in_doubt([other], RULES)
-    assert in_doubt([leak], RULES)
-    assert not in_doubt([leak, leak], RULES)
-    assert not in_doubt([leak, right], RULES)
-    assert in_doubt([slow] * 4, RULES)
-    assert not in_doubt([slow] * 5, RULES)
-    assert not in_doubt([slow, right], RULES)
-    for rounds, name in (([leak, leak], "io_given_back"), ([slow] * 5, "steady_latency_same")):
-        assert [check.name for check in broken(over_rounds(rounds, RULES))] == [name]
-    for rounds in ([leak, right], [slow, right]):
-        assert not broken(over_rounds(rounds, RULES))
-    assert broken(over_rounds([other, right], RULES))  # wrong once is wrong
+
+    def after(*rounds: list[Check]) -> list[str]:
+        remaining = list(rounds)
+        checks = settled(lambda before: remaining.pop(0), DISTURBED)
+        assert not remaining
+        return [check.name for check in broken(checks)]
+
+    assert after(right) == after(leak, right) == after(slow, slow, right) == []
+    assert after(other) == after(leak, other) == ["outputs_equal"]
+    assert after(leak, leak) == ["io_given_back"]
+    assert after(*[slow] * 5) == ["steady_latency_same"]
 
 
 def test_the_documentation_s_table() -> None:

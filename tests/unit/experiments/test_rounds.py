@@ -1,84 +1,64 @@
-"""Several rounds of one thing: what only some of them found wrong may have been noise."""
+"""Several rounds of one measurement: failures that only some of them show may be noise."""
 
 from __future__ import annotations
 
 import pytest
 
-from harness.experiments.latency import Disturbed, in_doubt, over_rounds, settled
+from harness.experiments.latency import settled
 from harness.results.record import Check, held, undecided
 
 
-def check(name: str, verdict: str, look: int) -> Check:
+def check(name: str, verdict: str, number: int) -> Check:
     if verdict == "unseen":
-        return undecided(name, f"look {look}")
-    return held(name, verdict == "held", f"look {look}", left_bytes=look)
+        return undecided(name, f"round {number}")
+    if verdict == "noisy":
+        return undecided(name, f"round {number}", noise=1)
+    return held(name, verdict == "held", f"round {number}", left_bytes=number)
 
 
 @pytest.mark.parametrize(
-    ("verdicts", "measured", "exact"),
+    ("verdicts", "most", "rounds", "expected"),
     [
-        (("held",), "held", "held"),
-        (("unseen",), "unseen", "unseen"),
-        (("broken",), "broken", "broken"),
-        (("broken", "broken"), "broken", "broken"),
-        (("broken", "unseen"), "broken", "broken"),
-        (("unseen", "held"), "held", "held"),
-        (("broken", "held"), "unseen", "broken"),
-        (("held", "broken", "broken"), "unseen", "broken"),
-    ],
-)
-def test_what_looks_say_together(verdicts: tuple[str, ...], measured: str, exact: str) -> None:
-    rounds = [
-        [check("memory", verdict, look), check("outputs", verdict, look)]
-        for look, verdict in enumerate(verdicts)
-    ]
-    memory, outputs = over_rounds(rounds, {"memory": Disturbed()})
-    assert (memory.name, memory.verdict) == ("memory", measured)
-    assert (outputs.name, outputs.verdict) == ("outputs", exact)
-    if "broken" in verdicts:  # the figures of what was wrong stay
-        last = max(look for look, verdict in enumerate(verdicts) if verdict == "broken")
-        assert memory.figures == outputs.figures == {"left_bytes": last}
-        assert memory.reason.startswith(f"look {last}")
-        if memory.verdict == "unseen":
-            note = f"; {verdicts.count('held')} of {len(verdicts)} looks found nothing wrong"
-            assert memory.reason.endswith(note)
-
-
-def test_looks_with_other_checks_are_told_apart() -> None:
-    rounds = [[check("a", "held", 0)], [check("b", "held", 1), check("a", "unseen", 1)]]
-    combined = over_rounds(rounds, {})
-    assert [(placement.name, placement.verdict, placement.reason) for placement in combined] == [
-        ("b", "held", "look 1"),
-        ("a", "held", "look 0"),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("verdicts", "rule", "rounds", "expected"),
-    [
-        (["held"], Disturbed(), 1, "held"),
-        (["unseen"], Disturbed(), 1, "unseen"),
-        (["broken", "held"], Disturbed(), 2, "unseen"),
-        (["broken", "broken"], Disturbed(), 2, "broken"),
-        (["broken"] * 3, Disturbed(most=3), 3, "broken"),
-        (["noisy", "held"], Disturbed(noisy=True), 2, "held"),
-        (["noisy"], Disturbed(), 1, "unseen"),
-        (["broken", "held"], Disturbed(lambda rounds: rounds[-1]), 2, "held"),
+        (["held"], 2, 1, "held"),
+        (["unseen"], 2, 1, "unseen"),
+        (["broken", "held"], 2, 2, "held"),
+        (["broken", "unseen"], 2, 2, "unseen"),
+        (["broken", "broken"], 2, 2, "broken"),
+        (["broken"] * 3, 3, 3, "broken"),
+        (["noisy", "held"], 2, 2, "held"),
+        (["noisy", "broken"], 2, 2, "broken"),
         (["broken"], None, 1, "broken"),
+        (["noisy"], None, 1, "unseen"),
     ],
 )
-def test_what_is_in_doubt_is_measured_again(
-    verdicts: list[str], rule: Disturbed | None, rounds: int, expected: str
+def test_a_check_in_doubt_is_measured_again(
+    verdicts: list[str], most: int | None, rounds: int, expected: str
 ) -> None:
     rounds_before: list[int] = []
 
     def measure(before: int) -> list[Check]:
         rounds_before.append(before)
-        if verdicts[before] == "noisy":
-            return [undecided("memory", "noisy", noise=1)]
         return [check("memory", verdicts[before], before)]
 
-    rules = {"memory": rule} if rule is not None else {}
-    (check_of_all,) = settled(measure, rules)
-    assert (rounds_before, check_of_all.verdict) == (list(range(rounds)), expected)
-    assert not in_doubt([[check_of_all]] * 9, rules)
+    (combined,) = settled(measure, {} if most is None else {"memory": most})
+    assert (rounds_before, combined.verdict) == (list(range(rounds)), expected)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "expected"),
+    [
+        (("broken", "held"), "broken"),
+        (("held", "unseen"), "held"),
+        (("unseen", "unseen"), "unseen"),
+    ],
+)
+def test_a_check_that_nobody_disturbs_is_broken_by_one_round(
+    outputs: tuple[str, str], expected: str
+) -> None:
+    def measure(before: int) -> list[Check]:
+        memory = check("memory", ("broken", "held")[before], before)
+        return [memory, check("outputs", outputs[before], before)]
+
+    memory, exact = settled(measure, {"memory": 2})
+    assert (memory.verdict, memory.reason) == ("held", "round 1")
+    assert (exact.name, exact.verdict) == ("outputs", expected)

@@ -186,10 +186,7 @@ class Bench:
         is `unsupported` for contexts of another backend, since models are compiled for HTP only.
         Raises ConfigError for a missing or invalid file, and for an argument of another type.
         """
-        for source in sources:
-            if not isinstance(source, Source):
-                problem = f"expected Model(...) or ContextFile(...), got {source!r}"
-                raise ConfigError(problem)
+        require(Source, *sources)
         backend = self.placement.backend
         if backend != "htp" and any(source.compiled for source in sources):
             self._refuse_contexts("contexts are compiled for HTP")
@@ -349,6 +346,7 @@ class Bench:
         `environment` is added to that of the runtime. Raises NoVerdict if the lab kept the target
         from answering, so that this is not taken for an answer.
         """
+        require(Plan, plan)
         return self.case.run(plan, timeout_s, environment)
 
     def resident(
@@ -389,6 +387,7 @@ class Bench:
         """
         if residency not in RESIDENCIES:
             raise ConfigError(f"no residency {residency!r}", field="residency", choices=RESIDENCIES)
+        require(int, *([] if number is None else [number]), window)
         # a string is a mistake: the error quotes all of it instead of its first letter
         is_single = isinstance(contexts, str) or not isinstance(contexts, Sequence)
         sources = cast("Sequence[Source]", [contexts] if is_single else contexts)

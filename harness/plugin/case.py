@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from harness.bench.case_session import CaseSession, NotPassed
-from harness.bench.wrong_call import REFUSED, at_fault, place_of
+from harness.bench.wrong_call import at_fault, place_of
 from harness.core.axes import IN_AXES
 from harness.core.errors import (
     Cause,
@@ -99,7 +99,6 @@ class Case:
         self._lab_end: AttemptEnd = "lab"
         self.known_issue: str | None = None
         self.fixed: Fixed | None = None
-        self.wrong_call: str | None = None
         """The wrong argument that the test passed to the harness, and its line."""
 
     def add_report(self, report: pytest.TestReport, failure: BaseException | None) -> None:
@@ -246,8 +245,8 @@ class Case:
             if verdict.error is not None and (place := self.place_of(failure)):
                 self._error = verdict.error.with_line(f"at {place}")
             return
-        cause, wrong_call = at_fault(failure, str(self.item.path))
-        by_test = failure is None or (cause == "config" and wrong_call is None)
+        cause, refused = at_fault(failure, str(self.item.path))
+        by_test = failure is None or (cause == "config" and refused is None)
         is_judged = isinstance(failure, _JUDGED) and report.when == "call"
         if isinstance(failure, NotOffered):
             self._outcome, self._cause = "unsupported", None
@@ -269,10 +268,8 @@ class Case:
             text = (missing_fixture(report) or text).partition("\n")[0]
         if failure is not None and not isinstance(failure, (HarnessError, *_JUDGED)):
             text = f"{type(failure).__name__}: {text}"
-            if wrong_call == REFUSED:
-                text = f"{wrong_call}; {text}"
-            elif wrong_call is not None:
-                text = self.wrong_call = wrong_call
+            if refused is not None:
+                text = f"{refused}; {text}"
             elif by_test and (place := _test_line(failure, self.item).removeprefix("at ")):
                 text = f"{place}: the test's own mistake: {text}"
         summary, more = text, []

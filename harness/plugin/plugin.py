@@ -476,8 +476,6 @@ def _explain(
         if isinstance(failure, NotPassed) and (place := case.place_of(failure)):
             text = f"{place}: {text}"
         report.longrepr = with_our_options(item.config, f"{text}\n{_EXPECTED}" if note else text)
-    elif case.wrong_call is not None:  # a traceback would show our code
-        report.longrepr = case.wrong_call
 
 
 @pytest.hookimpl(tryfirst=True)

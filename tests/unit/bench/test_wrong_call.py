@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -38,29 +37,18 @@ def failure_of(call: Callable[[], object]) -> BaseException:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: BENCH.resident(Model("tiny"), "3"), "Bench.resident: number must be int | None"),
-        (lambda: BENCH.resident(["tiny"], 3), "Bench.resident: contexts[0] must be "),
-        (lambda: BENCH.resident("tiny", 3), "Bench.resident: contexts must be "),
-        (lambda: BENCH.window(Model("tiny"), most=None), "Bench.window: most must be int, is None"),
-        (lambda: BENCH.run([Step("noop")]), "Bench.run: plan must be Plan, is [Step("),
-        (
-            lambda: BENCH.run(Plan((Step("noop"),)), timeout_s="5"),
-            "timeout_s must be float, is '5'",
-        ),
-        (
-            lambda: BENCH.run(PLAN((Step("noop"), "noop"))),
-            "Bench.run: plan.steps[1] must be Step, is 'noop' (str)",
-        ),
-        (lambda: BENCH.contexts(Model("tiny"), 5), "Bench.contexts: sources must be "),
-        (lambda: BENCH.check(None), "Bench.check: checks must be Check, is None"),
+        (lambda: BENCH.resident(Model("tiny"), "3"), "expected int, got '3'"),
+        (lambda: BENCH.resident(["tiny"], 3), "expected Source, got 'tiny'"),
+        (lambda: BENCH.resident("tiny", 3), "expected Source, got 'tiny'"),
+        (lambda: BENCH.run([Step("noop")]), "expected Plan, got [Step("),
+        (lambda: BENCH.contexts(5), "expected Source, got 5"),
+        (lambda: BENCH.check(None), "expected Check, got None"),
     ],
 )
-def test_a_wrong_argument_is_the_tests_mistake(call: Callable[[], object], message: str) -> None:
-    cause, problem = at_fault(failure_of(call))
-    assert cause == "config"
-    assert problem is not None
-    assert problem.startswith(f"{HERE}:{call.__code__.co_firstlineno}: ")
-    assert message in problem
+def test_an_argument_of_another_type_is_refused(call: Callable[[], object], message: str) -> None:
+    error = failure_of(call)
+    assert isinstance(error, ConfigError)
+    assert message in str(error)
 
 
 @pytest.mark.parametrize(
@@ -91,48 +79,22 @@ def test_what_fails_in_the_test_itself_is_its_own(call: Callable[[], object]) ->
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    "call",
     [
-        (
-            lambda: BENCH.resident(),
-            "Bench.resident() missing 1 required positional argument: 'contexts'",
-        ),
-        (
-            lambda: BENCH.resident(Model("tiny"), numbr=3),
-            "Bench.resident() got an unexpected keyword argument 'numbr'",
-        ),
-        (
-            lambda: BENCH.window(Model("tiny"), 3, 4),
-            "Bench.window() takes from 2 to 3 positional arguments but 4 were given",
-        ),
-        (lambda: MODEL(), "Model.__init__() missing 1 required positional argument: 'kind'"),
-        (lambda: MODEL("tiny", mb=3), " got an unexpected keyword argument 'mb'"),
-        (lambda: HELD("a"), "held() missing 2 required positional"),
-        (lambda: STEPS.execute(), "execute() missing 1 required positional"),
-        (
-            lambda: getattr(harness, "Modl"),  # noqa: B009 - mypy would see it
-            "module 'harness' has no attribute 'Modl', did you mean 'Model'?",
-        ),
-        (
-            lambda: STEPS.context_laod(),
-            "module 'harness.probe.steps' has no attribute 'context_laod', did you mean 'context",
-        ),
-        (lambda: PLAN.residnt(), "type object 'Plan' has no attribute 'residnt'"),
-        (
-            lambda: BENCH.residnt(),
-            "'Bench' object has no attribute 'residnt', did you mean 'resident'?",
-        ),
+        lambda: BENCH.resident(),
+        lambda: BENCH.resident(Model("tiny"), numbr=3),
+        lambda: MODEL(),
+        lambda: HELD("a"),
+        lambda: STEPS.execute(),
+        lambda: getattr(harness, "Modl"),  # noqa: B009 - mypy would see it
+        lambda: STEPS.context_laod(),
+        lambda: BENCH.residnt(),
     ],
 )
-def test_what_the_harness_has_not_got_is_told_with_what_it_has(
-    call: Callable[[], object], message: str
+def test_names_and_arguments_that_the_harness_has_not_got_are_the_tests_mistake(
+    call: Callable[[], object],
 ) -> None:
-    cause, problem = at_fault(failure_of(call))
-    assert cause == "config"
-    assert problem is not None
-    assert re.match(rf"{re.escape(HERE)}:\d+: ", problem)
-    assert message in problem
-    assert "\n" not in problem
+    assert at_fault(failure_of(call)) == ("config", None)
 
 
 def test_the_line_that_is_at_work_is_that_of_the_test() -> None:

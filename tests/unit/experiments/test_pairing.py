@@ -12,6 +12,7 @@ from harness.experiments.latency import (
     Latency,
     MemorySamples,
     memory_samples,
+    settled,
 )
 from harness.experiments.pairing import (
     DISTURBED,

@@ -39,11 +39,11 @@ from harness.deploy.deploy import Deployer
 from harness.deploy.layout import new_claim
 from harness.diagnosis.verdict import Verdict, judge
 from harness.doctor.archive import lab_words
-from harness.doctor.check import REACHABLE, Answer, Checked
+from harness.doctor.check import REACHABLE, Checked, CheckResult
 from harness.doctor.device_checks import ANSWER, DspAttempt, ExaminedDevice, dsp_layers
 from harness.doctor.device_visit import NO_SMOKE, Options, open_workbench
 from harness.doctor.examine import examine
-from harness.doctor.smoke import try_backend, verdict_answer
+from harness.doctor.smoke import try_backend, verdict_result
 from harness.evidence.case_evidence import CaseEvidence
 from harness.lab.attach import AttachedDevice, LabDevice
 from harness.lab.device_answers import query_device
@@ -118,7 +118,7 @@ def with_own_workdir(lab: Lab, name: str) -> Lab:
     return lab.model_copy(update={"devices": devices})
 
 
-def clean_up(trial: Trial) -> Answer:
+def clean_up(trial: Trial) -> CheckResult:
     """Terminate our processes on the device and remove our files."""
     device = trial.device
     ended = device.transport.end_leftovers(timeout_s=_LEFT_S)
@@ -133,13 +133,13 @@ def clean_up(trial: Trial) -> Answer:
         script, timeout_s=_REMOVED_S, max_output_bytes=1 << 16, doing="remove the test files"
     )
     if not ended:
-        return Answer("fail", "our processes could not be terminated", "reboot it")
+        return CheckResult("fail", "our processes could not be terminated", "reboot it")
     if not removed.ok:
         stderr = removed.stderr.decode("utf-8", "replace").strip()[:200]
-        return Answer("fail", f"{folder} could not be removed: {stderr}", "remove it by hand")
+        return CheckResult("fail", f"{folder} could not be removed: {stderr}", "remove it by hand")
     if trial.running is not None and trial.running.is_alive():
-        return Answer("warn", "an abandoned step may still write files", f"remove {folder}")
-    return Answer("ok", "no process and no file is left")
+        return CheckResult("warn", "an abandoned step may still write files", f"remove {folder}")
+    return CheckResult("ok", "no process and no file is left")
 
 
 class CountingLink:
@@ -178,7 +178,7 @@ _FILES: Final = 3
 _NAME: Final = "a file's name, \u00e4.bin"
 
 
-def shells(trial: Trial) -> Answer:
+def shells(trial: Trial) -> CheckResult:
     """Check exit codes, a signal, input, output and its limit, a deadline."""
     way = trial.device.transport
     problems = []
@@ -203,14 +203,14 @@ def shells(trial: Trial) -> Answer:
         if not timeout.processes.ended:
             problems.append("a process past its deadline could not be terminated")
     if problems:
-        return Answer(
+        return CheckResult(
             "fail", "; ".join(problems), "its shell, or its transport, does not behave as usual"
         )
     text = "exit codes, a signal, input, stdout and stderr apart, a deadline, endless output"
-    return Answer("ok", text)
+    return CheckResult("ok", text)
 
 
-def push(trial: Trial) -> Answer:
+def push(trial: Trial) -> CheckResult:
     """Push a file and pull it back."""
     way, content = trial.device.transport, os.urandom(_PUSHED_BYTES)
     remote = f"{trial.folder}/{_NAME}"
@@ -221,13 +221,15 @@ def push(trial: Trial) -> Answer:
         way.pull(remote, folder / "back", timeout_s=_PUSH_S, max_bytes=len(content))
         returned = (folder / "back").read_bytes()
     if returned != content:
-        return Answer("fail", f"{len(content)} bytes came back as {len(returned)} others", _CABLE)
+        return CheckResult(
+            "fail", f"{len(content)} bytes came back as {len(returned)} others", _CABLE
+        )
     durations = (pushed - start, time.monotonic() - pushed)
     to, fro = (f"{len(content) / _MB / max(seconds, 0.001):.0f} MB/s" for seconds in durations)
-    return Answer("ok", f"{len(content) // _MB} MB unchanged, {to} there and {fro} back")
+    return CheckResult("ok", f"{len(content) // _MB} MB unchanged, {to} there and {fro} back")
 
 
-def resume(trial: Trial) -> Answer:
+def resume(trial: Trial) -> CheckResult:
     """Cut a push, and resume it where it ended."""
     workdir, claim = f"{trial.folder}/resume", new_claim()
     with scratch_folder() as folder:
@@ -236,18 +238,20 @@ def resume(trial: Trial) -> Answer:
         cut = Deployer(CountingLink(trial.device.transport, 1).way, workdir, claim=claim)
         try:
             cut.deploy_files("cut", files)
-            return Answer("fail", "files after the cut arrived, too")
+            return CheckResult("fail", "files after the cut arrived, too")
         except DeviceLost:
             pass
         counting = CountingLink(trial.device.transport)
         Deployer(counting.way, workdir, claim=claim).deploy_files("cut", files)
     pushed = counting.pushed_bytes
     if pushed >= total:
-        return Answer("fail", f"after the cut all {total} bytes travelled again", _STORE)
-    return Answer("ok", f"after the cut {pushed // _MB} of {total // _MB} MB travelled, not all")
+        return CheckResult("fail", f"after the cut all {total} bytes travelled again", _STORE)
+    return CheckResult(
+        "ok", f"after the cut {pushed // _MB} of {total // _MB} MB travelled, not all"
+    )
 
 
-def store(trial: Trial) -> Answer:
+def store(trial: Trial) -> CheckResult:
     """Check that the store evicts old files, does not push files again, and detects damage."""
     way, workdir = trial.device.transport, f"{trial.folder}/store"
     cap, problems = 2 * _FILE_BYTES - 1, []
@@ -271,8 +275,10 @@ def store(trial: Trial) -> Answer:
         if stat is None or stat.size != second[1].stat().st_size:
             problems.append("a changed file was not detected")
     if problems:
-        return Answer("fail", "; ".join(problems), _STORE)
-    return Answer("ok", "room is made, nothing is pushed twice, damage is detected and repaired")
+        return CheckResult("fail", "; ".join(problems), _STORE)
+    return CheckResult(
+        "ok", "room is made, nothing is pushed twice, damage is detected and repaired"
+    )
 
 
 _CABLE: Final = "another cable or port; if that does not help, its flash"
@@ -295,10 +301,10 @@ _EVIDENCE_S: Final = 20.0
 _POLL_S: Final = 0.5
 _CONTEXTS: Final = 66
 _SMALL, _LARGE = Model("tiny"), Model("io-heavy", 56)
-_NO_PROBE: Final = Answer("unknown", "not tried: the probe is not deployed")
+_NO_PROBE: Final = CheckResult("unknown", "not tried: the probe is not deployed")
 
 
-def probe(trial: Trial) -> Answer:
+def probe(trial: Trial) -> CheckResult:
     """Build, deploy and run the probe for this device."""
     target, programs = trial.provisioned, [PROBE_NAME]
     folder = target.deployer.deploy_files("probe", {PROBE_NAME: target.probe}, programs=programs)
@@ -307,22 +313,22 @@ def probe(trial: Trial) -> Answer:
     verdict, _ = _run(trial, "probe", Plan((Step("noop"),)), _RUN_S)
     if verdict.outcome != "passed":
         trial.probe = ""
-        return Answer("fail", verdict.explanation(), "its output is in the archive")
+        return CheckResult("fail", verdict.explanation(), "its output is in the archive")
     seconds = time.monotonic() - start
-    return Answer("ok", f"for {target.target}: started, ran and ended in {seconds:.2f} s")
+    return CheckResult("ok", f"for {target.target}: started, ran and ended in {seconds:.2f} s")
 
 
-def crash(trial: Trial) -> Answer:
+def crash(trial: Trial) -> CheckResult:
     """Run a process that raises SIGSEGV, and collect the device's evidence."""
     return _provoke(trial, "crash", Step("crash", {"signal": "11"}), "crashed", _RUN_S)
 
 
-def hang(trial: Trial) -> Answer:
+def hang(trial: Trial) -> CheckResult:
     """Run a process that hangs, and collect the device's evidence."""
     return _provoke(trial, "hang", Step("hang"), "hung", _HANG_S)
 
 
-def _provoke(trial: Trial, name: str, step: Step, outcome: str, timeout_s: float) -> Answer:
+def _provoke(trial: Trial, name: str, step: Step, outcome: str, timeout_s: float) -> CheckResult:
     if not trial.probe:
         return _NO_PROBE
     verdict, evidence = _run(trial, name, Plan((Step("noop"), step)), timeout_s)
@@ -331,10 +337,10 @@ def _provoke(trial: Trial, name: str, step: Step, outcome: str, timeout_s: float
     text = f"evidence: {', '.join(collected.files)}{missing}"
     if verdict.outcome != outcome or verdict.cause != "target":
         advice = "verdicts about this device cannot be trusted: please send the archive"
-        return Answer("fail", f"not {outcome}, but {verdict.explanation()}; {text}", advice)
+        return CheckResult("fail", f"not {outcome}, but {verdict.explanation()}; {text}", advice)
     if collected.lost:
-        return Answer("fail", collected.lost, "its link was lost meanwhile: check its cable")
-    return Answer("ok", f"{outcome}, as expected; {text}")
+        return CheckResult("fail", collected.lost, "its link was lost meanwhile: check its cable")
+    return CheckResult("ok", f"{outcome}, as expected; {text}")
 
 
 def _run(trial: Trial, name: str, plan: Plan, timeout_s: float) -> tuple[Verdict, CaseEvidence]:
@@ -356,27 +362,27 @@ def _run(trial: Trial, name: str, plan: Plan, timeout_s: float) -> tuple[Verdict
     return judge(run, device.facts.coprocessors), evidence
 
 
-def fastrpc(trial: Trial) -> Answer:
+def fastrpc(trial: Trial) -> CheckResult:
     """Check the way to the DSP, and that the backend's first call to it returns."""
     device = trial.device
     examined = ExaminedDevice(device, query_device(device), trial.lab_device.health_rules)
     if examined.no_dsp is not None:
-        return Answer("not-applicable", examined.no_dsp)
+        return CheckResult("not-applicable", examined.no_dsp)
     name, runtime = _runtime(trial)
     logs = trial.logs / ANSWER / "case"
     session = try_backend(trial.workbench, trial.name, "htp", runtime, name, logs, bare=True)
-    graph = DspAttempt(Answer("not-applicable", "the next step"))
+    graph = DspAttempt(CheckResult("not-applicable", "the next step"))
     libraries = [read_library(library.path, library.name) for library in runtime.files]
-    *layers, answer = dsp_layers(examined, libraries, session, graph)
+    *layers, result = dsp_layers(examined, libraries, session, graph)
     details = "; ".join(f"{check.name}: {check.found}" for check in layers)
-    return Answer(answer.status, f"{answer.found} ({details})", answer.advice)
+    return CheckResult(result.status, f"{result.found} ({details})", result.advice)
 
 
-def backend(trial: Trial, backend: str) -> Answer:
+def backend(trial: Trial, backend: str) -> CheckResult:
     """Run a small context on the HTP, or a small graph on another backend."""
     name, runtime = _runtime(trial)
     logs = trial.logs / backend / "case"
-    return try_backend(trial.workbench, trial.name, backend, runtime, name, logs).answer
+    return try_backend(trial.workbench, trial.name, backend, runtime, name, logs).result
 
 
 def _runtime(trial: Trial) -> tuple[str, Runtime]:
@@ -385,7 +391,7 @@ def _runtime(trial: Trial) -> tuple[str, Runtime]:
     return name, catalog.runtime(name, target)
 
 
-def contexts(trial: Trial) -> Answer:
+def contexts(trial: Trial) -> CheckResult:
     """Load 66 contexts in one process: small ones must fit; report how many large ones do."""
     (name, _), device = _runtime(trial), trial.name
     compiler = trial.workbench.catalog.compiler_for(name, trial.device.target)
@@ -393,18 +399,18 @@ def contexts(trial: Trial) -> Answer:
     logs = trial.logs / "66-contexts"
     small = Bench(CaseSession(ready, logs / "small")).resident(_SMALL, _CONTEXTS)
     text = f"{small.loaded} of {_CONTEXTS} small ones loaded, executed and freed"
-    answer = verdict_answer(small.verdict, device, text, logs)
-    if answer.status != "ok":
-        return answer
+    result = verdict_result(small.verdict, device, text, logs)
+    if result.status != "ok":
+        return result
     large = Bench(CaseSession(ready, logs / "large")).resident(_LARGE, _CONTEXTS)
     if large.verdict.outcome == "passed":
-        return Answer("ok", f"{text}; of 56 MB as many")
-    verdict = verdict_answer(large.verdict, device, "", logs)
+        return CheckResult("ok", f"{text}; of 56 MB as many")
+    verdict = verdict_result(large.verdict, device, "", logs)
     # the capacity of a process depends on device and version, and is no fault of the lab
-    return Answer("warn", f"{text}; of 56 MB {large.loaded}: {verdict.found}", verdict.advice)
+    return CheckResult("warn", f"{text}; of 56 MB {large.loaded}: {verdict.found}", verdict.advice)
 
 
-def unplug(trial: Trial) -> Answer:
+def unplug(trial: Trial) -> CheckResult:
     """Have the cable pulled out in the middle of a command, and plugged in again."""
     device = trial.device
     trial.prompt(f"pull the cable of {trial.name} out now, or take its network away")
@@ -413,7 +419,7 @@ def unplug(trial: Trial) -> Answer:
     except DeviceLost:
         pass
     except InfraError:
-        return Answer("unknown", f"it was not unplugged within {PERSON_S:.0f} s")
+        return CheckResult("unknown", f"it was not unplugged within {PERSON_S:.0f} s")
     trial.prompt(f"plug {trial.name} in again")
     deadline = Deadline(PERSON_S)
     problem = "it did not come back"
@@ -426,35 +432,35 @@ def unplug(trial: Trial) -> Answer:
             time.sleep(min(_POLL_S, deadline.remaining()))
             continue
         if not device.transport.end_leftovers(timeout_s=_EVIDENCE_S):
-            return Answer("fail", "its processes could not be terminated", "reboot it")
+            return CheckResult("fail", "its processes could not be terminated", "reboot it")
         seconds = PERSON_S - deadline.remaining()
         serial = returned.transport.serial
-        return Answer("ok", f"the loss was noticed, {serial} was back after {seconds:.0f} s")
+        return CheckResult("ok", f"the loss was noticed, {serial} was back after {seconds:.0f} s")
     text = f"not back after {PERSON_S:.0f} s: {problem}"
-    return Answer("fail", text, "see `qnn-harness devices`")
+    return CheckResult("fail", text, "see `qnn-harness devices`")
 
 
-def reboot(trial: Trial) -> Answer:
+def reboot(trial: Trial) -> CheckResult:
     """Reboot the device, and check whether deployed files survive."""
     if not trial.lab_device.config.can_reboot:
-        return Answer("not-applicable", "it is this computer")
+        return CheckResult("not-applicable", "it is this computer")
     if not trial.rules.reboot:
-        return Answer("not-applicable", "devices.yaml forbids it: `recovery: {reboot: false}`")
+        return CheckResult("not-applicable", "devices.yaml forbids it: `recovery: {reboot: false}`")
     device, start = trial.device, time.monotonic()
     before = ask_vitals(device.transport, device.workdir).boot_id
     Recovery(trial.lab_device, Deadline(0)).run("reboot")
     seconds, device = time.monotonic() - start, trial.device
     if before is not None and ask_vitals(device.transport, device.workdir).boot_id == before:
-        return Answer("fail", "it is the same boot as before", "reboot it by hand")
+        return CheckResult("fail", "it is the same boot as before", "reboot it by hand")
     if not trial.probe:
-        return Answer("ok", f"back after {seconds:.0f} s")
+        return CheckResult("ok", f"back after {seconds:.0f} s")
     counting, target = CountingLink(device.transport), trial.provisioned
     after = Deployer(counting.way, device.workdir)
     after.deploy_files("probe", {PROBE_NAME: target.probe}, programs=[PROBE_NAME])
     after.release()
     if counting.pushed_bytes:
-        return Answer("warn", f"back after {seconds:.0f} s; the deployed files were gone")
-    return Answer("ok", f"back after {seconds:.0f} s, with all deployed files")
+        return CheckResult("warn", f"back after {seconds:.0f} s; the deployed files were gone")
+    return CheckResult("ok", f"back after {seconds:.0f} s, with all deployed files")
 
 
 _log = logging.getLogger(__name__)
@@ -467,7 +473,7 @@ class Stage(NamedTuple):
 
     name: str
     seconds: float
-    act: Callable[[Trial], Answer]
+    act: Callable[[Trial], CheckResult]
     option: str | None = None
 
 
@@ -541,16 +547,16 @@ def run_steps(trial: Trial, steps: Sequence[Stage], enabled: Collection[str]) ->
         for step in steps:
             _log.info(f"{trial.name}: {step.name}")
             if step.option is not None and step.option not in enabled:
-                answer = Answer("not-applicable", f"not asked for ({step.option})")
+                result = CheckResult("not-applicable", f"not asked for ({step.option})")
             elif blocked is not None:
-                answer = Answer("unknown", f"not tried: {blocked}")
+                result = CheckResult("unknown", f"not tried: {blocked}")
             else:
                 finished = run_step(step, trial)
                 blocked = lost_reason(trial) if finished else f"{step.name} did not end"
-                answer = finished or _given_up(step)
+                result = finished or _given_up(step)
                 # the logs go into the archive
-                answer = answer._replace(advice=answer.advice.replace(str(trial.logs), "logs"))
-            yield Checked("acceptance", trial.name, step.name, *answer)
+                result = result._replace(advice=result.advice.replace(str(trial.logs), "logs"))
+            yield Checked("acceptance", trial.name, step.name, *result)
     except BaseException:
         run_step(clean, trial)
         raise
@@ -562,22 +568,22 @@ def run_steps(trial: Trial, steps: Sequence[Stage], enabled: Collection[str]) ->
     yield Checked("acceptance", trial.name, clean.name, *cleaned)
 
 
-def run_step(step: Stage, trial: Trial) -> Answer | None:
-    """Run a step in a thread and return its answer; None after its timeout."""
-    answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+def run_step(step: Stage, trial: Trial) -> CheckResult | None:
+    """Run a step in a thread and return its result; None after its timeout."""
+    answers: queue.SimpleQueue[CheckResult] = queue.SimpleQueue()
 
     def act() -> None:
         try:
             answers.put(step.act(trial))
         except HarnessError as error:
             trial.is_doubtful = isinstance(error, InfraError)
-            answers.put(Answer("fail", str(error), "see the lines above for the reason"))
+            answers.put(CheckResult("fail", str(error), "see the lines above for the reason"))
         except NotPassed as failure:
             trial.is_doubtful = failure.verdict.cause == "infra"
-            answers.put(verdict_answer(failure.verdict, trial.name, "", trial.logs))
+            answers.put(verdict_result(failure.verdict, trial.name, "", trial.logs))
         except Exception as error:  # nothing else would report it
             text = f"{type(error).__name__}: {error}"
-            answers.put(Answer("fail", text, "a bug of the harness: please send the archive"))
+            answers.put(CheckResult("fail", text, "a bug of the harness: please send the archive"))
 
     thread = threading.Thread(target=act, name=step.name, daemon=True)
     thread.start()
@@ -602,6 +608,6 @@ def lost_reason(trial: Trial) -> str | None:
     return None
 
 
-def _given_up(step: Stage) -> Answer:
+def _given_up(step: Stage) -> CheckResult:
     text = f"it did not end within {step.seconds:g} s and was abandoned"
-    return Answer("fail", text, "reboot the device, and try again")
+    return CheckResult("fail", text, "reboot the device, and try again")

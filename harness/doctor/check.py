@@ -17,7 +17,7 @@ _MAX_CHARS: Final = 600
 _MAX_SHOWN: Final = 4
 
 
-class Answer(NamedTuple):
+class CheckResult(NamedTuple):
     """The result of one check; see `Checked`."""
 
     status: Status

@@ -16,14 +16,15 @@ from typing import Final, NamedTuple
 from harness.core.axes import RPC_LIBRARY
 from harness.core.socs import PLATFORMS, SOCS, Platform, near_socs
 from harness.diagnosis.error import ErrorRecord
-from harness.doctor.check import Answer, Checked, listed
+from harness.doctor.check import Checked, CheckResult, listed
 from harness.lab.attach import AttachedDevice
 from harness.lab.device_answers import UNSIGNED_SHELL, DeviceAnswers
 from harness.lab.facts import THERMAL
 from harness.lab.health import HealthFinding, HealthRules, judge_health
 from harness.runtimes.runtime import LibraryFacts
 
-_NOT_TOLD: Final = Answer("unknown", "not told")
+_NOT_TOLD: Final = CheckResult("unknown", "not told")
+_NO_BATTERY: Final = CheckResult("not-applicable", "it shows none")
 _NOT_KNOWN: Final = "our table does not have that SoC"
 
 
@@ -64,43 +65,25 @@ def device_checks(examined: ExaminedDevice) -> Iterator[Checked]:
         "OpenCL driver": _opencl,
         "work folder": _work_folder,
         "programs": _programs,
-        "free storage": _storage,
-        "free memory": _memory,
-        "battery": _battery,
-        "temperature": _temperature,
     }
     for name, function in checks.items():
         if examined.no_dsp is not None and function is _opencl:
-            answer = Answer("not-applicable", examined.no_dsp)
+            result = CheckResult("not-applicable", examined.no_dsp)
         else:
-            answer = function(examined)
-        yield Checked("device", examined.device.name, name, *answer)
-    if examined.platform.libc == "bionic":
-        yield Checked("device", examined.device.name, "thermal status", *_throttled(examined))
-        yield Checked("device", examined.device.name, "doze", *_doze(examined))
+            result = function(examined)
+        yield Checked("device", examined.device.name, name, *result)
+    for name, result in _health_checks(examined):
+        yield Checked("device", examined.device.name, name, *result)
 
 
-def _throttled(examined: ExaminedDevice) -> Answer:
-    status = examined.answers.vitals.thermal_status
-    text = None if status is None else THERMAL[status]
-    advice = "let it cool down: air, out of its case"
-    return _NOT_TOLD if text is None else _by_health(examined, "throttled", text, advice)
-
-
-def _doze(examined: ExaminedDevice) -> Answer:
-    state = examined.answers.vitals.doze
-    advice = "unlock it, or plug it in: a phone that charges does not doze"
-    return _NOT_TOLD if state is None else _by_health(examined, "doze", state, advice)
-
-
-def _soc(examined: ExaminedDevice) -> Answer:
+def _soc(examined: ExaminedDevice) -> CheckResult:
     facts, configured = examined.device.facts, examined.device.config.soc
     reported = facts.soc
     number = "" if facts.soc_id is None else f" (soc_id {facts.soc_id})"
     if reported and configured and reported != configured:
         ours, theirs = SOCS.get(configured), SOCS.get(reported)
         differ = bool(ours and theirs and ours.htp_arch != theirs.htp_arch)
-        return Answer(
+        return CheckResult(
             "fail" if differ else "warn",
             f"devices.yaml says {configured}, the device says {reported}{number}",
             "correct or remove `soc` of the device in devices.yaml"
@@ -111,107 +94,105 @@ def _soc(examined: ExaminedDevice) -> Answer:
     text = f"{name or 'not told'}{number}"
     if examined.device.htp_arch is not None:
         arch = f"{text}, HTP v{examined.device.htp_arch}"
-        return Answer("ok", arch + ("" if name in SOCS else f" by devices.yaml; {_NOT_KNOWN}"))
+        return CheckResult("ok", arch + ("" if name in SOCS else f" by devices.yaml; {_NOT_KNOWN}"))
     if name in SOCS:
-        return Answer("ok", f"{text}, which has no HTP")
+        return CheckResult("ok", f"{text}, which has no HTP")
     return unknown_soc(name, text)
 
 
-def unknown_soc(name: str | None, text: str) -> Answer:
-    """Return the answer for a SoC that is not in the table."""
+def unknown_soc(name: str | None, text: str) -> CheckResult:
+    """Return the result for a SoC that is not in the table."""
     near = near_socs(name or "")
     close = f"; close to it: {', '.join(near)}" if near else ""
     advice = "set `soc`, or `htp_arch`, of the device in devices.yaml"
-    return Answer("warn", f"{text}, whose HTP is not known{close}", advice)
+    return CheckResult("warn", f"{text}, whose HTP is not known{close}", advice)
 
 
-def _system(examined: ExaminedDevice) -> Answer:
+def _system(examined: ExaminedDevice) -> CheckResult:
     facts, answers = examined.device.facts, examined.answers
     build = f"{examined.device.target}: {facts.os_build or 'an unknown system'}"
     if examined.platform.libc == "bionic":
         api = "API level not told" if facts.android_api is None else f"API {facts.android_api}"
-        return Answer("ok", f"{build}, {api}")
+        return CheckResult("ok", f"{build}, {api}")
     if facts.glibc:
-        return Answer("ok", f"{build}, glibc {facts.glibc}")
+        return CheckResult("ok", f"{build}, glibc {facts.glibc}")
     text = f"{build}, C library: {facts.libc or 'not told'}"
     if answers.has_interpreter:
-        return Answer("ok", text)
+        return CheckResult("ok", text)
     interpreter = examined.platform.interpreter
-    return Answer("fail", text, f"its programs need glibc, whose {interpreter} is missing")
+    return CheckResult("fail", text, f"its programs need glibc, whose {interpreter} is missing")
 
 
-def _opencl(examined: ExaminedDevice) -> Answer:
+def _opencl(examined: ExaminedDevice) -> CheckResult:
     drivers = readable_paths(examined.answers.opencl)
     if any(".so" in PurePosixPath(path).name for path in drivers):
-        return Answer("ok", listed(drivers))
+        return CheckResult("ok", listed(drivers))
     advice = "the GPU backend will end with 1006: install the vendor's Adreno OpenCL driver"
-    return Answer("warn", listed(drivers) or "none in the usual places", advice)
+    return CheckResult("warn", listed(drivers) or "none in the usual places", advice)
 
 
-def _work_folder(examined: ExaminedDevice) -> Answer:
+def _work_folder(examined: ExaminedDevice) -> CheckResult:
     vitals, answers = examined.answers.vitals, examined.answers
     if vitals.write_problem is not None:
         advice = "set `workdir` of the device to a folder that the shell user may write to"
-        return Answer("fail", vitals.write_problem, advice)
+        return CheckResult("fail", vitals.write_problem, advice)
     if answers.exec_exit != 7:
         output = answers.exec_said or "no answer"
         advice = "its file system is mounted noexec, or forbids it: choose another `workdir`"
-        return Answer("fail", f"nothing can be executed: {output}", advice)
-    return Answer("ok", f"{examined.device.workdir} takes files and runs them")
+        return CheckResult("fail", f"nothing can be executed: {output}", advice)
+    return CheckResult("ok", f"{examined.device.workdir} takes files and runs them")
 
 
-def _programs(examined: ExaminedDevice) -> Answer:
+def _programs(examined: ExaminedDevice) -> CheckResult:
     missing = ", ".join(examined.answers.missing_programs)
     if missing:
         advice = "deploying needs them: install busybox, toybox or coreutils on the device"
-        return Answer("fail", f"missing: {missing}", advice)
-    return Answer("ok", examined.answers.tools or "all that are needed")
+        return CheckResult("fail", f"missing: {missing}", advice)
+    return CheckResult("ok", examined.answers.tools or "all that are needed")
 
 
-def _storage(examined: ExaminedDevice) -> Answer:
-    free = examined.answers.vitals.free_storage_bytes
-    if free is None:
-        return _NOT_TOLD
+def _health_checks(examined: ExaminedDevice) -> Iterator[tuple[str, CheckResult]]:
+    """Yield (name, result) for the figures that the lab's rules of health judge."""
+    vitals, findings = examined.answers.vitals, examined.findings
+    storage, ram, status = vitals.free_storage_bytes, vitals.free_ram_bytes, vitals.thermal_status
+    charging = {True: ", charging", False: ", not charging", None: ""}[vitals.battery_charging]
+    hot = None if vitals.hottest_c is None else f"{vitals.hottest_c:.0f} C ({vitals.hottest})"
+    battery = None if vitals.battery_percent is None else f"{vitals.battery_percent} %{charging}"
+    no_sensor = CheckResult("unknown", "no sensor can be read")
+    if examined.device.config.simulated:
+        no_sensor = CheckResult("not-applicable", "it has no sensors")
+    clean = "`qnn-harness devices clean` frees some"
+    cool = "let it cool down; mind its fan and case"
+    end_others = "end other programs on it, or reboot it"
+    rows: list[tuple[str, tuple[str, ...], str | None, str, CheckResult]] = [
+        ("free storage", ("storage-full", "low-storage"), _size(storage), clean, _NOT_TOLD),
+        ("free memory", ("low-memory",), _size(ram), end_others, _NOT_TOLD),
+        ("battery", ("low-battery",), battery, "charge it", _NO_BATTERY),
+        ("temperature", ("hot",), hot, cool, no_sensor),
+    ]
+    if examined.platform.libc == "bionic":
+        throttled = None if status is None else THERMAL[status]
+        air = "let it cool down: air, out of its case"
+        plug = "unlock it, or plug it in: a phone that charges does not doze"
+        rows += [
+            ("thermal status", ("throttled",), throttled, air, _NOT_TOLD),
+            ("doze", ("doze",), vitals.doze, plug, _NOT_TOLD),
+        ]
+    for name, codes, text, advice, missing in rows:
+        found = [findings[code].state for code in codes if code in findings]
+        if text is None:
+            yield name, missing
+        elif found:
+            yield name, CheckResult("fail" if "bad" in found else "warn", text, advice)
+        else:
+            yield name, CheckResult("ok", text)
+
+
+def _size(size: float | None) -> str | None:
     # a tmpfs, or a full phone, has less than 1 GB
-    text = f"{free / 1e9:.1f} GB" if free >= 1e9 else f"{free / 1e6:.0f} MB"
-    advice = "`qnn-harness devices clean` frees some"
-    if "storage-full" in examined.findings:
-        return Answer("fail", text, advice)
-    return _by_health(examined, "low-storage", text, advice)
-
-
-def _memory(examined: ExaminedDevice) -> Answer:
-    free = examined.answers.vitals.free_ram_bytes
-    if free is None:
-        return _NOT_TOLD
-    advice = "end other programs on it, or reboot it"
-    return _by_health(examined, "low-memory", f"{free / 1e9:.1f} GB", advice)
-
-
-def _battery(examined: ExaminedDevice) -> Answer:
-    percent = examined.answers.vitals.battery_percent
-    if percent is None:
-        return Answer("not-applicable", "it shows none")
-    charging = {True: ", charging", False: ", not charging", None: ""}
-    text = f"{percent} %{charging[examined.answers.vitals.battery_charging]}"
-    return _by_health(examined, "low-battery", text, "charge it")
-
-
-def _temperature(examined: ExaminedDevice) -> Answer:
-    vitals = examined.answers.vitals
-    if vitals.hottest_c is None and examined.device.config.simulated:
-        return Answer("not-applicable", "it has no sensors")
-    if vitals.hottest_c is None:
-        return Answer("unknown", "no sensor can be read")
-    text = f"{vitals.hottest_c:.0f} C ({vitals.hottest})"
-    return _by_health(examined, "hot", text, "let it cool down; mind its fan and case")
-
-
-def _by_health(examined: ExaminedDevice, code: str, text: str, advice: str) -> Answer:
-    finding = examined.findings.get(code)
-    if finding is None:
-        return Answer("ok", text)
-    return Answer("fail" if finding.state == "bad" else "warn", text, advice)
+    if size is None:
+        return None
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
 
 
 def readable_paths(access: Mapping[str, str]) -> list[str]:
@@ -230,9 +211,7 @@ _REACHED_AT: Final[Mapping[str, str]] = {
     "npu-driver": RPC_LIBRARY,
     "fastrpc-denied": "DSP nodes",
     "dsp-restarted": "DSP processor",
-    "domain-refused": "DSP domain",
     "no-unsigned-pd": "unsigned PD",
-    "skel-refused": "DSP signature",
     "skel-not-found": "DSP skel",
     "stub-missing": "stub and skel",
     "stub-not-loaded": "stub and skel",
@@ -257,7 +236,7 @@ _OF_ONE_BUILD: Final = ("backend-htp", "stub", "skel")
 class DspAttempt(NamedTuple):
     """The result of an attempt to use the DSP; `evidence` are the device's lines about it."""
 
-    answer: Answer
+    result: CheckResult
     error: ErrorRecord | None = None
     evidence: tuple[str, ...] = ()
 
@@ -269,39 +248,41 @@ def dsp_layers(
     graph: DspAttempt,
 ) -> list[Checked]:
     """Check the layers in order, and last their summary. `libraries` are the deployed ones."""
-    answers: dict[str, Answer] = {}
+    answers: dict[str, CheckResult] = {}
     no_dsp = examined.no_dsp
     for name, function in _LAYERS.items():
-        answers[name] = function(examined) if no_dsp is None else Answer("not-applicable", no_dsp)
+        answers[name] = (
+            function(examined) if no_dsp is None else CheckResult("not-applicable", no_dsp)
+        )
     answers["DSP skel"] = _skel(examined, libraries)
     answers["stub and skel"] = _stub_and_skel(examined, libraries)
-    answers[SESSION], answers[GRAPH] = session.answer, graph.answer
-    if session.answer.status == "ok" and no_dsp is None:
+    answers[SESSION], answers[GRAPH] = session.result, graph.result
+    if session.result.status == "ok" and no_dsp is None:
         for name, (status, text, _) in answers.items():
             if name not in (SESSION, GRAPH) and status not in ("ok", "not-applicable"):
-                answers[name] = Answer("ok", f"{text}; yet a session came up")
+                answers[name] = CheckResult("ok", f"{text}; yet a session came up")
     for attempt in (session, graph):
-        if attempt.answer.status == "fail" and (layer := _ended_at(attempt)):
-            answers[layer] = _answer_for_failure(attempt, answers[layer])
-    answers[ANSWER] = summary_answer(answers)
+        if attempt.result.status == "fail" and (layer := _ended_at(attempt)):
+            answers[layer] = _result_for_failure(attempt, answers[layer])
+    answers[ANSWER] = summary_result(answers)
     device = examined.device.name
-    return [Checked("device", device, name, *answer) for name, answer in answers.items()]
+    return [Checked("device", device, name, *result) for name, result in answers.items()]
 
 
-def summary_answer(answers: Mapping[str, Answer]) -> Answer:
+def summary_result(answers: Mapping[str, CheckResult]) -> CheckResult:
     """Return the first layer that fails, else the last one that works (pure)."""
-    for name, answer in answers.items():
-        if answer.status == "fail":
-            return Answer("fail", f"it ends at {name}: {answer.found}", answer.advice)
+    for name, result in answers.items():
+        if result.status == "fail":
+            return CheckResult("fail", f"it ends at {name}: {result.found}", result.advice)
     passed = [name for name in (SESSION, GRAPH) if answers[name].status == "ok"]
     if answers[GRAPH].status == "ok" or (passed and answers[GRAPH].status == "not-applicable"):
-        simulated = [answer for answer in answers.values() if answer.status == "not-applicable"]
+        simulated = [result for result in answers.values() if result.status == "not-applicable"]
         suffix = f"; {simulated[0].found}" if simulated else ""
-        return Answer("ok", f"open as far as {passed[-1]}{suffix}")
+        return CheckResult("ok", f"open as far as {passed[-1]}{suffix}")
     if all(answers[name].status == "not-applicable" for name in (SESSION, GRAPH)):
-        return Answer("not-applicable", answers[SESSION].found)
+        return CheckResult("not-applicable", answers[SESSION].found)
     first = answers[SESSION] if not passed else answers[GRAPH]
-    return Answer("unknown", f"no visible layer is wrong; {first.found}", first.advice)
+    return CheckResult("unknown", f"no visible layer is wrong; {first.found}", first.advice)
 
 
 def _ended_at(attempt: DspAttempt) -> str | None:
@@ -313,7 +294,7 @@ def _ended_at(attempt: DspAttempt) -> str | None:
     return _REACHED_AT.get(diagnosis.id)
 
 
-def _answer_for_failure(attempt: DspAttempt, before: Answer) -> Answer:
+def _result_for_failure(attempt: DspAttempt, before: CheckResult) -> CheckResult:
     error = attempt.error
     assert error is not None
     assert error.diagnosis is not None
@@ -321,17 +302,17 @@ def _answer_for_failure(attempt: DspAttempt, before: Answer) -> Answer:
     first = error.first_cause.message if error.first_cause else error.message.partition("\n")[0]
     lines = "; ".join(dict.fromkeys([first, *hints]))
     text = f"{error.diagnosis.words}: {lines}" + (f" ({before.found})" if before.found else "")
-    return Answer("fail", text, error.diagnosis.fix or attempt.answer.advice)
+    return CheckResult("fail", text, error.diagnosis.fix or attempt.result.advice)
 
 
-def _nodes(examined: ExaminedDevice) -> Answer:
+def _nodes(examined: ExaminedDevice) -> CheckResult:
     all_nodes = examined.answers.vitals.fastrpc
     nodes = {name: access for name, access in all_nodes.items() if name.startswith(_DSP_NODES)}
     shown = listed(f"{name} ({access or 'no access'})" for name, access in sorted(nodes.items()))
     if any("r" in access for access in nodes.values()):
-        return Answer("ok", shown)
+        return CheckResult("ok", shown)
     if not nodes:
-        return Answer(
+        return CheckResult(
             "fail",
             listed(sorted(all_nodes)) or "no fastrpc node in /dev",
             "HTP needs /dev/adsprpc-smd or /dev/fastrpc-cdsp: a kernel with the fastrpc driver and "
@@ -342,72 +323,53 @@ def _nodes(examined: ExaminedDevice) -> Answer:
     advice = "let the shell user open them: `adb root`, its group, or a udev rule of the board"
     if any(re.match(r"c.{6}r", line) for line in owners):
         advice = "their mode lets everybody read, so SELinux refuses it: see its denials"
-    return Answer("fail", text, advice)
+    return CheckResult("fail", text, advice)
 
 
-def _selinux(examined: ExaminedDevice) -> Answer:
+def _selinux(examined: ExaminedDevice) -> CheckResult:
     mode, answers = examined.answers.selinux, examined.answers
     if mode is None and not answers.denials:
         glibc = examined.platform.libc == "glibc"
-        return Answer("not-applicable", "there is none") if glibc else _NOT_TOLD
+        return CheckResult("not-applicable", "there is none") if glibc else _NOT_TOLD
     context = re.search(r"context=(\w+:\w+:\w+)", answers.account or "")
     source = f"scontext={context[1]}" if context else "scontext="
     refused = [line for line in answers.denials if "permissive=1" not in line]
     ours = [line for line in refused if source in line and _NEEDED.search(line)]
     if ours and mode != "Permissive":
         advice = "its policy forbids it: a rule for that, or `setenforce 0` on a test device"
-        return Answer("fail", f"{mode or 'enforcing'}; it refused: {ours[-1]}", advice)
+        return CheckResult("fail", f"{mode or 'enforcing'}; it refused: {ours[-1]}", advice)
     denials = "no denial about the DSP"
     if answers.denials:
         denials = f"denials about the DSP, none of which matters: {answers.denials[-1]}"
-    return Answer("ok", f"{mode or 'its mode is not told'}; {denials}")
+    return CheckResult("ok", f"{mode or 'its mode is not told'}; {denials}")
 
 
-def _processor(examined: ExaminedDevice) -> Answer:
+def _processor(examined: ExaminedDevice) -> CheckResult:
     states = {n: s for n, s in examined.answers.vitals.remoteprocs.items() if "cdsp" in n}
     if not states:
-        return Answer("unknown", "the kernel does not show it")
+        return CheckResult("unknown", "the kernel does not show it")
     shown = listed(f"{name}: {state}" for name, state in states.items())
     if "dsp-down" in examined.findings:
         advice = "reboot it; if it stays down, its firmware (cdsp.mbn) does not load: see dmesg"
-        return Answer("fail", shown, advice)
-    return Answer("ok", shown)
+        return CheckResult("fail", shown, advice)
+    return CheckResult("ok", shown)
 
 
-def _daemon(examined: ExaminedDevice) -> Answer:
-    """Check the daemon that reads the DSP's files if the process itself may not."""
-    if running := examined.answers.daemons:
-        return Answer("ok", f"running: {listed(running)}")
-    if not examined.answers.sees_processes:
-        return Answer("unknown", "the device shows no processes but our own")
-    advice = "start it if no session comes up: it reads the DSP's files where a process may not"
-    return Answer("warn", "not running", advice)
-
-
-def _rpc_library(examined: ExaminedDevice) -> Answer:
+def _rpc_library(examined: ExaminedDevice) -> CheckResult:
     libraries = examined.answers.rpc_libraries
     if usable := readable_paths(libraries):
         builds = examined.answers.rpc_builds
-        return Answer("ok", listed(f"{p} ({builds[p]})" if p in builds else p for p in usable))
+        return CheckResult("ok", listed(f"{p} ({builds[p]})" if p in builds else p for p in usable))
     if libraries:
         advice = "without it the stub cannot be loaded: make it readable for the shell user"
-        return Answer("fail", f"no permission: {listed(libraries)}", advice)
+        return CheckResult("fail", f"no permission: {listed(libraries)}", advice)
     folders = ", ".join(examined.platform.library_folders)
     install = "" if examined.platform.libc == "bionic" else " (github.com/qualcomm/fastrpc has it)"
     advice = f"HTP cannot be reached without it: the vendor's image lacks it{install}"
-    return Answer("fail", f"not in {folders}", advice)
+    return CheckResult("fail", f"not in {folders}", advice)
 
 
-def _domain(examined: ExaminedDevice) -> Answer:
-    user = examined.answers.account or ("root" if examined.answers.vitals.is_root else "not told")
-    text = f"domain 3 (cdsp), asked for by {user}"
-    if examined.answers.vitals.is_root and examined.platform.libc == "bionic":
-        advice = "if it is refused (0x80000416), use adb's shell user: `adb unroot`"
-        return Answer("warn", text, advice)
-    return Answer("ok", text) if examined.answers.account else Answer("unknown", text)
-
-
-def _unsigned_pd(examined: ExaminedDevice) -> Answer:
+def _unsigned_pd(examined: ExaminedDevice) -> CheckResult:
     """Check that the DSP runs unsigned code.
 
     An unsigned process runs inside fastrpc_shell_unsigned_3, which is part of the device's image.
@@ -416,60 +378,56 @@ def _unsigned_pd(examined: ExaminedDevice) -> Answer:
     shells = examined.answers.shells
     unsigned = {path: access for path, access in shells.items() if path.endswith(UNSIGNED_SHELL)}
     if usable := readable_paths(unsigned):
-        return Answer("ok", f"can be started: {listed(usable)}")
+        return CheckResult("ok", f"can be started: {listed(usable)}")
     if unsigned:
         advice = "see the session; SELinux or its mode keeps the shell from reading it"
-        return Answer("unknown", f"no permission: {listed(unsigned)}", advice)
+        return CheckResult("unknown", f"no permission: {listed(unsigned)}", advice)
     if shells:
         advice = "the DSP may take signed code only (testsig): see the QAIRT docs, signing"
-        return Answer("warn", f"only {listed(shells)}", advice)
-    return Answer("unknown", f"no {UNSIGNED_SHELL} where the shell user may look")
+        return CheckResult("warn", f"only {listed(shells)}", advice)
+    return CheckResult("unknown", f"no {UNSIGNED_SHELL} where the shell user may look")
 
 
-def _signature(examined: ExaminedDevice) -> Answer:
-    if examined.answers.signatures:
-        return Answer("ok", f"a test signature is there: {listed(examined.answers.signatures)}")
-    if any(path.endswith(UNSIGNED_SHELL) for path in examined.answers.shells):
-        return Answer("ok", "none is needed in an unsigned domain")
-    return Answer("unknown", "no test signature; whether one is needed, only a session tells")
-
-
-def _skel(examined: ExaminedDevice, libraries: Sequence[LibraryFacts] | None) -> Answer:
+def _skel(examined: ExaminedDevice, libraries: Sequence[LibraryFacts] | None) -> CheckResult:
     """Check that the skel is in a folder that the DSP searches; ours is the first."""
     if examined.no_dsp is not None:
-        return Answer("not-applicable", examined.no_dsp)
+        return CheckResult("not-applicable", examined.no_dsp)
     firmware = listed(examined.answers.skels)
     suffix = f"; the image's own come behind: {firmware}" if firmware else ""
     if libraries is None:
-        return Answer("unknown", f"no runtime was looked at{suffix}")
+        return CheckResult("unknown", f"no runtime was looked at{suffix}")
     arch = examined.device.htp_arch
     names = [library.file_name for library in _select(libraries, "skel", arch)]
     folders = "the runtime's folder, " + ", ".join(examined.platform.dsp_folders)
     if names:
-        return Answer("ok", f"{listed(names)}, looked for in {folders}{suffix}")
+        return CheckResult("ok", f"{listed(names)}, looked for in {folders}{suffix}")
     name = "libQnnHtpV..Skel.so" if arch is None else f"libQnnHtpV{arch}Skel.so"
     advice = f"a runtime with {name}: the SDK has it in lib/hexagon-v{arch or '..'}/unsigned"
     if firmware:
-        return Answer("warn", f"none of ours; the image's is taken: {firmware}", advice)
-    return Answer("fail", f"{name} is not in {folders}", advice)
+        return CheckResult("warn", f"none of ours; the image's is taken: {firmware}", advice)
+    return CheckResult("fail", f"{name} is not in {folders}", advice)
 
 
-def _stub_and_skel(examined: ExaminedDevice, libraries: Sequence[LibraryFacts] | None) -> Answer:
+def _stub_and_skel(
+    examined: ExaminedDevice, libraries: Sequence[LibraryFacts] | None
+) -> CheckResult:
     if not examined.platform.has_dsp:
-        return Answer("not-applicable", examined.no_dsp or "")
+        return CheckResult("not-applicable", examined.no_dsp or "")
     if libraries is None:
-        return Answer("unknown", "no runtime was looked at")
+        return CheckResult("unknown", "no runtime was looked at")
     arch = examined.device.htp_arch
     files = [file for kind in _OF_ONE_BUILD for file in _select(libraries, kind, arch)]
     kinds = {file.kind for file in files}
     shown = listed(f"{file.file_name} {file.build or 'of a build not told'}" for file in files)
     if "stub" not in kinds:
         advice = "take stub and skel of this HTP from the SDK that the backend is of"
-        return Answer("fail", f"no stub for HTP v{arch or '?'} among: {shown or 'nothing'}", advice)
+        return CheckResult(
+            "fail", f"no stub for HTP v{arch or '?'} among: {shown or 'nothing'}", advice
+        )
     builds = [file.build for file in files if file.build is not None]
     if any(not build.agrees_with(builds[0]) for build in builds):
-        return Answer("fail", f"of two builds: {shown}", "take all of them from one SDK")
-    return Answer("ok" if len(builds) == len(files) else "unknown", shown)
+        return CheckResult("fail", f"of two builds: {shown}", "take all of them from one SDK")
+    return CheckResult("ok" if len(builds) == len(files) else "unknown", shown)
 
 
 def _select(files: Sequence[LibraryFacts], kind: str, arch: int | None) -> Iterator[LibraryFacts]:
@@ -482,10 +440,7 @@ _LAYERS: Final = {
     "DSP nodes": _nodes,
     "SELinux": _selinux,
     "DSP processor": _processor,
-    "cdsprpcd": _daemon,
     RPC_LIBRARY: _rpc_library,
-    "DSP domain": _domain,
     "unsigned PD": _unsigned_pd,
-    "DSP signature": _signature,
 }
 """The layers known from one round trip, in the order in which a session uses them."""

@@ -11,9 +11,9 @@ from harness.bench.workbench import Workbench
 from harness.core.cache import lease_root, quarantine_root
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.socs import SOCS
-from harness.doctor.check import REACHABLE, Answer, Checked, Status
+from harness.doctor.check import REACHABLE, Checked, CheckResult, Status
 from harness.doctor.device_checks import ExaminedDevice, device_checks, unknown_soc
-from harness.doctor.smoke import runtime_answer, smoke_checks, untried
+from harness.doctor.smoke import runtime_result, smoke_checks, untried
 from harness.lab.attach import AttachedDevice
 from harness.lab.device_answers import query_device
 from harness.lab.health import Quarantine, RecoveryRules, judge_health
@@ -23,7 +23,7 @@ from harness.lab.lease import DeviceHeld, Leases
 from harness.probe.build import ProbeBuilder
 from harness.probe.fitness import built_probe_problem
 
-_SEE_HOST: Final = "see C compiler, cross compiler and Android NDK of the host"
+_SEE_HOST: Final = "see the probe for its target, at the host"
 
 NO_SMOKE: Final = "left out (--no-smoke)"
 DEVICE_TIMEOUT_S: Final = 300.0
@@ -90,20 +90,20 @@ def visit(workbench: Workbench, name: str, options: Options) -> Iterator[Checked
     health = judge_health(answers.vitals, examined.rules, has_dsp=device.has_dsp)
     if health.state == "bad":
         yield from host_needs(workbench, name, device.target, device.facts.android_api, options)
-        yield from untried(examined, Answer("unknown", f"not tried, it is not well: {health}"))
+        yield from untried(examined, CheckResult("unknown", f"not tried, it is not well: {health}"))
         return
-    probe = probe_answer(device, options)
+    probe = probe_result(device, options)
     yield of("probe", *probe)
     if probe.status != "ok":
-        why = Answer("unknown", "not tried, the probe does not run")
+        why = CheckResult("unknown", "not tried, the probe does not run")
     elif not options.smoke:
-        why = Answer("not-applicable", NO_SMOKE)
+        why = CheckResult("not-applicable", NO_SMOKE)
     elif quarantined:
-        why = Answer("unknown", "not tried, the device is in quarantine", advice)
+        why = CheckResult("unknown", "not tried, the device is in quarantine", advice)
     else:
         yield from smoke_checks(workbench, examined, options.qnn, options.cache)
         return
-    yield of("runtime", *runtime_answer(workbench, device.target, options.qnn))
+    yield of("runtime", *runtime_result(workbench, device.target, options.qnn))
     yield from untried(examined, why)
 
 
@@ -126,24 +126,24 @@ def host_needs(
     builder = ProbeBuilder(options.cache / "probe", options.environment)
     try:
         probe = builder.build(target, android_api=android_api)
-        answer = Answer("ok", f"{probe.parent.name}/{probe.name} is built")
+        result = CheckResult("ok", f"{probe.parent.name}/{probe.name} is built")
     except HarnessError as error:
-        answer = Answer("fail", str(error), _SEE_HOST)
-    yield Checked("device", name, "probe", *answer)
-    yield Checked("device", name, "runtime", *runtime_answer(workbench, target, options.qnn))
+        result = CheckResult("fail", str(error), _SEE_HOST)
+    yield Checked("device", name, "probe", *result)
+    yield Checked("device", name, "runtime", *runtime_result(workbench, target, options.qnn))
 
 
-def probe_answer(device: AttachedDevice, options: Options) -> Answer:
+def probe_result(device: AttachedDevice, options: Options) -> CheckResult:
     """Check that the probe can be built for a device and runs there."""
     builder = ProbeBuilder(options.cache / "probe", options.environment)
     try:
         probe = builder.build(device.target, android_api=device.facts.android_api)
         why = built_probe_problem(builder, device)
     except ConfigError as error:
-        return Answer("fail", str(error), _SEE_HOST)
+        return CheckResult("fail", str(error), _SEE_HOST)
     except HarnessError as error:
-        return Answer("fail", str(error), f"qnn-harness devices heal {device.name}")
+        return CheckResult("fail", str(error), f"qnn-harness devices heal {device.name}")
     if why is not None:
         advice = "its system does not start programs for this target, or forbids it in `workdir`"
-        return Answer("fail", f"it does not run: {why}", advice)
-    return Answer("ok", f"{probe.parent.name}/{probe.name} runs")
+        return CheckResult("fail", f"it does not run: {why}", advice)
+    return CheckResult("ok", f"{probe.parent.name}/{probe.name} runs")

@@ -6,105 +6,37 @@ import contextlib
 import logging
 import math
 import os
+import platform
 import shutil
 import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from harness.bench.workbench import Workbench
-from harness.core.cache import BOARDS, PRIVATE, open_to_others
+from harness.core.cache import PRIVATE, open_to_others
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, HarnessError, InfraError, NoLabError
 from harness.core.outgoing_text import counted
 from harness.core.socs import TARGETS
-from harness.doctor.check import LAB_FILE, REACHABLE, Answer, Checked, Status
+from harness.doctor.check import LAB_FILE, REACHABLE, Checked, CheckResult, Status
 from harness.doctor.device_visit import Options, open_workbench, visit
-from harness.dsp.hexagon import HMX, SETUP, VECTOR_FLOAT, find_qemu
-from harness.lab.devices import AdbDeviceConfig, DeviceConfig, SimulatedDeviceConfig
-from harness.lab.fields import PACKAGE_INDEX
+from harness.lab.devices import AdbDeviceConfig, DeviceConfig
 from harness.lab.inventory import Lab, load_lab
-from harness.nightly.notifications import channel_problem
-from harness.probe.build import Ndk, ProbeBuilder, find_ndk
+from harness.probe.build import ProbeBuilder
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.pypi import QNN_PLATFORMS, QNN_PROJECT
-from harness.simulator.board import QEMUS, first_program, run_program
+from harness.simulator.board import run_program
 from harness.transport.adb_address import USER_SERVER, SshAddress, has_address
 from harness.transport.adb_server import STATE_ADVICE, AdbServer, SeenDevice, adb_binary
 from harness.transport.questions import memory
 
 _PROGRAM_S: Final = 5.0
 _SERVER_S: Final = 3.0
-
-
-@dataclass(frozen=True)
-class HostFacts:
-    """The facts about this computer; texts as printed by the programs.
-
-    `compilers` maps targets to the source of the probe, such as a compiler's command, or else
-    `compiler_problems` has the reason. `adb` is the program that the harness starts, `path_adb` the
-    one on PATH. `server_running` is about the user's own adb server.
-    """
-
-    python: tuple[int, int, int] = (0, 0, 0)
-    machine: str = ""
-    compilers: Mapping[str, str] = field(default_factory=dict)
-    compiler_problems: Mapping[str, str] = field(default_factory=dict)
-    ndk: Ndk | None = None
-    qemu: str | None = None
-    adb: str | None = None
-    adb_version: str | None = None
-    adb_problem: str | None = None
-    path_adb: str | None = None
-    server_running: bool = False
-    cache: str = ""
-    cache_problem: str | None = None
-    cache_free_bytes: int | None = None
-    reports: str = ""
-    reports_free_bytes: int | None = None
-    memory_bytes: int | None = None
-
-
-def inspect_host(
-    cache: Path, reports: Path, targets: Iterable[str], environment: Mapping[str, str]
-) -> HostFacts:
-    """Collect the facts about this computer, within seconds and without raising."""
-    builder = ProbeBuilder(cache / "probe", environment)
-    compilers: dict[str, str] = {}
-    problems: dict[str, str] = {}
-    for target in targets:
-        try:
-            compilers[target] = builder.origin(target)
-        except HarnessError as error:
-            problems[target] = str(error)
-    adb, adb_problem = None, None
-    try:
-        adb = str(adb_binary())
-    except HarnessError as error:
-        adb_problem = str(error)
-    return HostFacts(
-        python=sys.version_info[:3],
-        machine=os.uname().machine,
-        compilers=compilers,
-        compiler_problems=problems,
-        ndk=find_ndk(environment),
-        qemu=first_program(QEMUS, environment.get("PATH")),
-        adb=adb,
-        adb_version=_version_of(adb) if adb else None,
-        adb_problem=adb_problem,
-        path_adb=shutil.which("adb", path=environment.get("PATH")),
-        server_running=AdbServer().is_running(timeout_s=_SERVER_S),
-        cache=str(cache),
-        cache_problem=_write_problem(cache),
-        cache_free_bytes=_free(cache),
-        reports=str(reports.absolute()),
-        reports_free_bytes=_free(reports.absolute()),
-        memory_bytes=_memory(),
-    )
 
 
 def index_problem(requirement: str, *, timeout_s: float) -> str | None:
@@ -121,14 +53,6 @@ def index_problem(requirement: str, *, timeout_s: float) -> str | None:
         return None
     lines = [line for line in process.stderr.splitlines() if line.startswith("ERROR")]
     return (lines or process.stderr.splitlines() or ["pip failed"])[-1].removeprefix("ERROR: ")
-
-
-def _version_of(adb: str) -> str | None:
-    try:
-        process = run_program([adb, "--version"], timeout_s=_PROGRAM_S)
-    except (OSError, InfraError):
-        return None
-    return ", ".join(process.stdout.splitlines()[:2]) or None
 
 
 def _free(path: Path) -> int | None:
@@ -153,15 +77,6 @@ def _write_problem(folder: Path) -> str | None:
     return None
 
 
-def _memory() -> int | None:
-    with contextlib.suppress(OSError):
-        return memory({"memory": Path("/proc/meminfo").read_text().splitlines()}, "MemAvailable")
-    return None
-
-
-_NO_QEMU: Final = Answer(
-    "not-applicable", "none; only simulated arm64 boards need it (apt install qemu-user)"
-)
 _GB: Final = 1_000_000_000
 _MEMORY_NEEDS_GB: Final = 2.0
 
@@ -179,129 +94,106 @@ class LabNeeds:
     server: bool = False
 
 
-def host_checks(facts: HostFacts, needs: LabNeeds) -> Iterator[Checked]:
+def host_checks(
+    cache: Path, reports: Path, needs: LabNeeds, environment: Mapping[str, str]
+) -> Iterator[Checked]:
     """Yield all checks of the host but the package index, which is slower."""
-    answers = {
-        "Python": Answer("ok", f"{'.'.join(map(str, facts.python))} on {facts.machine}"),
-        "C compiler": _c_compiler(facts),
-        "cross compiler": _cross_compiler(facts, needs),
-        "Android NDK": _ndk(facts, needs),
-        "qemu": Answer("ok", facts.qemu) if facts.qemu else _NO_QEMU,
-        "adb": _adb(facts),
-        "adb server": _adb_server(facts, needs),
-        "cache": _cache(facts),
-        "reports": _room(facts.reports, facts.reports_free_bytes, 0.5, "`pytest --reports`"),
-        "memory": _memory_check(facts),
+    builder = ProbeBuilder(cache / "probe", environment)
+    python = f"{platform.python_version()} on {platform.machine()}"
+    results = {
+        "Python": CheckResult("ok", python),
+        **{f"probe for {target}": probe_origin(builder, target, needs) for target in TARGETS},
+        "adb": _adb(),
+        "adb server": _adb_server(needs),
+        "cache": _cache(cache),
+        "reports": free_space(reports.absolute(), 0.5, "`pytest --reports`"),
+        "memory": _memory(),
     }
-    return (Checked("host", "host", name, *answer) for name, answer in answers.items())
+    return (Checked("host", "host", name, *result) for name, result in results.items())
 
 
-def _c_compiler(facts: HostFacts) -> Answer:
-    command = facts.compilers.get("linux-x64")
-    if command is None:
-        why = facts.compiler_problems.get("linux-x64", "not looked for")
-        return Answer("fail", why, "apt install gcc (or clang), or set CC")
-    return Answer("ok", command)
+def probe_origin(builder: ProbeBuilder, target: str, needs: LabNeeds) -> CheckResult:
+    """Check that there is a probe for a target, or a compiler, if the lab needs one."""
+    try:
+        return CheckResult("ok", builder.origin(target))
+    except HarnessError as error:
+        advice = str(error)
+    if target == "linux-x64" or target in needs.targets:
+        return CheckResult("fail", "none", advice)
+    if target == "android-arm64" and needs.no_target:
+        names = ", ".join(needs.no_target)
+        text = f"none; {names} may be a phone: devices.yaml has no `target`"
+        return CheckResult("warn", text, advice)
+    return CheckResult("not-applicable", "none; no device of the lab is known to need one")
 
 
-def _cross_compiler(facts: HostFacts, needs: LabNeeds) -> Answer:
-    command = facts.compilers.get("linux-arm64")
-    if command is not None:
-        return Answer("ok", command)
-    if "linux-arm64" not in needs.targets:
-        return Answer("not-applicable", "none; no device of the lab is known to need one")
-    advice = (
-        "apt install gcc-aarch64-linux-gnu, or pip install ziglang and put zig on PATH; or name a "
-        "folder with a prebuilt probe in QNN_HARNESS_PROBES"
-    )
-    return Answer("fail", "none for linux-arm64", advice)
+def _adb() -> CheckResult:
+    advice = "unset ADBUTILS_ADB_PATH, name another adb in it, or reinstall adbutils"
+    try:
+        adb = adb_binary()
+        version = run_program([str(adb), "--version"], timeout_s=_PROGRAM_S).stdout.splitlines()
+    except (OSError, HarnessError) as error:
+        return CheckResult("fail", str(error), advice)
+    if not version:
+        return CheckResult("fail", f"{adb} does not run", advice)
+    return CheckResult("ok", f"{adb}: {', '.join(version[:2])}")
 
 
-def _ndk(facts: HostFacts, needs: LabNeeds) -> Answer:
-    is_needed = "android-arm64" in needs.targets
-    advice = (
-        "set ANDROID_NDK_HOME to an unpacked NDK (developer.android.com/ndk/downloads), or name a "
-        "folder with a prebuilt probe in QNN_HARNESS_PROBES"
-    )
-    if facts.ndk is None:
-        command = facts.compilers.get("android-arm64")
-        if command is not None:
-            return Answer("ok", f"none; {command}")
-        if not is_needed and not needs.no_target:
-            return Answer("not-applicable", "none; no device of the lab is known to be a phone")
-        if not is_needed:
-            may_be = f"{', '.join(needs.no_target)} may be a phone: devices.yaml has no `target`"
-            return Answer("warn", f"none; {may_be}", advice)
-        return Answer("fail", "none", advice)
-    levels = sorted(facts.ndk.compilers)
-    if not levels:
-        text = f"{facts.ndk.root} ({facts.ndk.named_by}) has no compilers for arm64 Android"
-        return Answer("fail" if is_needed else "warn", text, advice)
-    revision = f"{facts.ndk.revision} " if facts.ndk.revision else ""
-    return Answer("ok", f"{revision}in {facts.ndk.root}, API {levels[0]} to {levels[-1]}")
-
-
-def _adb(facts: HostFacts) -> Answer:
-    if facts.adb is None:
-        why = facts.adb_problem or "none"
-        return Answer("fail", why, "unset ADBUTILS_ADB_PATH, or reinstall adbutils")
-    if facts.adb_version is None:
-        advice = "reinstall adbutils, or name another adb in ADBUTILS_ADB_PATH"
-        return Answer("fail", f"{facts.adb} does not run", advice)
-    other = f"; PATH has {facts.path_adb}" if facts.path_adb else ""
-    return Answer("ok", f"{facts.adb}: {facts.adb_version}{other}")
-
-
-def _adb_server(facts: HostFacts, needs: LabNeeds) -> Answer:
-    if facts.server_running:
+def _adb_server(needs: LabNeeds) -> CheckResult:
+    if AdbServer().is_running(timeout_s=_SERVER_S):
         everybody = "every account of this computer can use it and the devices on it"
-        return Answer("ok", f"answers at {USER_SERVER}; {everybody}")
+        return CheckResult("ok", f"answers at {USER_SERVER}; {everybody}")
     if not needs.server:
-        return Answer("not-applicable", "not running, and no device of the lab needs it")
+        return CheckResult("not-applicable", "not running, and no device of the lab needs it")
     advice = "`adb start-server`, as the user who may open the devices"
-    return Answer("fail", f"none answers at {USER_SERVER}", advice)
+    return CheckResult("fail", f"none answers at {USER_SERVER}", advice)
 
 
-def _cache(facts: HostFacts) -> Answer:
-    if facts.cache_problem is not None:
+def _cache(cache: Path) -> CheckResult:
+    if (problem := _write_problem(cache)) is not None:
         advice = "set QNN_HARNESS_CACHE to a folder that you, and only you, can write to"
-        return Answer("fail", f"{facts.cache}: {facts.cache_problem}", advice)
-    return _room(facts.cache, facts.cache_free_bytes, 2.0, "QNN_HARNESS_CACHE")
+        return CheckResult("fail", f"{cache}: {problem}", advice)
+    return free_space(cache, 2.0, "QNN_HARNESS_CACHE")
 
 
-def _memory_check(facts: HostFacts) -> Answer:
-    if facts.memory_bytes is None:
-        return Answer("unknown", "not told")
-    text = f"{facts.memory_bytes / _GB:.1f} GB available"
-    if facts.memory_bytes < _MEMORY_NEEDS_GB * _GB:
-        return Answer("warn", text, "end other programs: compiling contexts takes 2 GB")
-    return Answer("ok", text)
+def _memory() -> CheckResult:
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        if (available := memory({"memory": lines}, "MemAvailable")) is not None:
+            text = f"{available / _GB:.1f} GB available"
+            if available < _MEMORY_NEEDS_GB * _GB:
+                advice = "end other programs: compiling contexts takes 2 GB"
+                return CheckResult("warn", text, advice)
+            return CheckResult("ok", text)
+    return CheckResult("unknown", "not told")
 
 
-def packages(cached: list[str], missing: list[str], problem: str | None) -> Answer:
+def packages(cached: list[str], missing: list[str], problem: str | None) -> CheckResult:
     """Check that the newest libraries are cached or can be fetched; `problem` says why not."""
     text = f"the newest is {'' if cached else 'not '}in the cache"
     text += f": {', '.join(cached)}" if cached else ""
     if not missing:
-        return Answer("ok", text)
+        return CheckResult("ok", text)
     if problem is None:
-        return Answer("ok", f"{text}; {', '.join(missing)} can be fetched")
+        return CheckResult("ok", f"{text}; {', '.join(missing)} can be fetched")
     advice = (
         "connect to a package index (pip's own configuration is used), or name a folder with the "
         "wheels in PIP_FIND_LINKS"
     )
     status: Status = "warn" if cached else "fail"
-    return Answer(status, f"{text}; {', '.join(missing)} cannot be fetched: {problem}", advice)
+    return CheckResult(status, f"{text}; {', '.join(missing)} cannot be fetched: {problem}", advice)
 
 
-def _room(folder: str, free: int | None, least_gb: float, knob: str) -> Answer:
+def free_space(folder: Path, least_gb: float, setting: str) -> CheckResult:
+    """Check that a folder, which may not exist yet, has some space; `setting` chooses another."""
+    free = _free(folder)
     if free is None:
-        return Answer("unknown", f"{folder}: free space not told")
+        return CheckResult("unknown", f"{folder}: free space not told")
     text = f"{folder}: {free / _GB:.1f} GB free"
     if free >= least_gb * _GB:
-        return Answer("ok", text)
+        return CheckResult("ok", text)
     status: Status = "fail" if free < 0.1 * least_gb * _GB else "warn"
-    return Answer(status, text, f"free some, or choose another folder with {knob}")
+    return CheckResult(status, text, f"free some, or choose another folder with {setting}")
 
 
 _ANSWER_S: Final = 5.0
@@ -334,58 +226,12 @@ def file_check(path: Path, lab: Lab | ConfigError, *, named: bool) -> Checked:
     return _check("lab", LAB_FILE, "ok", f"{path}: {devices}, {enabled} enabled")
 
 
-def simulated_checks(lab: Lab, devices: Sequence[DeviceConfig], cache: Path) -> Iterator[Checked]:
-    """Check that this computer can simulate its devices, and the emulator of simulated DSPs."""
+def simulated_checks(lab: Lab) -> Iterator[Checked]:
+    """Name the simulated devices that this computer cannot simulate, and what is missing."""
     for device in lab.devices:
         why = lab.why_off(device)
         if why is not None and device.enabled:
             yield _check(device.name, "simulated here", "not-applicable", why)
-    for device in devices:
-        if isinstance(device, SimulatedDeviceConfig) and device.dsp is not None:
-            yield _check(device.name, "DSP emulator", *_emulator(cache))
-
-
-def _emulator(cache: Path) -> Answer:
-    try:
-        qemu = find_qemu(cache)
-    except HarnessError as error:
-        return Answer("fail", str(error))
-    text = f"{qemu.path}, version {qemu.version}"
-    lacks = [name for name in (VECTOR_FLOAT, HMX) if name not in qemu.can]
-    if not lacks:
-        return Answer("ok", text)
-    missing = f"{text}, lacks {' and '.join(lacks)}: graphs that need it are unsupported"
-    return Answer("warn", missing, f"`{SETUP}` builds one that has it")
-
-
-def source_checks(catalog: Catalog) -> Iterator[Checked]:
-    """Check the versions in the lab's own sources of runtimes, by target."""
-    for source in catalog.sources:
-        if source.name == PACKAGE_INDEX:
-            continue
-        try:
-            versions = {target: source.versions(target) for target in TARGETS}
-        except HarnessError as error:
-            advice = "correct it in `runtimes` of devices.yaml, or the variable that names it"
-            yield _check("lab", f"source {source.name}", "fail", str(error), advice)
-            continue
-        texts = [f"{', '.join(v[-3:])} for {target}" for target, v in versions.items() if v]
-        if texts:
-            yield _check("lab", f"source {source.name}", "ok", "; ".join(texts))
-        else:
-            advice = "name the folder that holds lib/, or another source"
-            yield _check("lab", f"source {source.name}", "warn", "no QNN in it", advice)
-
-
-def notify_checks(lab: Lab) -> Iterator[Checked]:
-    """Check that each channel of `notify` is set up, without sending anything."""
-    for channel in lab.notify:
-        if why := channel_problem(channel):
-            advice = "correct devices.yaml or the environment, then: qnn-harness notify --test"
-            yield _check("lab", f"notify {channel.name}", "fail", why, advice)
-        else:
-            text = "is set up; to try it: qnn-harness notify --test"
-            yield _check("lab", f"notify {channel.name}", "ok", text)
 
 
 def server_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Checked]:
@@ -448,19 +294,17 @@ def examine(options: Options) -> Iterator[Checked]:
         devices = lab.select(names) if names else []
     needs = lab_needs(devices)
     _log.info("looking at this computer")
-    facts = inspect_host(options.cache, _REPORTS, TARGETS, options.environment)
-    yield from host_checks(facts, needs)
+    yield from host_checks(options.cache, _REPORTS, needs, options.environment)
     _log.info("asking for libraries")
     yield _library_check(options.cache, needs)
     yield file_check(options.lab_file, lab, named=bool(options.names))
     if isinstance(lab, ConfigError):
         return
-    yield from simulated_checks(lab, devices, options.cache / BOARDS)
+    yield from simulated_checks(lab)
     try:
-        yield from source_checks(Catalog.of(lab, options.environment, options.cache))
+        Catalog.of(lab, options.environment, options.cache)
     except ConfigError as error:
         yield Checked("lab", "lab", "sources", "fail", str(error), "correct `runtimes`")
-    yield from notify_checks(lab)
     _log.info("asking the lab's adb servers")
     yield from server_checks(lab, devices)
     yield from unlisted_checks(lab)

@@ -20,7 +20,7 @@ from harness.core.outgoing_text import counted
 from harness.diagnosis.diagnosis import diagnosed
 from harness.diagnosis.error import ErrorRecord
 from harness.diagnosis.verdict import Verdict
-from harness.doctor.check import Answer, Checked
+from harness.doctor.check import Checked, CheckResult
 from harness.doctor.device_checks import DspAttempt, ExaminedDevice, dsp_layers
 from harness.models.models import Model
 from harness.models.source import Libraries, within_session
@@ -50,38 +50,38 @@ def smoke_checks(
         runtime = workbench.catalog.runtime(name, target)
     except HarnessError as error:
         yield Checked("device", device, "runtime", "fail", str(error), _name_source(target))
-        yield from untried(examined, Answer("unknown", "not tried, there is no runtime"))
+        yield from untried(examined, CheckResult("unknown", "not tried, there is no runtime"))
         return
     size = f"{counted(len(runtime.files), 'file')}, {runtime.size / 1e6:.0f} MB"
     yield Checked("device", device, "runtime", "ok", f"QNN {runtime.name} for {target}, {size}")
     session_logs = logs / f"{device}-session"
     session = try_backend(workbench, device, "htp", runtime, name, session_logs, bare=True)
-    if session.answer.status == "ok":
+    if session.result.status == "ok":
         graph = try_backend(workbench, device, "htp", runtime, name, logs / f"{device}-htp")
-    elif session.answer.status == "not-applicable":
+    elif session.result.status == "not-applicable":
         graph = session
     else:
-        graph = DspAttempt(Answer("unknown", "not tried, no session came up"))
+        graph = DspAttempt(CheckResult("unknown", "not tried, no session came up"))
     yield from dsp_layers(examined, KnownFacts(cache).of(runtime), session, graph)
     for backend in ("gpu", "cpu"):
         folder = logs / f"{device}-{backend}"
         attempt = try_backend(workbench, device, backend, runtime, name, folder)
-        yield Checked("device", device, f"smoke {backend}", *attempt.answer)
+        yield Checked("device", device, f"smoke {backend}", *attempt.result)
 
 
-def untried(examined: ExaminedDevice, why: Answer) -> list[Checked]:
+def untried(examined: ExaminedDevice, why: CheckResult) -> list[Checked]:
     """Return the layers to the DSP if nothing is deployed."""
     return dsp_layers(examined, None, DspAttempt(why), DspAttempt(why))
 
 
-def runtime_answer(workbench: Workbench, target: str, qnn: str) -> Answer:
+def runtime_result(workbench: Workbench, target: str, qnn: str) -> CheckResult:
     """Return the runtime that a device would get, without fetching it."""
     try:
         name = workbench.catalog.resolve(qnn, target)[-1]
         is_cached = workbench.catalog.is_cached(name, target)
     except HarnessError as error:
-        return Answer("fail", str(error), _name_source(target))
-    return Answer("ok", f"QNN {name} for {target}{'' if is_cached else ', not fetched yet'}")
+        return CheckResult("fail", str(error), _name_source(target))
+    return CheckResult("ok", f"QNN {name} for {target}{'' if is_cached else ', not fetched yet'}")
 
 
 def _name_source(target: str) -> str:
@@ -107,7 +107,7 @@ def try_backend(
     library = BACKEND_LIBRARIES[backend]
     if not any(file.path.name == library for file in runtime.files):
         text = f"QNN {runtime.name} for {runtime.target} has no {library}"
-        return DspAttempt(Answer("not-applicable", text))
+        return DspAttempt(CheckResult("not-applicable", text))
     compiler = None
     if backend == "htp" and not bare:
         with contextlib.suppress(VersionError):  # none is as old as the runtime
@@ -135,31 +135,31 @@ def try_backend(
             else:
                 success += " and executed"
     except NotPassed as failure:
-        return DspAttempt(verdict_answer(failure.verdict, device, "", logs), failure.verdict.error)
+        return DspAttempt(verdict_result(failure.verdict, device, "", logs), failure.verdict.error)
     except ConfigError as error:
-        return DspAttempt(Answer("fail", str(error), "correct the lab or --qnn"))
+        return DspAttempt(CheckResult("fail", str(error), "correct the lab or --qnn"))
     except HarnessError as error:
-        return DspAttempt(Answer("fail", str(error), _lab_failed(device)))
+        return DspAttempt(CheckResult("fail", str(error), _lab_failed(device)))
     timing = f"in {time.monotonic() - start:.1f} s with QNN {runtime.name}"
     verdict, evidence = observation.verdict, tuple[str, ...]()
     if verdict.error is not None and verdict.cause == "target":
         evidence = case.collect_evidence()
         verdict = replace(verdict, error=diagnosed(verdict.outcome, verdict.error, evidence))
-    answer = verdict_answer(verdict, device, f"{success}, {timing}", logs)
-    return DspAttempt(answer, verdict.error, evidence)
+    result = verdict_result(verdict, device, f"{success}, {timing}", logs)
+    return DspAttempt(result, verdict.error, evidence)
 
 
-def verdict_answer(verdict: Verdict, device: str, passed: str, logs: Path) -> Answer:
-    """Return the answer for a verdict on a backend; `passed` is its text if it passed (pure)."""
+def verdict_result(verdict: Verdict, device: str, passed: str, logs: Path) -> CheckResult:
+    """Return the result for a verdict on a backend; `passed` is its text if it passed (pure)."""
     if verdict.outcome == "passed":
-        return Answer("ok", passed)
+        return CheckResult("ok", passed)
     if verdict.error is None:
-        return Answer("fail", verdict.outcome)
+        return CheckResult("fail", verdict.outcome)
     text = f"{verdict.outcome}: {error_text(verdict.error)}"
     if verdict.outcome == "unsupported":
-        return Answer("not-applicable", f"not on this target: {text}")
+        return CheckResult("not-applicable", f"not on this target: {text}")
     advice = _lab_failed(device) if verdict.cause == "infra" else hint(verdict.error)
-    return Answer("fail", text, f"{advice}; all output is in {logs}")
+    return CheckResult("fail", text, f"{advice}; all output is in {logs}")
 
 
 def _lab_failed(device: str) -> str:

@@ -25,7 +25,6 @@ _ASK_S: Final = 20.0
 _MAX_BYTES: Final = 1 << 20
 _MAX_LISTED: Final = 64
 _MAX_DENIAL: Final = 400
-_DAEMON: Final = "cdsprpcd"
 _FRESH_S: Final = 600
 # An ELF note of the linker's, in the hexadecimal digits of a file's head: NT_GNU_BUILD_ID of "GNU".
 _BUILD_ID: Final = re.compile(r"04000000(?:08|10|14)00000003000000474e5500([0-9a-f]{16,40})")
@@ -38,8 +37,8 @@ UNSIGNED_SHELL: Final = "fastrpc_shell_unsigned_3"
 (github.com/qualcomm/GenieX/issues/989, github.com/qualcomm/fastrpc/issues/400)."""
 
 QUESTIONS: Final = (
-    "owners selinux who denials daemons rpc rpc-builds signatures shells skels opencl executable "
-    "interpreter missing tools"
+    "owners selinux who denials rpc rpc-builds shells skels opencl executable interpreter missing "
+    "tools"
 )
 
 
@@ -49,9 +48,8 @@ class DeviceAnswers:
 
     Mappings are path or name to whether the shell user may read (r) and write (w) it. `exec_exit`
     is how a script that exits with 7 ended in the work folder, `exec_said` what was printed.
-    `account` is the output of `id`, `denials` what
-    SELinux refused of late, `rpc_builds` the file behind each libcdsprpc.so and its build id.
-    `daemons` are those of the DSP that run; `sees_processes` whether others' are in sight at all.
+    `account` is the output of `id`, `denials` what SELinux refused of late, `rpc_builds` the file
+    behind each libcdsprpc.so and its build id.
     """
 
     vitals: Vitals
@@ -59,11 +57,8 @@ class DeviceAnswers:
     selinux: str | None = None
     account: str | None = None
     denials: tuple[str, ...] = ()
-    daemons: tuple[str, ...] = ()
-    sees_processes: bool = False
     rpc_libraries: Mapping[str, str] = field(default_factory=dict)
     rpc_builds: Mapping[str, str] = field(default_factory=dict)
-    signatures: tuple[str, ...] = ()
     shells: Mapping[str, str] = field(default_factory=dict)
     skels: Mapping[str, str] = field(default_factory=dict)
     opencl: Mapping[str, str] = field(default_factory=dict)
@@ -96,7 +91,6 @@ def parse_answers(text: str) -> DeviceAnswers | None:
     vitals = parse_vitals(text)
     if vitals is None:
         return None
-    running = list(dict.fromkeys(sections.get("daemons", [])[:_MAX_LISTED]))
     selinux = first_line(sections, "selinux") or ""
     executed = " ".join(sections.get("executable", []))
     exit_match = re.search(r"\bexit (\d{1,3})$", executed)
@@ -106,13 +100,8 @@ def parse_answers(text: str) -> DeviceAnswers | None:
         selinux={"1": "Enforcing", "0": "Permissive"}.get(selinux, selinux) or None,
         account=(first_line(sections, "who") or "")[:300] or None,
         denials=tuple(line[:_MAX_DENIAL] for line in sections.get("denials", [])[-16:]),
-        daemons=tuple(name for name in running if name == _DAEMON),
-        sees_processes=bool(running),
         rpc_libraries=parse_access(sections, "rpc"),
         rpc_builds=dict(map(_build, sections.get("rpc-builds", [])[:_MAX_LISTED])),
-        signatures=tuple(
-            line.rsplit("/", 1)[-1][:MAX_PATH] for line in sections.get("signatures", [])[:8]
-        ),
         shells=parse_access(sections, "shells"),
         skels=parse_access(sections, "skels"),
         opencl=parse_access(sections, "opencl"),

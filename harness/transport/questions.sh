@@ -113,10 +113,6 @@ id | sed 's|  *| |g' | cut -c -300
 s=$(date -d "@$(($(date +%s) - fresh_s))" '+%m-%d %H:%M:%S.000' 2>/dev/null)
 { $T logcat -d -b events -b main -b system -t "${s:-4000}" || $T dmesg; } 2>/dev/null |
   grep -a 'avc: .*denied' | grep -aE 'rpc|dsp' | tail -n 16
-#: daemons
-for f in "$r"/proc/[0-9]*/comm; do
-  read -r c <"$f" && case $c in init | systemd | cdsprpcd) echo "$c" ;; esac
-done 2>/dev/null
 #: rpc
 for l in $libraries; do [ -e "$r$l/$rpc" ] && w "$r$l/$rpc"; done
 #: rpc-builds
@@ -127,10 +123,6 @@ for l in $libraries; do
     echo "${l##*/} $h $f"
   }
 done 2>/dev/null
-#: signatures
-for l in $folders; do
-  for f in "$r$l"/testsig-*.so; do [ -e "$f" ] && echo "$f"; done
-done
 #: shells
 for l in $folders; do
   for f in $shells; do [ -e "$r$l/$f" ] && w "$r$l/$f"; done

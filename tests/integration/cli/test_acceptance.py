@@ -22,7 +22,7 @@ from harness.doctor import (
     acceptance,
 )
 from harness.doctor.acceptance import STEPS, Stage, Trial, accept, run_steps
-from harness.doctor.check import Answer, report_of
+from harness.doctor.check import CheckResult, report_of
 from harness.doctor.device_visit import Options, open_workbench
 from harness.lab.health import RecoveryRules
 from harness.lab.inventory import load_lab
@@ -240,7 +240,7 @@ def damaged(local: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_found(
-    make_device: MakeDevice, act: Callable[[Trial], Answer], ways: dict[str, Any], text: str
+    make_device: MakeDevice, act: Callable[[Trial], CheckResult], ways: dict[str, Any], text: str
 ) -> None:
     device = make_device("simulated")
     answer = act(on(MockLiar(device, **ways), device.workdir))
@@ -285,9 +285,9 @@ def test_nobody_at_the_device(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_a_step_left_running_is_ended(trial: Trial) -> None:
     adb = trial.device.transport
 
-    def leave(_: Trial) -> Answer:
+    def leave(_: Trial) -> CheckResult:
         adb.shell("setsid sleep 600 </dev/null >/dev/null 2>&1 &", timeout_s=20)
-        return Answer("ok", "")
+        return CheckResult("ok", "")
 
     steps = [Stage("a step", 60, leave)]
     assert [check.status for check in run_steps(trial, steps, [])] == ["ok", "ok"]

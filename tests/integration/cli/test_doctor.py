@@ -23,7 +23,6 @@ from harness.lab.inventory import load_lab
 from harness.lab.lease import Leases
 from harness.probe.build import VARIABLES as NDK_VARIABLES
 from harness.simulator.device import SimulatedDevice
-from tests.integration.conftest import RuntimeFor
 from tests.integration.device_runs import ROOT
 from tests.integration.in_process import qnn_harness
 from tests.integration.simulator.conftest import AdbClient, StartDevice
@@ -134,7 +133,7 @@ def test_what_an_unplugged_phone_will_need_is_told(adb: AdbClient, simulated_lab
     Quarantine(quarantine_root(Path("/none"))).put(key_of(file, "desk"), "gone", until="answers")
     completed, checks = run("--lab", file, **BARE)
     assert completed.returncode == 3, completed.stdout
-    ndk = checks["host", "Android NDK"]
+    ndk = checks["host", "probe for android-arm64"]
     assert (ndk["status"], "ANDROID_NDK_HOME" in ndk["advice"]) == ("fail", True)
     assert "unplugged" in checks["desk", "reachable"]["found"]
     assert ("desk", "quarantine") not in checks
@@ -147,22 +146,6 @@ def test_what_an_unplugged_phone_will_need_is_told(adb: AdbClient, simulated_lab
     process = qnn_harness("devices", "--lab", file, "--json")
     rows = {row["name"]: row for row in json.loads(process.stdout)["devices"] if row["configured"]}
     assert [rows[name]["state"] for name in ("desk", "other")] == ["unplugged"] * 2
-
-
-def test_the_sources_of_a_lab_are_looked_at(simulated_lab: Path, runtime_for: RuntimeFor) -> None:
-    libraries = runtime_for("2.47.0", "linux-arm64").files[0].path.parent
-    sources = (
-        f"{{name: mine, kind: folder, path: {libraries}, version: 2.47.0}}",
-        "{name: lost, kind: qairt, path: /nowhere}",
-    )
-    listed = "".join(f"  - {source}\n" for source in sources)
-    simulated_lab.write_text(f"{simulated_lab.read_text()}runtimes:\n{listed}")
-    completed, checks = run("--lab", simulated_lab, "--no-smoke", "--qnn", "2.51.0")
-    assert completed.returncode == 1, completed.stdout
-    assert checks["lab", "source mine"]["found"] == "2.47.0 for linux-arm64"
-    lost = checks["lab", "source lost"]
-    assert (lost["status"], "/nowhere" in lost["found"]) == ("fail", True)
-    assert checks[NAME, "runtime"]["found"] == "QNN 2.51.0 for linux-x64"
 
 
 def test_a_device_that_another_process_holds_is_left_alone(

@@ -368,22 +368,6 @@ def test_a_summary_is_sent_by_hand(tmp_path: Path, hook: Webhook) -> None:
     assert (nobody.returncode, "notify: is missing: name a channel" in nobody.stderr) == (2, True)
 
 
-def test_doctor_says_which_channels_are_set_up(tmp_path: Path, hook: Webhook) -> None:
-    file = lab(
-        tmp_path,
-        '{name: unset, url: "${NOT_SET_ANYWHERE}"}',
-        '{name: odd, url: "nosuch://s3cret"}',
-        chat(hook),
-    )
-    completed = qnn_harness("doctor", "--lab", file, "--no-smoke", "--json")
-    checks = {check["name"]: check for check in json.loads(completed.stdout)["checks"]}
-    states = {name: checks[f"notify {name}"]["status"] for name in ("unset", "odd", "chat")}
-    assert states == {"unset": "fail", "odd": "fail", "chat": "ok"}
-    assert "NOT_SET_ANYWHERE is not set" in checks["notify unset"]["found"]
-    assert "s3cret" not in completed.stdout + completed.stderr
-    assert hook.got == []
-
-
 def test_without_apprise_a_channel_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

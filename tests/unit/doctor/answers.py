@@ -43,15 +43,11 @@ Enforcing\r
 @qnn-harness:who\r
 uid=2000(shell) gid=2000(shell) groups=2000(shell),1004(input),3009(readproc) context=u:r:shell:s0\r
 @qnn-harness:denials\r
-@qnn-harness:daemons\r
-init\r
-cdsprpcd\r
 @qnn-harness:rpc\r
 r /vendor/lib64/libcdsprpc.so\r
 @qnn-harness:rpc-builds\r
 libcdsprpc.so 7f454c4604000000140000000300000\
 0474e5500a1b2c3d4e5f60718293a4b5c6d7e8f9000112233aa /vendor/lib64/libcdsprpc.so\r
-@qnn-harness:signatures\r
 @qnn-harness:shells\r
 - /vendor/dsp/cdsp/fastrpc_shell_3\r
 r /vendor/dsp/cdsp/fastrpc_shell_unsigned_3\r
@@ -83,11 +79,8 @@ crw------- 1 root root 10, 121 Nov 20 08:15 fastrpc-cdsp
 @qnn-harness:who
 uid=1000(weston) gid=1000(weston) groups=1000(weston),44(video)
 @qnn-harness:denials
-@qnn-harness:daemons
-systemd
 @qnn-harness:rpc
 @qnn-harness:rpc-builds
-@qnn-harness:signatures
 @qnn-harness:shells
 r /usr/lib/dsp/cdsp/fastrpc_shell_3
 @qnn-harness:skels

@@ -24,12 +24,12 @@ from harness.doctor.acceptance import (
     run_steps,
     with_own_workdir,
 )
-from harness.doctor.check import Answer
+from harness.doctor.check import CheckResult
 from harness.lab.devices import DEFAULT_WORKDIR
 from harness.lab.health import RecoveryRules
 from harness.lab.inventory import Lab
 
-OK = Answer("ok", "fine")
+OK = CheckResult("ok", "fine")
 
 
 class MockDevice:
@@ -56,12 +56,14 @@ def trial(device: MockDevice, logs: Path = Path("/logs")) -> Trial:
     return Trial(bench, "desk", "latest", logs, print, RecoveryRules())  # type: ignore[arg-type]
 
 
-def step(act: Callable[[Trial], Answer], seconds: float = 30, option: str | None = None) -> Stage:
+def step(
+    act: Callable[[Trial], CheckResult], seconds: float = 30, option: str | None = None
+) -> Stage:
     return Stage("a step", seconds, act, option)
 
 
-def raising(error: BaseException) -> Callable[..., Answer]:
-    def act(*_: object, **__: object) -> Answer:
+def raising(error: BaseException) -> Callable[..., CheckResult]:
+    def act(*_: object, **__: object) -> CheckResult:
         raise error
 
     return act
@@ -113,7 +115,7 @@ def test_a_step_that_hangs_is_given_up_and_the_rest_is_not_tried(
     monkeypatch.setattr("harness.doctor.acceptance._LEFT_S", 0.1)
     device, event = MockDevice(), threading.Event()
 
-    def hang(_: Trial) -> Answer:
+    def hang(_: Trial) -> CheckResult:
         event.wait(60)
         return OK
 
@@ -134,7 +136,7 @@ def test_a_step_that_goes_on_puts_nothing_back() -> None:
     device, event = MockDevice(), threading.Event()
     device.end_leftovers = lambda *, timeout_s: not event.set()  # type: ignore[method-assign]
 
-    def go_on(_: Trial) -> Answer:
+    def go_on(_: Trial) -> CheckResult:
         event.wait(60)
         threading.Event().wait(0.2)
         device.scripts.append("put back")
@@ -148,7 +150,7 @@ def test_a_step_that_goes_on_puts_nothing_back() -> None:
 def test_of_a_device_that_went_away_no_further_step_is_tried() -> None:
     device = MockDevice()
 
-    def lose(_: Trial) -> Answer:
+    def lose(_: Trial) -> CheckResult:
         device.shell = raising(DeviceLost("gone", serial="1"))  # type: ignore[assignment]
         raise DeviceLost("gone", serial="1")
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.core.socs import PLATFORMS
-from harness.doctor.check import Answer, Checked
+from harness.doctor.check import Checked, CheckResult
 from harness.doctor.device_checks import DspAttempt, ExaminedDevice, device_checks, dsp_layers
 from harness.doctor.device_visit import without_recovery
 from harness.lab.attach import AttachedDevice
@@ -260,7 +260,7 @@ def test_any_answer_is_survived(lines: list[str], text: str) -> None:
     assert parsed is not None
     device, why = (
         replace(examined(PHONE), answers=parsed),
-        DspAttempt(Answer("unknown", "not tried")),
+        DspAttempt(CheckResult("unknown", "not tried")),
     )
     for check in (*device_checks(device), *dsp_layers(device, None, why, why)):
         assert check.found.isprintable()
@@ -281,7 +281,6 @@ def test_the_script_on_a_real_shell(target: str, tmp_path: Path) -> None:
     files += [f"{system.library_folders[0][1:]}/libcdsprpc.so"]
     for folder in system.dsp_folders[:1]:
         files += [f"{folder[1:]}/fastrpc_shell_unsigned_3", f"{folder[1:]}/libQnnHtpV75Skel.so"]
-        files += [f"{folder[1:]}/testsig-0x1a.so"]
     for name in files:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("")
@@ -289,8 +288,6 @@ def test_the_script_on_a_real_shell(target: str, tmp_path: Path) -> None:
     (root / files[3]).write_bytes(library)
     (root / files[3]).rename(root / f"{files[3]}.1.0.0")
     (root / files[3]).symlink_to("libcdsprpc.so.1.0.0")
-    (root / "proc/812").mkdir(parents=True)
-    (root / "proc/812/comm").write_text("cdsprpcd\n")
     (root / "sys/fs/selinux").mkdir(parents=True)
     (root / "sys/fs/selinux/enforce").write_text("1")
     parsed = run_script(target, tmp_path / "work folder's", root)
@@ -299,9 +296,7 @@ def test_the_script_on_a_real_shell(target: str, tmp_path: Path) -> None:
     assert list(parsed.rpc_libraries) == [f"{root}{system.library_folders[0]}/libcdsprpc.so"]
     build = "libcdsprpc.so.1.0.0, build id a1b2c3d4e5f60718293a4b5c6d7e8f9000112233"
     assert parsed.rpc_builds == {f"{root}/{files[3]}": build}
-    assert (parsed.daemons, parsed.sees_processes) == (("cdsprpcd",), True)
     assert (parsed.account or "").startswith("uid=")
-    assert parsed.signatures == (("testsig-0x1a.so",) if system.dsp_folders else ())
     assert len(parsed.shells) == len(parsed.skels) == min(1, len(system.dsp_folders))
     assert list(parsed.opencl) == [f"{root}{system.opencl[0]}"]
     assert (parsed.exec_exit, parsed.missing_programs) == (7, ())

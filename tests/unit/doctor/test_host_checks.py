@@ -1,129 +1,120 @@
-"""Checks of this computer, word by word, and the amounts that are too little."""
+"""Checks of this computer, and the amounts that are too little."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 import pytest
 
-from harness.doctor.check import Checked
-from harness.doctor.examine import LabNeeds, host_checks, packages
-from tests.unit.doctor.test_other_checks import EVERYTHING, GOOD, NDK
+from harness.doctor import examine
+from harness.doctor.check import CheckResult
+from harness.doctor.examine import LabNeeds, free_space, host_checks, packages, probe_origin
+from harness.probe.build import ProbeBuilder
+from harness.transport.adb_server import AdbServer
 
-EVERYBODY = "every account of this computer can use it and the devices on it"
+BARE = {"PATH": "/nonexistent"}
+PHONE_AND_BOARD = LabNeeds(frozenset({"linux-arm64", "android-arm64"}), server=True)
 
 
-def host_check(name: str, changes: dict[str, Any], needs: LabNeeds) -> Checked:
-    facts = replace(GOOD, **changes)
-    (check,) = (check for check in host_checks(facts, needs) if check.name == name)
-    return check
+def host(
+    folder: Path, needs: LabNeeds = PHONE_AND_BOARD, environment: Mapping[str, str] = BARE
+) -> dict[str, CheckResult]:
+    checks = host_checks(folder / "cache", folder, needs, environment)
+    return {each.name: CheckResult(each.status, each.found, each.advice) for each in checks}
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "needs", "status", "text"),
+    ("target", "needs", "status", "text", "advice"),
     [
-        ("Python", {}, LabNeeds(), "ok", "3.12.1 on x86_64"),
-        ("C compiler", {}, LabNeeds(), "ok", "/usr/bin/cc"),
-        ("C compiler", {"compilers": {}}, LabNeeds(), "fail", "not looked for"),
-        (
-            "C compiler",
-            {"compilers": {}, "compiler_problems": {"linux-x64": "no cc"}},
-            LabNeeds(),
-            "fail",
-            "no cc",
-        ),
-        ("cross compiler", {"compilers": {"linux-arm64": "zig"}}, LabNeeds(), "ok", "zig"),
-        ("cross compiler", {}, EVERYTHING, "fail", "none for linux-arm64"),
-        (
-            "Android NDK",
-            {"compilers": {"android-arm64": "/probes"}},
-            EVERYTHING,
-            "ok",
-            "none; /probes",
-        ),
-        ("Android NDK", {}, EVERYTHING, "fail", "none"),
-        ("Android NDK", {}, replace(EVERYTHING, no_target=("desk",)), "fail", "none"),
-        (
-            "Android NDK",
-            {},
-            LabNeeds(no_target=("a", "b")),
-            "warn",
-            "none; a, b may be a phone: devices.yaml has no `target`",
-        ),
-        ("Android NDK", {"ndk": NDK}, LabNeeds(), "ok", "27.2 in /ndk, API 21 to 35"),
-        (
-            "Android NDK",
-            {"ndk": replace(NDK, revision=None, compilers={30: Path("a")})},
-            LabNeeds(),
-            "ok",
-            "in /ndk, API 30 to 30",
-        ),
-        ("qemu", {"qemu": "/usr/bin/qemu"}, LabNeeds(), "ok", "/usr/bin/qemu"),
-        ("adb", {}, LabNeeds(), "ok", "/venv/adb: Android Debug Bridge version 1.0.41"),
-        (
-            "adb",
-            {"path_adb": "/usr/bin/adb"},
-            LabNeeds(),
-            "ok",
-            "/venv/adb: Android Debug Bridge version 1.0.41; PATH has /usr/bin/adb",
-        ),
-        ("adb", {"adb": None}, LabNeeds(), "fail", "none"),
-        ("adb", {"adb": None, "adb_problem": "not there"}, LabNeeds(), "fail", "not there"),
-        ("adb", {"adb_version": None}, LabNeeds(), "fail", "/venv/adb does not run"),
-        ("cache", {"cache_problem": "Read-only"}, LabNeeds(), "fail", "/cache: Read-only"),
-        ("cache", {"cache_free_bytes": None}, LabNeeds(), "unknown", "/cache: free space not told"),
-        ("memory", {"memory_bytes": None}, LabNeeds(), "unknown", "not told"),
+        ("linux-x64", LabNeeds(), "fail", "none", "install gcc or clang"),
+        ("linux-arm64", LabNeeds(), "not-applicable", "no device of the lab", ""),
+        ("linux-arm64", PHONE_AND_BOARD, "fail", "none", "gcc-aarch64-linux-gnu"),
+        ("android-arm64", LabNeeds(), "not-applicable", "no device of the lab", ""),
+        ("android-arm64", PHONE_AND_BOARD, "fail", "none", "ANDROID_NDK_HOME"),
+        ("android-arm64", LabNeeds(no_target=("a", "b")), "warn", "a, b may be a phone", "NDK"),
     ],
 )
-def test_what_is_said(
-    name: str, changes: dict[str, Any], needs: LabNeeds, status: str, text: str
+def test_a_compiler_is_missed_where_the_lab_needs_one(
+    tmp_path: Path, target: str, needs: LabNeeds, status: str, text: str, advice: str
 ) -> None:
-    check = host_check(name, changes, needs)
-    assert (check.status, check.found) == (status, text)
+    result = probe_origin(ProbeBuilder(tmp_path, BARE), target, needs)
+    assert result.status == status
+    assert text in result.found
+    assert advice in result.advice
 
 
-def test_the_adb_server_is_everybodys() -> None:
-    text = host_check("adb server", {"server_running": True}, LabNeeds()).found
-    assert text == f"answers at 127.0.0.1:5037; {EVERYBODY}"
+def test_a_probe_that_can_be_built(tmp_path: Path) -> None:
+    compiler = tmp_path / "cc"
+    compiler.write_text("#!/bin/sh\n")
+    compiler.chmod(0o755)
+    builder = ProbeBuilder(tmp_path, {"CC": str(compiler)})
+    assert probe_origin(builder, "linux-x64", LabNeeds()) == ("ok", str(compiler), "")
+
+
+def test_the_adb_server_is_everybodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AdbServer, "is_running", lambda *_, **__: True)
+    found = host(tmp_path)["adb server"].found
+    assert found.endswith("; every account of this computer can use it and the devices on it")
+    monkeypatch.setattr(AdbServer, "is_running", lambda *_, **__: False)
+    assert "adb start-server" in host(tmp_path)["adb server"].advice
+    assert host(tmp_path, LabNeeds())["adb server"].status == "not-applicable"
+
+
+def test_adb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "Android Debug Bridge version" in host(tmp_path)["adb"].found
+    broken = tmp_path / "adb"
+    broken.write_text("#!/bin/sh\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(examine, "adb_binary", lambda: broken)
+    assert host(tmp_path)["adb"][:2] == ("fail", f"{broken} does not run")
+
+
+def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file")
+    result = host(tmp_path)["cache"]
+    assert result.status == "fail"
+    assert "QNN_HARNESS_CACHE" in result.advice
 
 
 @pytest.mark.parametrize(
-    ("name", "field", "free", "status", "text"),
+    ("free", "status", "text"),
     [
-        ("cache", "cache_free_bytes", 2_000_000_000, "ok", "/cache: 2.0 GB free"),
-        ("cache", "cache_free_bytes", 1_999_999_999, "warn", "/cache: 2.0 GB free"),
-        ("cache", "cache_free_bytes", 200_000_000, "warn", "/cache: 0.2 GB free"),
-        ("cache", "cache_free_bytes", 199_999_999, "fail", "/cache: 0.2 GB free"),
-        ("reports", "reports_free_bytes", 500_000_000, "ok", "/reports: 0.5 GB free"),
-        ("reports", "reports_free_bytes", 499_999_999, "warn", "/reports: 0.5 GB free"),
-        ("reports", "reports_free_bytes", 49_999_999, "fail", "/reports: 0.0 GB free"),
-        ("memory", "memory_bytes", 2_000_000_000, "ok", "2.0 GB available"),
-        ("memory", "memory_bytes", 1_940_000_000, "warn", "1.9 GB available"),
+        (2_000_000_000, "ok", "2.0 GB free"),
+        (1_999_999_999, "warn", "2.0 GB free"),
+        (200_000_000, "warn", "0.2 GB free"),
+        (199_999_999, "fail", "0.2 GB free"),
     ],
 )
-def test_how_much_is_too_little(name: str, field: str, free: int, status: str, text: str) -> None:
-    check = host_check(name, {field: free}, LabNeeds())
-    assert (check.status, check.found) == (status, text)
+def test_how_much_is_too_little(
+    free: int, status: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(examine.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    result = free_space(tmp_path / "new/folder", 2.0, "A_VARIABLE")
+    assert (result.status, result.found) == (status, f"{tmp_path}/new/folder: {text}")
+    assert ("A_VARIABLE" in result.advice) is (status != "ok")
 
 
 @pytest.mark.parametrize(
-    ("cached", "missing", "problem", "text"),
+    ("cached", "missing", "problem", "status", "text"),
     [
-        (["1", "2"], [], None, "the newest is in the cache: 1, 2"),
-        ([], ["3", "4"], None, "the newest is not in the cache; 3, 4 can be fetched"),
+        (["1", "2"], [], None, "ok", "the newest is in the cache: 1, 2"),
+        ([], ["3", "4"], None, "ok", "the newest is not in the cache; 3, 4 can be fetched"),
+        ([], ["2.51.0"], "no network", "fail", "the newest is not in the cache; 2.51.0 cannot"),
         (
             ["1"],
             ["3"],
             "no network",
+            "warn",
             "the newest is in the cache: 1; 3 cannot be fetched: no network",
         ),
     ],
 )
-def test_what_is_said_of_libraries(
-    cached: list[str], missing: list[str], problem: str | None, text: str
+def test_libraries(
+    cached: list[str], missing: list[str], problem: str | None, status: str, text: str
 ) -> None:
-    answer = packages(cached, missing, problem)
-    assert answer.found == text
-    assert ("PIP_FIND_LINKS" in answer.advice) == (problem is not None)
+    result = packages(cached, missing, problem)
+    assert result.status == status
+    assert result.found.startswith(text)
+    assert ("PIP_FIND_LINKS" in result.advice) == (problem is not None)

@@ -1,8 +1,8 @@
-"""Host, lab, smoke and the sums: what facts mean, case by case."""
+"""Lab, smoke and the sums: what facts mean, case by case."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -22,87 +22,14 @@ from harness.doctor.check import (
     report_of,
 )
 from harness.doctor.examine import (
-    HostFacts,
     LabNeeds,
     file_check,
-    host_checks,
     lab_needs,
-    packages,
     unlisted_check,
 )
-from harness.doctor.smoke import error_text, hint, verdict_answer
+from harness.doctor.smoke import error_text, hint, verdict_result
 from harness.lab.devices import AdbDeviceConfig
-from harness.probe.build import Ndk
 from harness.transport.adb_server import SeenDevice
-
-GOOD = HostFacts(
-    python=(3, 12, 1),
-    machine="x86_64",
-    compilers={"linux-x64": "/usr/bin/cc"},
-    compiler_problems={"linux-arm64": "none"},
-    adb="/venv/adb",
-    adb_version="Android Debug Bridge version 1.0.41",
-    cache="/cache",
-    cache_free_bytes=10**11,
-    reports="/reports",
-    reports_free_bytes=10**11,
-    memory_bytes=10**10,
-)
-EVERYTHING = LabNeeds(frozenset({"linux-arm64", "android-arm64"}), server=True)
-NDK = Ndk(Path("/ndk"), "ANDROID_NDK_HOME", "27.2", {21: Path("a"), 35: Path("b")})
-
-
-def statuses(facts: HostFacts, needs: LabNeeds) -> dict[str, Status]:
-    return {check.name: check.status for check in host_checks(facts, needs)}
-
-
-def test_a_good_host_for_the_simulator() -> None:
-    assert set(statuses(GOOD, LabNeeds()).values()) == {"ok", "not-applicable"}
-
-
-@pytest.mark.parametrize(
-    ("changes", "needs", "name", "status", "advice"),
-    [
-        ({"compilers": {}}, LabNeeds(), "C compiler", "fail", "apt install gcc"),
-        ({}, EVERYTHING, "cross compiler", "fail", "gcc-aarch64-linux-gnu"),
-        ({}, EVERYTHING, "Android NDK", "fail", "ANDROID_NDK_HOME"),
-        ({"ndk": NDK}, EVERYTHING, "Android NDK", "ok", ""),
-        ({}, LabNeeds(no_target=("desk",)), "Android NDK", "warn", "ANDROID_NDK_HOME"),
-        ({"ndk": replace(NDK, compilers={})}, EVERYTHING, "Android NDK", "fail", "NDK"),
-        ({"ndk": replace(NDK, compilers={})}, LabNeeds(), "Android NDK", "warn", "NDK"),
-        ({"qemu": "/usr/bin/qemu-aarch64"}, LabNeeds(), "qemu", "ok", ""),
-        ({"adb": None, "adb_problem": "no adb"}, LabNeeds(), "adb", "fail", "ADBUTILS_ADB_PATH"),
-        ({"adb_version": None}, LabNeeds(), "adb", "fail", "reinstall"),
-        ({}, EVERYTHING, "adb server", "fail", "adb start-server"),
-        ({"server_running": True}, EVERYTHING, "adb server", "ok", ""),
-        ({"cache_problem": "Read-only"}, LabNeeds(), "cache", "fail", "QNN_HARNESS_CACHE"),
-        ({"cache_free_bytes": 10**9}, LabNeeds(), "cache", "warn", "free some"),
-        ({"cache_free_bytes": 10**8}, LabNeeds(), "cache", "fail", "free some"),
-        ({"reports_free_bytes": 10**7}, LabNeeds(), "reports", "fail", "--reports"),
-        ({"memory_bytes": 10**9}, LabNeeds(), "memory", "warn", "2 GB"),
-    ],
-)
-def test_one_thing_of_the_host(
-    changes: dict[str, object], needs: LabNeeds, name: str, status: str, advice: str
-) -> None:
-    facts = replace(GOOD, **changes)  # type: ignore[arg-type]
-    (check,) = (check for check in host_checks(facts, needs) if check.name == name)
-    assert check.status == status
-    assert advice in check.advice
-    assert bool(check.advice) == (status in ("warn", "fail"))
-
-
-@pytest.mark.parametrize(
-    ("cached", "missing", "problem", "status"),
-    [
-        (["2.51.0"], [], None, "ok"),
-        ([], ["2.51.0"], None, "ok"),
-        ([], ["2.51.0"], "no network", "fail"),
-        (["2.51.0"], ["2.51.0 for linux-arm64"], "no network", "warn"),
-    ],
-)
-def test_libraries(cached: list[str], missing: list[str], problem: str | None, status: str) -> None:
-    assert packages(cached, missing, problem).status == status
 
 
 def test_other_lines_of_the_lab() -> None:
@@ -162,7 +89,7 @@ SKEL = error(
     ],
 )
 def test_what_came_of_an_inference(verdict: Verdict, status: str, text: str, advice: str) -> None:
-    check = verdict_answer(verdict, "desk", "done", Path("/logs"))
+    check = verdict_result(verdict, "desk", "done", Path("/logs"))
     assert check.status == status
     assert text in check.found
     assert advice in check.advice

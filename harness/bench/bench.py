@@ -354,21 +354,9 @@ class Bench:
     ) -> Observation:
         """Load `number` contexts, taken in turn, then execute all of them, then free them.
 
-        Without a number each is loaded once, as in `sequential`, `window` and `run_contexts`.
+        Without a number each is loaded once, as in `run_contexts`.
         """
         return self.run_contexts(contexts, number, "resident")
-
-    def sequential(
-        self, contexts: Source | Sequence[Source], number: int | None = None
-    ) -> Observation:
-        """Load, execute and free `number` contexts one after the other, taken in turn."""
-        return self.run_contexts(contexts, number, "sequential")
-
-    def window(
-        self, contexts: Source | Sequence[Source], number: int | None = None, *, most: int = 4
-    ) -> Observation:
-        """Load and execute `number` contexts, keeping the last `most` loaded."""
-        return self.run_contexts(contexts, number, "window", window=most)
 
     def run_contexts(
         self,

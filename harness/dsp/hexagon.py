@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import itertools
 import logging
 import os
 import re
@@ -29,7 +28,6 @@ from typing import Final, Literal
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.guard import spawn_guarded
-from harness.core.notices import progress_reporter
 from harness.core.verified_folder import holder_of, key_of, lock_of, make_file
 from harness.core.whole_file import disk_errors, read_note, scratch_folder, write_json
 from harness.dsp.dsp import DspPrograms
@@ -299,8 +297,6 @@ _FLAGS: Final = (
 _LIBRARIES: Final = ("-lc++", "-lm")
 _BUILD_S: Final = 1200.0
 _DOING: Final = "compiling the loader of a DSP's code"
-_FILES: Final = 1145
-"""The number of files that zig 0.17 compiles the first time, with its C and C++ libraries."""
 
 _log = logging.getLogger(__name__)
 
@@ -321,17 +317,13 @@ def build_loader(cache: Path, environment: Mapping[str, str] = os.environ) -> Pa
         zig = {
             "ZIG_GLOBAL_CACHE_DIR": str(cache / "zig"),
             "ZIG_LOCAL_CACHE_DIR": str(folder / "zig"),
-            "ZIG_VERBOSE_CC": "1",  # a line for each file, those of the C library among them
         }
-        files = itertools.count(1)
-        with progress_reporter("") as report:
-            run_build(
-                [*command, *_FLAGS, *native_sources(dsp=True), *_LIBRARIES, "-o", built.name],
-                folder=folder,
-                timeout_s=_BUILD_S,
-                environment={**environment, **zig},
-                on_line=lambda _: report(_DOING, min(next(files), _FILES), _FILES),
-            )
+        run_build(
+            [*command, *_FLAGS, *native_sources(dsp=True), *_LIBRARIES, "-o", built.name],
+            folder=folder,
+            timeout_s=_BUILD_S,
+            environment={**environment, **zig},
+        )
         return folder / built.name
 
     return make_file(built, build_into, doing=_DOING, timeout_s=_BUILD_S)

@@ -31,18 +31,6 @@ Arithmetic = Literal["float32", "float16", "uint8"]
 """The type in which a backend calculates; the outputs may have another one."""
 
 _BLOCK: Final = 1 << 20
-_MOST_CHANNELS: Final = 1 << 16
-_CHANNELS_TOLD: Final = 16
-
-
-@dataclass(frozen=True)
-class ChannelAccuracy:
-    """One channel of an output (its number along axis 1), with the figures of `Accuracy`."""
-
-    channel: int
-    max_abs: float | None
-    cosine: float | None
-    sqnr_db: float | None
 
 
 @dataclass(frozen=True)
@@ -67,9 +55,8 @@ class Accuracy:
 
     `not_finite` counts NaN and infinities on one side only, `not_a_number` the NaN among them: with
     any of these all other figures are None. Those that are equal on both sides (`same_not_finite`)
-    are left out. `channels` are the worst ones, if there are several of several elements each.
-    `against` and `inputs` describe the reference and the inputs in words; `samples` is the number
-    of sets of inputs.
+    are left out. `against` and `inputs` describe the reference and the inputs in words; `samples` is
+    the number of sets of inputs.
     """
 
     output: str
@@ -82,7 +69,6 @@ class Accuracy:
     max_steps: float | None = None
     sqnr_db: float | None = None
     worst: Worst | None = None
-    channels: tuple[ChannelAccuracy, ...] = ()
     against: str = ""
     inputs: str = ""
     same_not_finite: int = 0
@@ -152,11 +138,7 @@ def compare_all(
         if not x.shape == y.shape == got.shape or not x.size:
             raise ValueError(f"{output}: shape {x.shape} against {y.shape}")
     flat = {name: (x.reshape(-1), y.reshape(-1)) for name, (x, y) in pairs.items()}
-    count = got.shape[1] if got.ndim > 1 else 1
-    inner = math.prod(got.shape[2:]) if got.ndim > 1 else got.size
-    if count > _MOST_CHANNELS:
-        count, inner = 1, got.size
-    sums, furthest = np.zeros((4, count)), np.zeros(count)
+    sums = np.zeros(4)
     # values are scaled, because squares of very large or small ones would overflow or underflow
 
     def values(side: np.ndarray[Any, Any], start: int) -> np.ndarray[Any, Any]:
@@ -183,25 +165,13 @@ def compare_all(
         error[bad] = np.inf
         if (block_error := float(error.max())) > largest_error:
             worst, place, largest_error = sample, start + int(error.argmax()), block_error
-        channel = np.arange(start, start + x.size) // inner % count
-        for row, weights in enumerate((x * y, x * x, y * y, error * error)):
-            sums[row] += np.bincount(channel, weights, count)
-        np.maximum.at(furthest, channel, error)
-    cosine, sqnr = _cosine_and_sqnr(*sums.sum(axis=1))
-    max_abs = _largest_error(largest_error, exponent)
+        sums += [float(part.sum()) for part in (x * y, x * x, y * y, error * error)]
+    cosine, sqnr = _cosine_and_sqnr(*sums)
+    max_abs = math.ldexp(largest_error, exponent) if math.isfinite(largest_error) else None
     relative: float | None = None
     if max_abs is not None and (largest or not max_abs):
         relative = max_abs / largest if largest else 0.0
     index = tuple(int(i) for i in np.unravel_index(place, got.shape))
-    channels: tuple[ChannelAccuracy, ...] = ()
-    if count > 1 and got.size > count:
-        order = sorted(range(count), key=lambda i: -furthest[i])[:_CHANNELS_TOLD]
-        channels = tuple(
-            ChannelAccuracy(
-                i, _largest_error(furthest[i], exponent), *_cosine_and_sqnr(*sums[:, i])
-            )
-            for i in order
-        )
     got_value, expected_value = (float(values(side, place)[0]) for side in flat[worst])
     return Accuracy(
         output,
@@ -214,15 +184,10 @@ def compare_all(
         max_abs / step if step and max_abs is not None else None,
         sqnr,
         Worst(index, got_value, expected_value, worst),
-        channels,
         against,
         same_not_finite=same,
         samples=len(flat),
     )
-
-
-def _largest_error(error: float, exponent: int) -> float | None:
-    return math.ldexp(error, exponent) if math.isfinite(error) else None
 
 
 def _largest(block: np.ndarray[Any, Any]) -> float:

@@ -300,7 +300,7 @@ def accuracy(records: Iterable[CaseRecord]) -> list[Block]:
 
 
 def elements(records: Iterable[CaseRecord]) -> list[Block]:
-    """Return a folded table for each output: its worst element and its worst channels."""
+    """Return a folded table for each output: its worst element."""
     tables: list[Block] = []
     for record in records:
         for output in parts(record, "accuracy"):
@@ -309,14 +309,11 @@ def elements(records: Iterable[CaseRecord]) -> list[Block]:
             values = [_number(worst.get(name), 6) for name in ("got", "expected")]
             place = f"furthest, at {worst.get('index')}{of}"
             error = _number(output.get("max_abs"))
-            rows: list[list[Line]] = [[Span(place), *values, error, "", ""]]
-            for each in entries(output, "channels"):
-                figures = [_number(each.get("max_abs")), _number(each.get("cosine"), 7)]
-                rows.append([f"channel {each.get('channel')}", "", "", *figures, _sqnr(each)])
+            rows: list[list[Line]] = [[Span(place), *values, error]]
             case = record.case.rpartition("/")[2]
             title = f"{output.get('output')} of {case}: where it is off most"
-            names = ("Where", "Came", "Expected", "Max error", "Cosine", "SQNR (dB)")
-            tables.append(Table(shortened(title, 160), names, rows[:_MOST_ROWS], folded=True))
+            names = ("Where", "Came", "Expected", "Max error")
+            tables.append(Table(shortened(title, 160), names, rows, folded=True))
     return tables[:_MOST_ROWS]
 
 

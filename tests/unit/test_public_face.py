@@ -38,7 +38,9 @@ def test_each_name_has_its_place_among_the_apis_and_an_example(name: str) -> Non
 def test_the_apis_are_those_of_the_code() -> None:
     page = api_page.PAGE.read_text("utf-8")
     assert page == api_page.page(page), f"docs/api.md is outdated: run `{api_page.COMMAND}`"
-    assert "- `Bench.window(contexts: Source | Sequence[Source], number: int | None = None" in page
+    assert (
+        "- `Bench.resident(contexts: Source | Sequence[Source], number: int | None = None" in page
+    )
     assert "- `steps.context_free(context: int) -> Step`\n\n    Free a context, if it" in page
     assert " object at 0x" not in page
 

@@ -120,7 +120,7 @@ def test_a_clean_network_runs_on_qnns_cpu_backend_where_there_is_one(
     assert (runs["outcome"], runs["outputs"]) == ("passed", "reference"), stderr
     assert list(runs["measurements"]["placement"]) == ["QNNExecutionProvider"]
     (figure,) = runs["measurements"]["accuracy"]
-    assert (figure["output"], figure["elements"], len(figure["channels"])) == ("y", 256, 4)
+    assert (figure["output"], figure["elements"]) == ("y", 256)
     assert figure["cosine"] > 0.999999
     assert figure["against"] == "ONNX Runtime on the CPU"
     arguments = ("--backend=htp,cpu", "--qnn=2.47.0")

@@ -37,13 +37,13 @@ def test_stays_resident(bench: Bench, context: ContextFile) -> None:
 @pytest.mark.device(backend="htp", qnn="2.51.0")
 @pytest.mark.parametrize("context", [ContextFile("model.bin"), Model("tiny")], ids=str)
 def test_alone(bench: Bench, context: ContextFile) -> None:
-    bench.sequential([context], 3).check()
+    bench.run_contexts([context], 3, "sequential").check()
 
 
 @pytest.mark.device(backend="htp", qnn="2.51.0")
 @pytest.mark.parametrize("context", WRONG, ids=str)
 def test_wrong(bench: Bench, context: ContextFile) -> None:
-    bench.window(context, 5, most=2).check()
+    bench.run_contexts(context, 5, "window", window=2).check()
 
 
 @pytest.mark.device(backend="htp", qnn="2.51.0")

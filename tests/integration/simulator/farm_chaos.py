@@ -35,7 +35,7 @@ TINY = Model("tiny")
 @pytest.mark.parametrize("number", range(int(os.environ["FARM_CASES"])))
 def test_one(bench: Bench, number: int) -> None:
     if number % 5 == 0:
-        bench.sequential(TINY, 1).check()
+        bench.run_contexts(TINY, 1, "sequential").check()
     elif number % 5 == 1:
         steps = Step("noop"), Step("crash", {"signal": "11"})
         bench.run(Plan(steps, Settings(memory="off"))).check()

@@ -56,7 +56,6 @@ def test_an_argument_of_another_type_is_refused(call: Callable[[], object], mess
     [
         lambda: BENCH.resident(Model("tiny"), 3),
         lambda: BENCH.resident([Model("tiny")], None),
-        lambda: BENCH.window(Model("tiny"), most=2),
         lambda: BENCH.run(Plan((Step("noop", {"ms": "3"}),)), timeout_s=5),
         lambda: BENCH.check(),
     ],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from harness.core.axes import BACKEND_LIBRARIES
 from harness.models.compile import compile_options
@@ -25,9 +24,6 @@ from harness.probe.ort_plan import (
 from harness.probe.plan import Plan, Rounds, Settings, Step
 from harness.runtimes.ort import PLUGIN, ort_library_of
 from harness.runtimes.runtime import DeployedRuntime
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ from typing import Final
 
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, InfraError
-from harness.core.notices import progress_reporter
 from harness.core.verified_folder import locked, work_folder
 from harness.dsp import hexagon
 from harness.dsp.hexagon import run_build
@@ -48,7 +47,6 @@ _OPTIONS: Final = (
 )
 _ALL_S: Final = 3600.0
 _MIRROR: Final = re.compile(r"'([^']+/debian)/+dists/[^']+'")
-_STEP: Final = re.compile(r"\[(\d+)/(\d+)\]")
 
 _log = logging.getLogger(__name__)
 
@@ -189,13 +187,7 @@ def _compile(folder: Path, archive: Path, step: _Step) -> Path:
     build.mkdir()
     step("../configure", f"--python={sys.executable}", *_OPTIONS, folder=build)
     _log.info(f"building qemu-hexagon {version} (some minutes)")
-    with progress_reporter("") as report:
-
-        def on_line(line: str) -> None:
-            if match := _STEP.match(line):
-                report("building qemu-hexagon", int(match[1]), int(match[2]))
-
-        step("ninja", "qemu-hexagon", folder=build, on_line=on_line)
+    step("ninja", "qemu-hexagon", folder=build)
     program = build / "qemu-hexagon"
     step("strip", program)
     can = hexagon.probe_abilities(program, folder)[1]

@@ -55,8 +55,8 @@ class Accuracy:
 
     `not_finite` counts NaN and infinities on one side only, `not_a_number` the NaN among them: with
     any of these all other figures are None. Those that are equal on both sides (`same_not_finite`)
-    are left out. `against` and `inputs` describe the reference and the inputs in words; `samples` is
-    the number of sets of inputs.
+    are left out. `against` and `inputs` describe the reference and the inputs in words; `samples`
+    is the number of sets of inputs.
     """
 
     output: str

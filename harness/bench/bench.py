@@ -186,7 +186,10 @@ class Bench:
         is `unsupported` for contexts of another backend, since models are compiled for HTP only.
         Raises ConfigError for a missing or invalid file, and for an argument of another type.
         """
-        require(Source, *sources)
+        for source in sources:
+            if not isinstance(source, Source):
+                problem = f"expected Model(...) or ContextFile(...), got {source!r}"
+                raise ConfigError(problem)
         backend = self.placement.backend
         if backend != "htp" and any(source.compiled for source in sources):
             self._refuse_contexts("contexts are compiled for HTP")

@@ -38,10 +38,13 @@ def failure_of(call: Callable[[], object]) -> BaseException:
     ("call", "message"),
     [
         (lambda: BENCH.resident(Model("tiny"), "3"), "expected int, got '3'"),
-        (lambda: BENCH.resident(["tiny"], 3), "expected Source, got 'tiny'"),
-        (lambda: BENCH.resident("tiny", 3), "expected Source, got 'tiny'"),
+        (
+            lambda: BENCH.resident(["tiny"], 3),
+            "expected Model(...) or ContextFile(...), got 'tiny'",
+        ),
+        (lambda: BENCH.resident("tiny", 3), "expected Model(...) or ContextFile(...), got 'tiny'"),
         (lambda: BENCH.run([Step("noop")]), "expected Plan, got [Step("),
-        (lambda: BENCH.contexts(5), "expected Source, got 5"),
+        (lambda: BENCH.contexts(5), "expected Model(...) or ContextFile(...), got 5"),
         (lambda: BENCH.check(None), "expected Check, got None"),
     ],
 )

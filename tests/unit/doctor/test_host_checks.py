@@ -90,7 +90,7 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
 def test_how_much_is_too_little(
     free: int, status: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(examine.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
     result = free_space(tmp_path / "new/folder", 2.0, "A_VARIABLE")
     assert (result.status, result.found) == (status, f"{tmp_path}/new/folder: {text}")
     assert ("A_VARIABLE" in result.advice) is (status != "ok")

@@ -317,7 +317,7 @@ def test_what_no_rule_knows_a_cure_for_has_the_hint_of_the_attempt() -> None:
 
 def test_only_an_attempt_that_failed_accuses_a_layer() -> None:
     tried = failed("createUnsignedPD failed")
-    spared = tried._replace(answer=CheckResult("not-applicable", "this target cannot"))
+    spared = tried._replace(result=CheckResult("not-applicable", "this target cannot"))
     layers = climbed(examined(PHONE), session=spared, graph=NO_GRAPH)
     assert "fail" not in {check.status for check in layers.values()}
 

@@ -183,7 +183,8 @@ def _health_checks(examined: ExaminedDevice) -> Iterator[tuple[str, CheckResult]
         if text is None:
             yield name, missing
         elif found:
-            yield name, CheckResult("fail" if "bad" in found else "warn", text, advice)
+            is_red = "bad" in found or codes[0] == "storage-full" in findings
+            yield name, CheckResult("fail" if is_red else "warn", text, advice)
         else:
             yield name, CheckResult("ok", text)
 

@@ -32,7 +32,7 @@ from harness.runtimes.catalog import Catalog
 from harness.runtimes.pypi import QNN_PLATFORMS, QNN_PROJECT
 from harness.simulator.board import run_program
 from harness.transport.adb_address import USER_SERVER, SshAddress, has_address
-from harness.transport.adb_server import STATE_ADVICE, AdbServer, SeenDevice, adb_binary
+from harness.transport.adb_server import AdbServer, adb_binary
 from harness.transport.questions import memory
 
 _PROGRAM_S: Final = 5.0
@@ -253,25 +253,6 @@ def server_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Checked
             yield _check("lab", f"adb host {name}", "ok", f"answers at {address}")
 
 
-def unlisted_checks(lab: Lab) -> Iterator[Checked]:
-    """List the devices of the user's own adb server, if it runs, that are not in the lab."""
-    by_adb = [device for device in lab.devices if isinstance(device, AdbDeviceConfig)]
-    known = {device.serial for device in by_adb if device.server(lab) == USER_SERVER}
-    server = AdbServer(USER_SERVER)
-    with contextlib.suppress(InfraError):
-        devices = server.devices() if server.is_running() else []
-        yield from (unlisted_check(device) for device in devices if device.serial not in known)
-
-
-def unlisted_check(device: SeenDevice) -> Checked:
-    """Return the check for a device that is not in devices.yaml (pure)."""
-    advice = "name it in devices.yaml to use it"
-    if device.state in STATE_ADVICE:
-        advice = f"{STATE_ADVICE[device.state]}; then {advice}"
-    text = " ".join(filter(None, (device.state, device.model)))
-    return _check("lab", f"not in the lab: {device.serial}", "warn", text, advice)
-
-
 _log = logging.getLogger(__name__)
 
 _REPORTS: Final = Path("reports")
@@ -307,7 +288,6 @@ def examine(options: Options) -> Iterator[Checked]:
         yield Checked("lab", "lab", "sources", "fail", str(error), "correct `runtimes`")
     _log.info("asking the lab's adb servers")
     yield from server_checks(lab, devices)
-    yield from unlisted_checks(lab)
     yield from visits(options, lab, [device.name for device in devices])
 
 

@@ -25,15 +25,12 @@ from harness.doctor.examine import (
     LabNeeds,
     file_check,
     lab_needs,
-    unlisted_check,
 )
 from harness.doctor.smoke import error_text, hint, verdict_result
 from harness.lab.devices import AdbDeviceConfig
-from harness.transport.adb_server import SeenDevice
 
 
 def test_other_lines_of_the_lab() -> None:
-    assert "unlock it" in unlisted_check(SeenDevice("X", "unauthorized")).advice
     phone = AdbDeviceConfig(name="p", serial="1", target="android-arm64")
     far = AdbDeviceConfig(name="f", serial="2", host="lab-pc")
     needs = LabNeeds(frozenset({"android-arm64"}), no_target=("f",), server=True)

@@ -11,7 +11,6 @@ retries, recovers or quarantines the device, and continues on another one.
 from __future__ import annotations
 
 import contextlib
-import copy
 import logging
 import os
 import posixpath
@@ -35,8 +34,7 @@ from harness.core.deadline import Deadline
 from harness.core.errors import DeviceLost, HarnessError, InfraError
 from harness.core.outgoing_text import log_without_secrets
 from harness.core.whole_file import scratch_folder
-from harness.deploy.deploy import Deployer
-from harness.deploy.layout import new_claim
+from harness.deploy.deploy import Deployer, Push
 from harness.diagnosis.verdict import Verdict, judge
 from harness.doctor.archive import lab_words
 from harness.doctor.check import REACHABLE, Checked, CheckResult
@@ -58,8 +56,7 @@ from harness.probe.plan_runner import run_plan
 from harness.runtimes.runtime import Runtime, read_library
 from harness.transport.adb_address import USER_SERVER
 from harness.transport.adb_server import AdbServer
-from harness.transport.device import Transport
-from harness.transport.files import Progress, PushItem
+from harness.transport.files import PushItem
 from harness.transport.shell import ScriptTimeout
 
 FOLDER: Final = "acceptance"
@@ -142,39 +139,12 @@ def clean_up(trial: Trial) -> CheckResult:
     return CheckResult("ok", "no process and no file is left")
 
 
-class CountingLink:
-    """A transport that counts the bytes pushed, and fails after `lost_after` files.
-
-    The link is not really cut: files pushed by then have arrived, as if a cable was pulled out.
-    """
-
-    def __init__(self, way: Transport, lost_after: int | None = None) -> None:
-        self.pushed_bytes = 0
-        self.way = copy.copy(way)
-        """The device's transport, with `push` replaced."""
-        self.way.push = self._push  # type: ignore[method-assign]
-        self._push_really = way.push
-        self._lost_after = lost_after
-
-    def _push(
-        self, files: Sequence[PushItem], *, timeout_s: float, progress: Progress | None = None
-    ) -> None:
-        sent = files[: self._lost_after]
-        self._push_really(sent, timeout_s=timeout_s, progress=progress)
-        for item in sent:
-            source = item.source
-            self.pushed_bytes += len(source) if isinstance(source, bytes) else source.stat().st_size
-        if len(sent) < len(files):
-            raise DeviceLost("the link is cut on purpose", serial=self.way.serial)
-
-
 _SHELL_S: Final = 20.0
 _PUSH_S: Final = 120.0
 _MB: Final = 1_000_000
 _INPUT_BYTES: Final = 300_000
 _PUSHED_BYTES: Final = 8 * _MB
 _FILE_BYTES: Final = 3 * _MB
-_FILES: Final = 3
 _NAME: Final = "a file's name, \u00e4.bin"
 
 
@@ -229,28 +199,6 @@ def push(trial: Trial) -> CheckResult:
     return CheckResult("ok", f"{len(content) // _MB} MB unchanged, {to} there and {fro} back")
 
 
-def resume(trial: Trial) -> CheckResult:
-    """Cut a push, and resume it where it ended."""
-    workdir, claim = f"{trial.folder}/resume", new_claim()
-    with scratch_folder() as folder:
-        files = _files(folder, _FILES)
-        total = sum(path.stat().st_size for path in files.values())
-        cut = Deployer(CountingLink(trial.device.transport, 1).way, workdir, claim=claim)
-        try:
-            cut.deploy_files("cut", files)
-            return CheckResult("fail", "files after the cut arrived, too")
-        except DeviceLost:
-            pass
-        counting = CountingLink(trial.device.transport)
-        Deployer(counting.way, workdir, claim=claim).deploy_files("cut", files)
-    pushed = counting.pushed_bytes
-    if pushed >= total:
-        return CheckResult("fail", f"after the cut all {total} bytes travelled again", _STORE)
-    return CheckResult(
-        "ok", f"after the cut {pushed // _MB} of {total // _MB} MB travelled, not all"
-    )
-
-
 def store(trial: Trial) -> CheckResult:
     """Check that the store evicts old files, does not push files again, and detects damage."""
     way, workdir = trial.device.transport, f"{trial.folder}/store"
@@ -263,11 +211,12 @@ def store(trial: Trial) -> CheckResult:
         stored = Deployer(way, workdir, cap_bytes=cap).deploy_files("second", dict([second]))
         if way.stat(f"{evicted}/{first[0]}") is not None:
             problems.append("unused files were not evicted")
-        counting = CountingLink(way)
-        if Deployer(counting.way, workdir).deploy_files("second", dict([second])) != stored:
+        pushes: list[Push] = []
+        again = Deployer(way, workdir, on_push=pushes.append)
+        if again.deploy_files("second", dict([second])) != stored:
             problems.append("stored files were deployed to another folder")
-        if counting.pushed_bytes:
-            problems.append(f"{counting.pushed_bytes} stored bytes were pushed again")
+        if pushes:
+            problems.append(f"{sum(each.size for each in pushes)} stored bytes were pushed again")
         file = shlex.quote(f"{stored}/{second[0]}")
         way.shell(f"chmod u+w {file}; echo damage >>{file}", timeout_s=_SHELL_S)
         repaired = Deployer(way, workdir).deploy_files("second", dict([second]))
@@ -454,11 +403,11 @@ def reboot(trial: Trial) -> CheckResult:
         return CheckResult("fail", "it is the same boot as before", "reboot it by hand")
     if not trial.probe:
         return CheckResult("ok", f"back after {seconds:.0f} s")
-    counting, target = CountingLink(device.transport), trial.provisioned
-    after = Deployer(counting.way, device.workdir)
+    pushes, target = list[Push](), trial.provisioned
+    after = Deployer(device.transport, device.workdir, on_push=pushes.append)
     after.deploy_files("probe", {PROBE_NAME: target.probe}, programs=[PROBE_NAME])
     after.release()
-    if counting.pushed_bytes:
+    if pushes:
         return CheckResult("warn", f"back after {seconds:.0f} s; the deployed files were gone")
     return CheckResult("ok", f"back after {seconds:.0f} s, with all deployed files")
 
@@ -480,7 +429,6 @@ class Stage(NamedTuple):
 STEPS: Final = (
     Stage("shells, exit codes", 120, shells),
     Stage("push and pull", 300, push),
-    Stage("a push cut, resumed", 300, resume),
     Stage("store, eviction", 300, store),
     Stage("probe", 180, probe),
     Stage("crash, its evidence", 120, crash),

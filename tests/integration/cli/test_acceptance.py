@@ -173,7 +173,7 @@ def on(adb: AdbDevice, workdir: str, logs: Path = Path("/none")) -> Trial:
     return Trial(bench, NAME, "latest", logs, print, RecoveryRules())
 
 
-TRANSPORT = STEPS[:4]
+TRANSPORT = STEPS[:3]
 
 
 @pytest.mark.parametrize("kind", [REAL_BY_NIGHT, ON_ANDROID])

@@ -23,7 +23,7 @@ CHECKS = (
     Checked("device", "<device>", "system", "ok", "android-arm64: Android 15"),
     Checked("device", "<device>", "runtime", "ok", "QNN 2.51.0 for android-arm64"),
     Checked("acceptance", "<device>", "probe", "ok", "started"),
-    Checked("acceptance", "<device>", "a push cut, resumed", "ok", ""),
+    Checked("acceptance", "<device>", "store, eviction", "ok", ""),
     Checked("acceptance", "<device>", "reboot", "not-applicable", "not asked for"),
     Checked("acceptance", "<device>", "backend htp", "fail", "14001 | skel"),
 )
@@ -45,7 +45,7 @@ def test_a_row(tmp_path: Path) -> None:
     completed = CliRunner().invoke(doctor, ["--read", str(file)])
     assert completed.output == (
         "| SM8650, HTP v75 | android-arm64: Android 15 | QNN 2.51.0 for android-arm64 "
-        "| 2 steps: probe; a push cut, resumed | backend htp: 14001 \\| skel |\n"
+        "| 2 steps: probe; store, eviction | backend htp: 14001 \\| skel |\n"
     )
     told = CliRunner().invoke(doctor, ["--read", str(file), "--json"])
     assert json.loads(told.output) == json.loads(json.dumps(asdict(report_of(CHECKS))))

@@ -1,24 +1,21 @@
-"""Exports of a run to CI systems: GitHub's annotations and summary, GitLab's findings.
+"""Exports of a run to GitHub Actions: annotations and the summary of the step.
 
-Their texts are pure; `export_to_ci` writes them if GitHub Actions or GitLab runs this. The module
-is a plug-in, which does so at the end of a run.
+Their texts are pure; `export_to_ci` writes them if GitHub Actions runs this. The module is a
+plug-in, which does so at the end of a run.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import pytest
 
 from harness.core.outgoing_text import Command, counted, outgoing
-from harness.core.whole_file import write_whole
 from harness.report.document import as_code, markdown, shortened
 from harness.report.model_figures import figure_blocks
 from harness.report.sections import RunData
@@ -27,12 +24,10 @@ from harness.results.coverage import Coverage
 from harness.results.journal import read_once
 from harness.results.record import CaseRecord
 
-CODE_QUALITY: Final = "gl-code-quality-report.json"
 _SHOWN: Final = 10
 """The number of annotations of a level that GitHub shows for a step."""
 _MESSAGE_CHARS: Final = 2000
 _TITLE_CHARS: Final = 200
-_FINDINGS: Final = 1000
 _SUMMARY_BYTES: Final = 1 << 20
 """The size of the longest summary that GitHub shows."""
 _OUR_SUMMARY_BYTES: Final = 256 << 10
@@ -53,13 +48,13 @@ class Annotation:
     line: int | None
     title: str
     message: str
-    signature: str
 
 
-def list_annotations(cases: Iterable[CaseRecord], coverage: Coverage) -> list[Annotation]:
-    """Return annotations for all unexpected failures, the most important first (pure).
+def github_lines(cases: Iterable[CaseRecord], coverage: Coverage) -> list[Command]:
+    """Return GitHub's commands for annotations of all unexpected failures (pure).
 
-    One for cases that left no record comes before all.
+    There are as many of each level as GitHub shows, the most important first. One for cases that
+    left no record comes before all.
     """
     groups, strict = read_once(
         cases, failure_groups, lambda cases: [case for case in cases if case.breaks_strictness]
@@ -68,37 +63,14 @@ def list_annotations(cases: Iterable[CaseRecord], coverage: Coverage) -> list[An
     notes = [_annotation(group.first, len(group.cases)) for group in groups]
     notes += [_annotation(case) for case in strict]
     if coverage.not_run or coverage.selected is None:
-        words = coverage.headline
-        notes.insert(0, Annotation("error", "", None, "verdicts are missing", words, "not run"))
-    return sorted(notes, key=lambda note: note.level)
-
-
-def github_lines(cases: Iterable[CaseRecord], coverage: Coverage) -> list[Command]:
-    """Return GitHub's commands for annotations, as many of each level as it shows (pure)."""
-    annotations, lines = list_annotations(cases, coverage), list[Command]()
+        notes.insert(0, Annotation("error", "", None, "verdicts are missing", coverage.headline))
+    lines = list[Command]()
     for level in ("error", "warning"):
-        for note in [note for note in annotations if note.level == level][:_SHOWN]:
+        for note in [note for note in notes if note.level == level][:_SHOWN]:
             fields = {"file": note.file, "line": note.line, "title": note.title}
             properties = ",".join(f"{k}={_property(str(v))}" for k, v in fields.items() if v)
             lines.append(Command(f"::{level} {properties}::{_data(note.message)}"))
     return lines
-
-
-def code_quality(cases: Iterable[CaseRecord], coverage: Coverage) -> list[dict[str, Any]]:
-    """Return the annotations as a GitLab report of code quality (pure)."""
-    return [
-        {
-            "description": outgoing(f"{note.title}: {note.message}"),
-            "check_name": f"qnn-harness {note.level}",
-            "fingerprint": hashlib.sha256(
-                f"{note.level} {note.file} {note.signature}".encode("utf-8", "replace")
-            ).hexdigest()[:32],
-            "severity": "major" if note.level == "error" else "minor",
-            # GitLab takes no finding without a location
-            "location": {"path": outgoing(note.file or "."), "lines": {"begin": note.line or 1}},
-        }
-        for note in list_annotations(cases, coverage)[:_FINDINGS]
-    ]
 
 
 def step_summary(
@@ -141,34 +113,17 @@ def step_summary(
     return text
 
 
-def path_for_attachments(folder: Path, environment: Mapping[str, str]) -> str:
-    """Return a run's folder relative to where the CI system that runs this finds attachments.
-
-    Empty if there is none, or it looks elsewhere: attachments are then relative to the folder.
-    """
-    jenkins = environment.get("WORKSPACE") if environment.get("JENKINS_URL") else None
-    root = environment.get("CI_PROJECT_DIR") or jenkins
-    if not root or not folder.is_relative_to(Path(root).resolve()):
-        return ""
-    path = folder.relative_to(Path(root).resolve()).as_posix()
-    return "" if path == "." else path
-
-
-def export_to_ci(run: RunData, folder: Path, environment: Mapping[str, str]) -> list[str]:
+def export_to_ci(run: RunData, environment: Mapping[str, str]) -> list[str]:
     """Export a run to the CI system that runs this, and return lines to print.
 
     If a file cannot be written, a line says so: it changes nothing about the run.
     """
-    lines: list[str] = []
+    if environment.get("GITHUB_ACTIONS") != "true":
+        return []
+    lines: list[str] = [*github_lines(run.cases, run.coverage)]
     became, cut = run.since.became if run.since else None, cut_short(run.info)
     try:
-        if environment.get("GITHUB_ACTIONS") == "true":
-            lines += github_lines(run.cases, run.coverage)
-            text = step_summary(run.cases, run.coverage, run.run, became, cut)
-            add_to_summary(environment, text)
-        if environment.get("GITLAB_CI") == "true":
-            text = json.dumps(code_quality(run.cases, run.coverage), indent=1)
-            write_whole(folder / CODE_QUALITY, text.encode())
+        add_to_summary(environment, step_summary(run.cases, run.coverage, run.run, became, cut))
     except OSError as error:
         lines.append(f"warning: cannot report to CI: {error.filename}: {error.strerror}")
     return lines
@@ -177,7 +132,7 @@ def export_to_ci(run: RunData, folder: Path, environment: Mapping[str, str]) -> 
 @pytest.hookimpl
 def qnn_run_finished(run: RunData, folder: Path) -> list[str]:
     """Export the run to the CI system of this process, if it has one."""
-    return export_to_ci(run, folder, os.environ)
+    return export_to_ci(run, os.environ)
 
 
 def add_to_summary(environment: Mapping[str, str], text: str) -> None:
@@ -191,16 +146,15 @@ def add_to_summary(environment: Mapping[str, str], text: str) -> None:
 def _annotation(record: CaseRecord, cases: int = 1) -> Annotation:
     error = record.error
     words: list[str] = [record.outcome]
-    message, signature = "no explanation", str(record.outcome)
+    message = "no explanation"
     if error is not None:
         words += [error.call] if error.call else []
-        message, signature = error.message.strip(), f"{record.outcome} {error.signature}"
+        message = error.message.strip()
         if error.diagnosis is not None:
             message = f"{error.diagnosis.text()}\n{message}"
     elif record.fixed is not None:
         words = ["fixed?", *record.fixed.known_issues]
         message = f"it passed, and is a known issue: {', '.join(record.fixed.known_issues)}"
-        signature = f"fixed {record.case}"
     more = f"{counted(cases, 'case')}, first {record.case}"
     lab = record.cause in ("infra", "harness")
     return Annotation(
@@ -209,7 +163,6 @@ def _annotation(record: CaseRecord, cases: int = 1) -> Annotation:
         line=record.line,
         title=shortened(outgoing(" ".join(words)), _TITLE_CHARS),
         message=shortened(outgoing(f"{more}\n{message}"), _MESSAGE_CHARS),
-        signature=signature,
     )
 
 

@@ -1,7 +1,7 @@
 """junit.xml, made from the journal's records; measurements become properties.
 
 It follows Jenkins' junit-10.xsd, with what pytest, Jenkins and GitLab read beyond it: `file` and
-`line` of a case, its properties, its attachments. Its size is bounded, whatever a device reports.
+`line` of a case, its properties. Its size is bounded, whatever a device reports.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import quoteattr
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestSuite
 
@@ -28,32 +28,26 @@ from harness.results.record import CaseRecord, are_figures
 # all but the characters of XML 1.0, which cannot even be escaped
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _PLAIN = re.compile(r"[\w .:;,/|()\[\]{}+*=@#!?-]*", re.ASCII)
-_CR = "\r"
 _MAX_PROPERTY_CHARS = 1000
 _MAX_PROPERTIES = 500
 _MAX_TEXT_CHARS = 20_000
-_MAX_ATTACHMENTS = 100
-_REPEATED = frozenset({str, int, bool, type(None)})
-"""The types of measurements whose values many cases share."""
+_MAX_LOGS = 100
 _FIGURES = (("min", min), ("median", statistics.median), ("max", max))
 
 
-def junit_parts(
-    cases: Iterable[CaseRecord], coverage: Coverage, *, run: str, logs: str = ""
-) -> Iterator[bytes]:
+def junit_parts(cases: Iterable[CaseRecord], coverage: Coverage, *, run: str) -> Iterator[bytes]:
     """Yield the document in pieces: a testsuite per suite, the last attempt of each case.
 
     The counts of a suite come before its cases, which are kept in a temporary file until then.
     Failed, crashed and hung are failures; a missing verdict is an error. Unsupported and skipped
     cases are skipped, with that as their type. So is an expected failure, with type pytest.xfail as
-    in pytest. Cases that left no record are one error together. `logs` is the path of the run's
-    folder relative to where a CI system looks for attachments, by default the document's folder.
+    in pytest. Cases that left no record are one error together.
     """
     suites: dict[str, _Suite] = {}
     with tempfile.TemporaryFile() as written:
         for record in cases:
             start = written.tell()
-            written.write(b"\n" + _case(record, logs).encode())
+            written.write(b"\n" + _case(record).encode())
             suites.setdefault(record.suite, _Suite()).add(record, start, written.tell())
         of_all, all_s = Counter[str | None](), 0.0
         for suite in suites.values():
@@ -131,12 +125,7 @@ def _property(key: str, value: object) -> str:
     return f"<property name={_named(key)} value={_quoted(_plain(value)[:_MAX_PROPERTY_CHARS])}/>"
 
 
-@lru_cache(1 << 14, typed=True)
-def _known(before: str, name: str, value: object) -> str:
-    return _property(before + name, value)
-
-
-def _case(record: CaseRecord, logs: str) -> str:
+def _case(record: CaseRecord) -> str:
     file, _, name = record.case.partition("::")
     module = file.removesuffix(".py").replace("/", ".") if name else record.suite
     line = "" if record.line is None else f' line="{record.line}"'
@@ -145,10 +134,6 @@ def _case(record: CaseRecord, logs: str) -> str:
     result = _result(record)
     if result is not None:
         inside += result.tostring().decode()
-    paths = [f"{logs}/{log}" if logs else log for log in record.logs]
-    plain = [path for path in paths if path.isprintable() and "]]" not in path]
-    if attached := "\n".join(f"[[ATTACHMENT|{path}]]" for path in plain[:_MAX_ATTACHMENTS]):
-        inside += f"<system-out>{escape(legal(attached), {_CR: '&#13;'})}</system-out>"
     return (
         f"<testcase name={_quoted(_bounded(name or record.case))} classname={_named(module)}"
         f' time="{record.duration_s:.3f}" file={_named(file)}{line}>{inside}</testcase>'
@@ -199,7 +184,7 @@ def _result(record: CaseRecord) -> Failure | Error | Skipped | None:
             error.message,
             "",
             f"signature: {error.signature}",
-            *record.logs[:_MAX_ATTACHMENTS],
+            *record.logs[:_MAX_LOGS],
         ]
         result.text = legal(shortened("\n".join(lines), _MAX_TEXT_CHARS))
     return result
@@ -207,13 +192,13 @@ def _result(record: CaseRecord) -> Failure | Error | Skipped | None:
 
 def _properties(record: CaseRecord) -> list[str]:
     error = record.error
-    properties = [_known("", key, getattr(record, key)) for key in ("outcome", "cause", "attempt")]
+    properties = [_property(key, getattr(record, key)) for key in ("outcome", "cause", "attempt")]
     if record.outputs is not None:
-        properties.append(_known("", "outputs", record.outputs))
+        properties.append(_property("outputs", record.outputs))
     if record.expected is not None:
-        properties.append(_known("", "known_issue", record.known_issue))
+        properties.append(_property("known_issue", record.known_issue))
     if record.fixed is not None:
-        properties.append(_known("", "fixed", ", ".join(record.fixed.known_issues)))
+        properties.append(_property("fixed", ", ".join(record.fixed.known_issues)))
     properties += _flat("device.", dict(record.device or ()))
     properties += _flat("axes.", record.axes)
     for key, value in (error.model_dump() if error else {}).items():
@@ -234,12 +219,10 @@ def _flat(before: str, values: Mapping[str, Any]) -> list[str]:
     """Return properties for scalars, for objects key by key, and for summaries of lists."""
     properties = []
     for name, value in values.items():
-        if type(value) in _REPEATED:
-            properties.append(_known(before, name, value))
-        elif isinstance(value, dict):
+        if isinstance(value, dict):
             properties += _flat(f"{before}{name}.", value)
         elif isinstance(value, list):
-            properties.append(_known(before, f"{name}.count", len(value)))
+            properties.append(_property(f"{before}{name}.count", len(value)))
             if value and are_figures(value):
                 properties += [
                     f'<property name={_named(f"{before}{name}.{figure}")} value="{of(value)}"/>'

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +9,8 @@ from typing import Final
 
 from harness.core.outgoing_text import printable
 from harness.core.whole_file import disk_errors, write_whole, written_whole
-from harness.report.ci import path_for_attachments
 from harness.report.html import html_text
 from harness.report.junit import junit_parts
-from harness.report.metrics import METRICS, metrics_text
 from harness.report.sections import RunData, Since
 from harness.report.summary import summary_lines
 from harness.results.journal import Reader, read_once, without_gc
@@ -22,14 +19,8 @@ from harness.results.run_folder import RunFolder
 
 
 def _junit(run: RunData, cases: Iterable[CaseRecord], path: Path) -> None:
-    logs = path_for_attachments(path.parent, os.environ)
     with written_whole(path) as stream:
-        stream.writelines(junit_parts(cases, run.coverage, run=run.run, logs=logs))
-
-
-def _metrics(run: RunData, cases: Iterable[CaseRecord], path: Path) -> None:
-    text = metrics_text(cases, run.contents.events, run.info, run.coverage)
-    write_whole(path, text.encode("utf-8", "replace"))
+        stream.writelines(junit_parts(cases, run.coverage, run=run.run))
 
 
 def _page(run: RunData, cases: Iterable[CaseRecord], path: Path) -> None:
@@ -38,7 +29,6 @@ def _page(run: RunData, cases: Iterable[CaseRecord], path: Path) -> None:
 
 PROJECTIONS: Final[Mapping[str, Callable[[RunData, Iterable[CaseRecord], Path], None]]] = {
     "junit.xml": _junit,
-    METRICS: _metrics,
     "report.html": _page,
 }
 """The function that writes each file, by its name in the run's folder. They raise OSError."""

@@ -1,7 +1,7 @@
 """The coverage of a run: how many of its selected cases have a verdict, and why others lack one.
 
 All summaries of runs are made from it, so that nothing is green above a missing verdict: terminal,
-pages, Markdown, comparison, history, night, merge, CI exports, metrics. A verdict is passed,
+pages, Markdown, comparison, history, night, merge, CI exports. A verdict is passed,
 failed, crashed or hung. What a target cannot do (`unsupported`) is an answer, and what a test skips
 is a choice: neither has a verdict, and none is missing. (Pure.)
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
@@ -165,8 +164,6 @@ def test_gitlab(lab: DeviceRuns, tmp_path: Path) -> None:
         again = project.run_clean(gitlab_scripts(), gitlab_keeps_runs("pull_request"), BREAK="1")
         assert [code for code, _ in again] == [1, 0], again
         assert "#### New" in (folder / "comparison.md").read_text()
-    (found,) = json.loads((folder / "gl-code-quality-report.json").read_text())
-    assert found["location"] == {"path": "suites/test_own.py", "lines": {"begin": 4}}
     assert 'file="suites/test_own.py"' in (folder / "junit.xml").read_text()
     assert "merge_requests/7/notes" in (folder / "told").read_text()
 
@@ -189,8 +186,7 @@ sys.path.insert(0, {str(ROOT)!r})
 from tests.unit.history.runs import attempt, run_folder
 code = int(pathlib.Path("ends").read_text())
 ends = ["passed", "failed", "error cause=config", "error"][code]
-folder = run_folder(pathlib.Path("reports"), attempt(f"a {{ends}}"))
-(folder / "gl-code-quality-report.json").write_text("[]")
+run_folder(pathlib.Path("reports"), attempt(f"a {{ends}}"))
 sys.exit(code)
 """
 

@@ -1,15 +1,12 @@
-"""docs/grafana: each query runs on a real PostgreSQL and says what is so; the others name metrics
-that there are."""
+"""docs/grafana: each query runs on a real PostgreSQL and says what is so."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from harness.history.database import (
     CauseSummary,
@@ -20,9 +17,7 @@ from harness.history.database import (
     store_night,
 )
 from harness.history.importing import import_run
-from harness.report.metrics import metrics_text
-from harness.results.coverage import coverage_of
-from harness.results.record import CaseRecord, DeviceEvent
+from harness.results.record import CaseRecord
 from tests.integration.device_runs import ROOT
 from tests.integration.history.postgres_server import PostgresServer
 from tests.unit.history.runs import attempt, run_folder
@@ -116,25 +111,3 @@ def test_the_devices_to_choose_from(database: Database) -> None:
     (variable,) = (item for item in BOARD["templating"]["list"] if item["type"] == "query")
     with database.transaction(writes=False) as connection:
         assert [name for (name,) in connection.exec_driver_sql(variable["query"])] == list(DEVICES)
-
-
-def test_the_metrics_that_are_named_are_written_with_these_labels() -> None:
-    vitals = {"hottest_c": 41.5, "battery_percent": 50, "free_storage_bytes": 5}
-    common = {"run": "r", "device": "p1", "started": "2026-11-20T10:00:00Z", "duration_s": 2.0}
-    event = DeviceEvent(event="reboot", state="good", vitals=vitals, **common)
-    records = [ran("a failed n=2", "p1"), ran("b error", "p1")]
-    info = {"started": "2026-11-20T10:00:00Z", "finished": "2026-11-20T11:00:00Z"}
-    known: dict[str, set[str]] = {}
-    for family in text_string_to_metric_families(
-        metrics_text(records, [event], info, coverage_of(records, info))
-    ):
-        for sample in family.samples:
-            known.setdefault(sample.name, set()).update(sample.labels)
-    queries = [panel["targets"][0]["expr"] for panel in PANELS if "expr" in panel["targets"][0]]
-    assert len(queries) > 8
-    for query in queries:
-        (name,) = re.findall(r"qnn_harness_\w+", query)
-        labels = re.findall(r"(\w+)=~", query)
-        labels += re.findall(r"\w+", "".join(re.findall(r"by \((.*?)\)", query)))
-        assert name in known, query
-        assert set(labels) <= known[name], query

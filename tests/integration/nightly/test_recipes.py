@@ -204,10 +204,9 @@ def test_a_night_by_cron_waits_for_the_one_that_is_gone_on_with(project: Project
 
 
 @pytest.mark.nightly
-def test_systemd(project: Project, tmp_path: Path) -> None:
+def test_systemd(project: Project) -> None:
     completed = project.run(systemd_scripts("qnn-nightly.service"))
     assert {code for code, _ in completed} == {0}, completed
-    assert "qnn_harness_cases" in (tmp_path / "home/metrics/qnn.prom").read_text()
     # at boot, with nothing to go on with
     late = project.run(systemd_scripts("qnn-nightly-resume.service"))
     assert late[0][0] == 2

@@ -18,12 +18,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from harness.nightly.chain import Chain
 from harness.nightly.issues import issue_text
 from harness.nightly.night import Night, summary_lines
-from harness.report.ci import code_quality, github_lines, step_summary
+from harness.report.ci import github_lines, step_summary
 from harness.results.coverage import Coverage
 from harness.results.run_folder import RunFolder
 from tests.integration.conftest import ContextFor
@@ -313,19 +312,6 @@ def junit(made_run: Made) -> str:
     return made_run.coverage.sentence()
 
 
-def metrics(made_run: Made) -> str:
-    report(made_run)
-    text = (made_run.folder.path / "metrics.prom").read_text()
-    samples = {
-        sample.name: sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
-    assert samples["qnn_harness_coverage_whole"] == (made_run.kind not in LOST)
-    assert samples.get("qnn_harness_selected_cases") == made_run.coverage.selected
-    return made_run.coverage.sentence()
-
-
 def step(made_run: Made) -> str:
     text = step_summary(made_run.folder.contents().cases, made_run.coverage, made_run.folder.run_id)
     return text.partition("\n")[0]
@@ -335,7 +321,6 @@ def findings(made_run: Made) -> str:
     cases = made_run.folder.contents().cases
     expected = made_run.kind in LOST or made_run.kind == "failed"
     assert bool(github_lines(cases, made_run.coverage)) == expected
-    assert bool(code_quality(cases, made_run.coverage)) == expected
     return made_run.coverage.sentence()
 
 
@@ -344,9 +329,8 @@ PLACES: Mapping[str, Callable[[Made], str]] = {
     "report": report,
     "page": html_page,
     "junit": junit,
-    "metrics": metrics,
     "GitHub's summary": step,
-    "annotations, GitLab": findings,
+    "annotations": findings,
     "compare": comparison,
     "compare --markdown": partial(comparison, form="--markdown"),
     "compare --html": partial(comparison, form="--html"),
@@ -409,7 +393,6 @@ TOLD_BY = {
     "report/merge.py": "report",
     "report/ci.py": "GitHub's summary",
     "report/html.py": "page",
-    "report/metrics.py": "metrics",
     "report/projections.py": "page",
     "results/run_folder.py": "page",
     "report/summary.py": "terminal",

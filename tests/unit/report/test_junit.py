@@ -24,8 +24,8 @@ from tests.unit.results.records import error, final_attempts, record
 SCHEMA = xmlschema.XMLSchema10(Path(__file__).with_name("junit.xsd"))
 
 
-def junit_bytes(records: Sequence[CaseRecord], *, run: str, logs: str = "") -> bytes:
-    return b"".join(junit_parts(final_attempts(records), coverage_of(records), run=run, logs=logs))
+def junit_bytes(records: Sequence[CaseRecord], *, run: str) -> bytes:
+    return b"".join(junit_parts(final_attempts(records), coverage_of(records), run=run))
 
 
 def valid(content: bytes) -> ElementTree.Element:
@@ -67,7 +67,7 @@ def test_outcomes(outcome: str, tag: str, kind: str | None) -> None:
     cause = "infra" if outcome == "error" else "target"
     bad = {"cause": cause} if outcome not in NO_CAUSE else {}
     case = only_case(record(outcome=outcome, error=error(), **bad))
-    (result,) = (child for child in case if child.tag not in ("properties", "system-out"))
+    (result,) = (child for child in case if child.tag != "properties")
     assert result.tag == tag
     assert result.get("type") == kind
     assert "QnnContext_createFromBinary 1002 QNN_COMMON_ERROR_MEM_ALLOC" in str(
@@ -77,7 +77,7 @@ def test_outcomes(outcome: str, tag: str, kind: str | None) -> None:
 
 def test_a_pass_has_no_result() -> None:
     case = only_case(record())
-    assert [child.tag for child in case] == ["properties", "system-out"]
+    assert [child.tag for child in case] == ["properties"]
     assert case.get("classname") == "suites.test_context_count"
     assert case.get("name") == "test_contexts[66-resident]"
 
@@ -172,15 +172,7 @@ def test_where_a_test_stands_and_what_it_left() -> None:
     case = only_case(tested)
     assert (case.get("file"), case.get("line")) == ("suites/test_a.py", "12")
     assert case.get("name") == "Nice::test_b[x::y]"
-    assert case.findtext("system-out") == "[[ATTACHMENT|logs/x/a.jsonl]]"
-    assert b"[[ATTACHMENT|reports/r/logs/x/a.jsonl]]" in junit_bytes(
-        [tested], run="r", logs="reports/r"
-    )
-
-
-def test_a_path_that_ends_its_own_mark_is_no_attachment() -> None:
-    case = record(logs=("a]]b", "c"))
-    assert only_case(case).findtext("system-out") == "[[ATTACHMENT|c]]"
+    assert properties(case)["log"] == "logs/x/a.jsonl"
 
 
 def test_why_a_case_was_skipped() -> None:

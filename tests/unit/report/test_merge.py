@@ -88,7 +88,7 @@ def test_runs_of_two_machines_become_one_with_all_cases(tmp_path: Path) -> None:
     assert info["selection"] == ["-m=device"]
     assert run.selected_cases() == {case.case for case in run.contents().cases}
     written = {path.name for path in output.iterdir()}
-    assert {"report.html", "junit.xml", "metrics.prom", "results.jsonl", "run.json"} <= written
+    assert {"report.html", "junit.xml", "results.jsonl", "run.json"} <= written
     assert not (output.parent / "latest").exists()
 
 

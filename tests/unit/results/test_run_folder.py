@@ -67,7 +67,7 @@ def test_a_run_from_beginning_to_end(tmp_path: Path) -> None:
     assert folder.info()["exit_code"] == 1
     assert folder.info()["started"] == info["started"]
     names = sorted(path.name for path in folder.path.iterdir())
-    file_names = {"junit.xml", "metrics.prom", "report.html"}
+    file_names = {"junit.xml", "report.html"}
     assert set(names) == file_names | {"results.jsonl", "run.json"}
 
 

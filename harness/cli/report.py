@@ -51,7 +51,7 @@ def write(run: Path) -> None:
         say(f"warning: {folder.run_id} was cut short: {why}", err=True)
     for text in folder.contents().left_out.messages(folder.path / JOURNAL):
         say(f"warning: {text}", err=True)
-    for line in (*made_of.summary, *export_to_ci(made_of, folder.path, os.environ)):
+    for line in (*made_of.summary, *export_to_ci(made_of, os.environ)):
         say(line)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import shlex
-import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -115,76 +114,24 @@ def speed_counts(speed: SpeedCompared) -> list[str]:
     return [f"{counted(n, 'figure')} {word}" for word, n in counts.items() if n]
 
 
-def noise_lines(speed: SpeedCompared) -> Iterator[str]:
-    """Yield a line for each figure of a device whose noise hides changes as large as asked for.
-
-    The smallest detectable ratio of several cases is their median.
-    """
-    by_figure: dict[tuple[str, str], list[SpeedRow]] = {}
-    for row in speed.hidden:
-        by_figure.setdefault((row.device, row.figure), []).append(row)
-    for (device, figure), hidden in by_figure.items():
-        first = hidden[0]
-        more = f" and {counted(len(hidden) - 1, 'other case')}" if len(hidden) > 1 else ""
-        yield (
-            f"{device or 'this computer'} is {_too_noisy(hidden)} of {figure}: "
-            f"{first.case or 'all cases'} x {first.ratio:.3g} ({interval(first)}){more}"
-        )
-
-
-def noise_summary(speed: SpeedCompared) -> str | None:
-    """Return a few words for what noise hides; None if it hides nothing."""
-    hidden = speed.hidden
-    return f"{_too_noisy(hidden)} of {counted(len(hidden), 'figure')}" if hidden else None
-
-
-def _too_noisy(hidden: Sequence[SpeedRow]) -> str:
-    detectable = statistics.median_high(row.tells for row in hidden if row.tells)
-    return f"too noisy to tell less than x {detectable:.3g}"
-
-
 def speed_lines(speed: SpeedCompared, most: int = _MOST) -> Iterator[str]:
-    """Yield lines for what noise hides, for each change, the largest first, and for the rest."""
-    yield from noise_lines(speed)
+    """Yield lines for each change, the largest first, and for the rest."""
     for verdict, rows in (("slower", speed.slower), ("faster", speed.faster)):
-        changed = [f"{_word(row)}: {_change_text(row)}{_also(row)}" for row in rows]
-        yield from _listed(changed, most, verdict)
-    suspects = [
-        f"perhaps {_word(row)}: {_change_text(row)}; {_more(row)} would tell{_also(row)}"
-        for row in speed.suspects
-    ]
+        yield from _listed([_change_text(row) for row in rows], most, verdict)
+    suspects = [f"perhaps {_change_text(row)}; more runs would tell" for row in speed.suspects]
     yield from _listed(suspects, most, "that may have changed")
-    summary = f"speed and memory: {counted(speed.same, 'figure')} the same within "
-    summary += f"{100 * speed.effect:g} %"
-    if speed.unsure:
-        summary += f", {speed.unsure} not decided yet"
-    if speed.unknown and speed.base_runs + speed.new_runs < 5:
-        summary += (
-            f" ({counted(speed.base_runs, 'run')} before, {speed.new_runs} new: their noise shows "
-            "in earlier runs of the same cases)"
-        )
     if speed.same or speed.unsure or speed.slower or speed.faster:
-        yield summary
-
-
-def _word(row: SpeedRow) -> str:
-    memory = "_bytes" in row.figure
-    return ("more" if memory else "slower") if row.ratio > 1 else "less" if memory else "faster"
+        unsure = f", {speed.unsure} not decided yet" if speed.unsure else ""
+        figures = counted(speed.same, "figure")
+        yield f"speed and memory: {figures} the same within {100 * speed.effect:g} %{unsure}"
 
 
 def _change_text(row: SpeedRow) -> str:
+    memory = "_bytes" in row.figure
+    word = ("more" if memory else "slower") if row.ratio > 1 else "less" if memory else "faster"
     of = row.case or f"all cases on {row.device}"
-    return f"{row.figure} of {of} x {row.ratio:.3g} ({interval(row)})"
-
-
-def _also(row: SpeedRow) -> str:
-    return f"; also {', '.join(row.surroundings)}" if row.surroundings else ""
-
-
-def _more(row: SpeedRow) -> str:
-    parts = [(row.more_new, "more run"), (row.more_base, "more of the base")]
-    words = [counted(n, word) if word == "more run" else f"{n} {word}" for n, word in parts if n]
-    return " and ".join(words)
+    also = f"; also {', '.join(row.surroundings)}" if row.surroundings else ""
+    return f"{word}: {row.figure} of {of} x {row.ratio:.3g} ({interval(row)}){also}"
 
 
 # GitHub takes comments of 65,536 characters
@@ -340,7 +287,8 @@ class ComparisonView(Comparison):
             counts.append(f"{counted(len(self.drifted), 'case')} with other outputs")
         if self.speed is not None:
             counts += speed_counts(self.speed)
-            counts += filter(None, [noise_summary(self.speed)])
+            if self.speed.hidden:
+                counts.append(f"{counted(self.speed.hidden, 'figure')} too noisy to tell")
         if self.ops is not None:
             counts += op_counts(self.ops)
         failing, passing = self["failing"], self["passing"]

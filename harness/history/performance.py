@@ -479,10 +479,9 @@ class Figure(NamedTuple):
 class SpeedRow(Part):
     """A figure of a case, or of all cases of a device (`case` is null), that changed or may have.
 
-    `ratio` is new by base, and lies between `low` and `high` (null: there is no bound). `more_new`
-    and `more_base` are the numbers of more runs that should settle it; null if unknown. `tells` is
-    the smallest ratio that five runs of either side can detect. `surroundings` are the differences
-    in surroundings between the last run of the base and NEW, in words.
+    `ratio` is new by base, and lies between `low` and `high` (null: there is no bound).
+    `surroundings` are the differences in surroundings between the last run of the base and NEW, in
+    words.
     """
 
     device: str
@@ -495,9 +494,6 @@ class SpeedRow(Part):
     p: float
     base_runs: int
     new_runs: int
-    more_new: int | None
-    more_base: int | None
-    tells: float | None = None
     surroundings: tuple[str, ...] = ()
 
 
@@ -506,8 +502,8 @@ class SpeedCompared(Part):
     those of whole devices before those of cases, the largest first.
 
     `base_runs` and `new_runs` are the numbers of runs compared. `same` and `unsure` are numbers of
-    figures; of the unsure, `suspects` may be changes, and noise hides whether `hidden` ones are.
-    For `unknown` of them the number of more runs that would settle it is unknown.
+    figures; of the unsure, `suspects` may be changes, and of a number of others, `hidden`, noise
+    hides whether they are.
     """
 
     effect: float
@@ -516,10 +512,9 @@ class SpeedCompared(Part):
     slower: tuple[SpeedRow, ...]
     faster: tuple[SpeedRow, ...]
     suspects: tuple[SpeedRow, ...]
-    hidden: tuple[SpeedRow, ...] = ()
+    hidden: int = 0
     same: int
     unsure: int
-    unknown: int
 
 
 def alike(shape: type[Part], *sources: object) -> dict[str, Any]:
@@ -532,13 +527,11 @@ def alike(shape: type[Part], *sources: object) -> dict[str, Any]:
     }
 
 
-def listed_as(change: Change, effect: float) -> str:
+def _listed_as(change: Change) -> str:
     """Return the name of the list of `SpeedCompared` for a change; empty if it is only counted."""
-    if change.verdict != "unsure":
-        return change.verdict if _is_alarm(change) else ""
-    if change.suspect:
-        return "suspects"
-    return "hidden" if change.tells is not None and change.size >= 1 + effect else ""
+    if change.verdict == "unsure":
+        return "suspects" if change.suspect else ""
+    return change.verdict if _is_alarm(change) else ""
 
 
 def judge_speed(
@@ -595,16 +588,15 @@ def judge_speed(
         rows_of.setdefault(group, []).append(row)
     alone = ((change, [row]) for change, row in zip(judged.changes, cases, strict=True))
     shared = ((change, rows_of[change.name]) for change in judged.common if change is not None)
-    changes = [change for change in chain(shared, alone) if listed_as(change[0], effect)]
-    listed: dict[str, list[SpeedRow]] = {"slower": [], "faster": [], "suspects": [], "hidden": []}
+    changes = [change for change in chain(shared, alone) if _listed_as(change[0])]
+    listed: dict[str, list[SpeedRow]] = {"slower": [], "faster": [], "suspects": []}
     changes.sort(key=lambda entry: (entry[0].name.case is not None, -entry[0].size))
     for change, rows in changes:
-        name = listed_as(change, effect)
         of_base = sides[first_new.get(change.name, base_runs) - base_runs - 1]
         both = ([side[row] for row in rows] for side in (of_base, of_new))
         fields = alike(SpeedRow, change.name, change)
-        fields["surroundings"] = tuple(differences(*both)) if name != "hidden" else ()
-        listed[name].append(SpeedRow(**fields))
+        fields["surroundings"] = tuple(differences(*both))
+        listed[_listed_as(change)].append(SpeedRow(**fields))
     unsure_changes = [change for change in judged.all if change.verdict == "unsure"]
     return SpeedCompared(
         effect=effect,
@@ -612,7 +604,10 @@ def judge_speed(
         new_runs=new_runs,
         same=sum(change.verdict == "same" for change in judged.all),
         unsure=len(unsure_changes),
-        unknown=sum(change.more_new is None for change in unsure_changes),
+        hidden=sum(
+            not change.suspect and change.tells is not None and change.size >= 1 + effect
+            for change in unsure_changes
+        ),
         **{name: tuple(rows) for name, rows in listed.items()},
     )
 

@@ -13,7 +13,6 @@ from itertools import chain, islice
 from typing import Any, Final
 from urllib.parse import quote
 
-from harness.core.axes import VERSIONS
 from harness.core.engines import ENGINES
 from harness.core.outgoing_text import counted
 from harness.core.socs import limits_of_simulation
@@ -22,50 +21,8 @@ from harness.models.source import MADE_UP
 from harness.report.document import Block, Line, Paragraph, Span, Table, code, shortened
 from harness.report.summary import part_of
 from harness.results.journal import Reader, read_once
-from harness.results.op_events import OpCost, most_expensive, op_costs
+from harness.results.op_events import most_expensive
 from harness.results.record import CaseRecord, is_figure
-from harness.runtimes.runtime import version_key
-
-_MOST_OPS_IN_GRID: Final = 20
-_Columns = dict[str, dict[str, OpCost]]
-
-
-def ops_by_version(records: Iterable[CaseRecord]) -> list[Block]:
-    """Return a table for each case that was profiled with several versions, largest ops first.
-
-    An op that was fused into another one names it; a missing op has a dash.
-    """
-    by_title: dict[str, _Columns] = {}
-    for record in records:
-        costs = op_costs(record.measurements.get("profile"))
-        if costs and record.outcome == "passed":
-            device = record.device.name if record.device is not None else ""
-            axes = record.axes.items()
-            apart = [f"{value}" for name, value in axes if name not in VERSIONS and value != device]
-            title = ", ".join(filter(None, [*dict.fromkeys([device, *apart])]))
-            by_title.setdefault(title, {})[f"{record.axes.get('qnn')}"] = costs
-    return [_table(title, columns) for title, columns in by_title.items() if len(columns) > 1]
-
-
-def _table(title: str, columns: _Columns) -> Table:
-    versions = sorted(columns, key=version_key)
-    largest: dict[str, float] = {}
-    for costs in columns.values():
-        whole = sum(cost.value for cost in costs.values()) or 1
-        for op, cost in costs.items():
-            largest[op] = max(largest.get(op, 0.0), cost.value / whole)
-    ops = sorted(largest, key=lambda op: -largest[op])[:_MOST_OPS_IN_GRID]
-    rows: list[Sequence[Line]] = [
-        [code(op), *(_cell(columns[version].get(op)) for version in versions)] for op in ops
-    ]
-    return Table(f"Ops by version: {title}", ["Op", *versions], rows)
-
-
-def _cell(cost: OpCost | None) -> Line:
-    if cost is None:
-        return "-"
-    return ["in ", code(cost.inside)] if cost.inside else f"{cost.value:,.0f} {cost.unit}"
-
 
 _MOST_CASES: Final = 20
 _MOST_NODES: Final = 20
@@ -388,7 +345,6 @@ FIGURES: Final[tuple[Callable[[Iterable[CaseRecord]], list[Block]], ...]] = (
     elements,
     versions,
     ops_tables,
-    ops_by_version,
 )
 """The figures of users' models, in the order of terminal, CI and page."""
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -21,15 +20,14 @@ from harness.core.codes import DOCUMENTED
 from harness.core.notices import ONCE
 from harness.core.outgoing_text import counted
 from harness.core.socs import claim_of, limits_of_simulation
-from harness.core.whole_file import read_json
-from harness.report.document import Block, Heading, Line, Paragraph, Span, Table, clip, html, link
+from harness.report.document import Block, Heading, Line, Paragraph, Span, Table, clip, html
 from harness.report.model_figures import figure_blocks, ops_tables
 from harness.report.summary import part_of
 from harness.results.coverage import Coverage
 from harness.results.drift import Output, drift
 from harness.results.journal import Contents, Records
 from harness.results.record import CaseRecord, is_figure
-from harness.results.run_folder import RunFolder, ordered
+from harness.results.run_folder import RunFolder
 from harness.runtimes.runtime import version_key
 
 _MOST_RETRIES: Final = 500
@@ -255,73 +253,6 @@ def _time(value: object) -> str:
     return f"{value:,.0f} µs" if value < 1000 else f"{value / 1000:,.2f} ms"
 
 
-_RESULT = "result.json"
-_RESULTS = f"*-bisect/{_RESULT}"
-_MAX_BYTES = 64 << 20
-_MOST = 200
-_MAX_CHARS = 300
-
-
-@dataclass(frozen=True)
-class Listed:
-    """A bisection in a list; `link` is relative to the folder of reports."""
-
-    name: str
-    case: str
-    axes: str
-    answer: str
-    runs: int
-    link: str
-
-
-def bisections_in(reports: Path) -> list[Listed]:
-    """Return the readable bisections of a folder, the newest first, at most 200."""
-    try:
-        folders = ordered(file.parent for file in reports.glob(_RESULTS))[-_MOST:]
-    except OSError:
-        return []
-    files = (folder / _RESULT for folder in reversed(folders))
-    return [bisection for bisection in map(_read, files) if bisection is not None]
-
-
-def bisections_of(bisections: Iterable[Listed], cases: Iterable[str]) -> list[Listed]:
-    """Return the bisections of these cases, with any parameters (pure)."""
-    tests = {case.partition("[")[0] for case in cases}
-    return [bisection for bisection in bisections if bisection.case.partition("[")[0] in tests]
-
-
-def bisection_table(bisections: Iterable[Listed], reports: str = "") -> Table:
-    """Return a table of bisections; `reports` is the path from the page to their folder (pure)."""
-    rows: list[Sequence[Line]] = [
-        (Span(row.name, link=reports + row.link), row.axes, row.answer, f"{row.runs}", row.case)
-        for row in bisections
-    ]
-    return Table("", ("Bisection", "Axes", "Answer", "Runs", "Case"), rows, "stacked long")
-
-
-def _read(file: Path) -> Listed | None:
-    """Read a result, which anybody may have edited."""
-    try:
-        content = read_json(file, _MAX_BYTES)
-    except (OSError, ValueError):
-        return None
-    if not isinstance(content, dict) or content.get("kind") != "bisect":
-        return None
-    answer, axes, runs = (content.get(key) for key in ("answer", "axes", "runs"))
-    return Listed(
-        name=file.parent.name,
-        case=_short(content.get("case")),
-        axes=", ".join(map(_short, axes)) if isinstance(axes, list) else "",
-        answer=_short(answer.get("text") if isinstance(answer, dict) else "not over"),
-        runs=len(runs) if isinstance(runs, list) else 0,
-        link=link(f"{file.parent.name}/report.html"),
-    )
-
-
-def _short(value: object) -> str:
-    return clip(" ".join(str(value).split()), _MAX_CHARS)
-
-
 @dataclass(frozen=True)
 class Since:
     """The changes of cases since an earlier run, `base`.
@@ -422,7 +353,6 @@ def qnn_report_sections(run: RunData) -> list[Section]:
     """Return the harness's own sections."""
     return [
         Section("How well", partial(figure_blocks, page=True), above_cases=True),
-        Section("Bisections", partial(_bisections, run), above_cases=True),
         Section("Which op is slow", partial(ops_tables, page=True)),
         Section("Memory types", pairings),
         Section("Sharing", sharings),
@@ -439,9 +369,3 @@ def qnn_report_sections(run: RunData) -> list[Section]:
 def outputs_in(run: RunData, cases: Iterable[CaseRecord]) -> list[Output]:
     """Return the outputs that cases kept, compared with each other."""
     return drift(cases, run.folder.kept_output) if run.folder else []
-
-
-def _bisections(run: RunData, cases: Iterable[CaseRecord]) -> list[Block]:
-    listed = bisections_in(run.folder.path.parent) if run.folder else []
-    of_cases = bisections_of(listed, (record.case for record in cases)) if listed else []
-    return [bisection_table(of_cases, "../")] if of_cases else []

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from markupsafe import Markup
 
@@ -47,18 +47,16 @@ from harness.report.document import (
     Table,
     joined,
 )
-from harness.report.sections import bisection_table, bisections_of
 from harness.results.coverage import Coverage
 from harness.results.journal import without_gc
 from harness.site.pages import (
     COMPARISON,
     FRONT,
-    Bar,
-    CopiedPages,
     Links,
     SiteData,
     by_cause,
     changes_table,
+    copied_page,
     copy_pages,
     curve,
     page_of,
@@ -66,7 +64,6 @@ from harness.site.pages import (
     short_name,
     strip,
     title_of,
-    trend,
 )
 
 _MOST: Final = 2000
@@ -131,10 +128,8 @@ _DEVICE_COLUMNS: Final = (
     *("Night", "State", "Found", "Passed", "Failed", "Lost", "Busy", "Hottest", "Battery"),
     *("Storage free", "Link faults", "Recoveries", "Quarantined"),
 )
-_CURVES_MARKUP: Final = Markup('<div class="curves">{}</div>')
-"""Curves side by side, as many as there is room for."""
 _LISTED: Final = ("Device", "SoC", "Host", "Nights, the newest to the right", "State")
-_CURVES: Final[dict[str, Callable[[DeviceRow], float | None]]] = {
+_FIGURES: Final[dict[str, Callable[[DeviceRow], float | None]]] = {
     "hottest, °C": lambda row: row.hottest_c,
     "battery, %": lambda row: row.battery_percent,
     "storage free, GB": lambda row: row.free_storage_bytes and row.free_storage_bytes / _GB,
@@ -167,18 +162,6 @@ def device_blocks(site: SiteData, device: str) -> Iterator[Block]:
             Span(f"{row.soc or 'SoC unknown'}, on {row.host or 'this computer'}"), "dim"
         )
     yield from by_cause(site, changes, links)
-    rows = [(i, site.devices[device, i]) for i in places if (device, i) in site.devices]
-    drawn = []
-    for title, figure in _CURVES.items():
-        values = [figure(row) for _, row in rows]
-        texts = [
-            f"{value or 0:,.0f} on {site.day(i)}"
-            for value, (i, _) in zip(values, rows, strict=True)
-        ]
-        drawn.append(curve(values, texts.__getitem__, title, band=False))
-    if any(drawn):
-        yield Heading("How it is")
-        yield Paragraph(_CURVES_MARKUP.format(Markup("").join(drawn)))
     yield Heading("Night by night")
     yield Table(
         "",
@@ -204,7 +187,7 @@ def _night(site: SiteData, device: str, index: int, links: Links) -> list[Line]:
     cells += [Span(str(count), style="bad" if count else "dim") for count in (failed, counts.lost)]
     if row is None:
         return cells + [""] * (len(_DEVICE_COLUMNS) - len(cells))
-    *others, busy = _CURVES.items()
+    *others, busy = _FIGURES.items()
     for title, figure in (busy, *others):
         value, unit = figure(row), title.rpartition(" ")[2]
         cells.append("" if value is None else f"{value:,.0f} {unit}")
@@ -268,9 +251,6 @@ def _mark(site: SiteData, device: str, index: int) -> str:
     return "F" if counts["failed"] else "?" if counts.lost else "x" if counts["known"] else "."
 
 
-_TREND: Final = 30
-_TREND_SAID: Final = "From below: passed, failed as known, failed, without a verdict."
-_MOST_LOST: Final = 5
 _ALL_NIGHTS: Final = 5000
 
 
@@ -287,19 +267,6 @@ def front_page(site: SiteData) -> str:
     if night is not None and night.besides:
         blocks += [Heading("What went wrong besides")]
         blocks.append(Items([Item(Span(problem)) for problem in night.besides]))
-    first = max(0, site.last + 1 - _TREND)
-    days = f"{site.day(first)} to {site.day(index)}. {_TREND_SAID}"
-    last = [i for i in range(first, index + 1) if site.is_night(i)]
-    blocks += [Heading("The last nights"), Paragraph(_trend(site, last)), Paragraph(days, "dim")]
-    lost = [i for i in last if i < index and _lost(site, i)][-_MOST_LOST:]
-    lines: list[Line] = [
-        [
-            links.to("night", site.runs[i].run, site.day(i)),
-            f": {counted(_lost(site, i), 'case')} without a verdict",
-        ]
-        for i in reversed(lost)
-    ]
-    blocks += [Items([*map(Item, lines)])] if lines else []
     return render_page(sentence(site, index, changes), blocks, here="Last night", up="")
 
 
@@ -355,26 +322,12 @@ def night_blocks(
     if night is not None and night.vanished:
         yield Heading("Vanished: they had a verdict before")
         yield Items([Item(Span(case, style="code")) for case in night.vanished])
-    pages = [(site.pages.path(run.run), "each case, with logs and times")]
-    comparison = site.pages.path(night.night if night else "", COMPARISON)
+    pages = [(site.copy(run.run), "each case, with logs and times")]
+    comparison = site.copy(night.night if night else "", COMPARISON)
     pages.append((comparison, "compared with the run before, with speed and memory"))
     if targets := [links.page(path, text) for path, text in pages if path]:
         yield Paragraph(["Its pages: ", *joined(targets)])
     yield from by_cause(site, changes, links)
-
-
-def _trend(site: SiteData, places: Sequence[int]) -> Line:
-    bars = []
-    for i in places:
-        run = site.runs[i]
-        counts = {name: site.store.by_run[i][name] for name in ("passed", "known", "failed")}
-        counts["lost"] = _lost(site, i)
-        bars.append(Bar(run.started[:10], page_of("night", run.run), counts))
-    return trend(bars)
-
-
-def _lost(site: SiteData, index: int) -> int:
-    return site.store.by_run[index].lost + (site.runs[index].not_run or 0)
 
 
 _MOST_LINES: Final = 300
@@ -424,17 +377,11 @@ def case_blocks(site: SiteData, test: str, lines: Sequence[CaseLine]) -> Iterato
     if changes:
         yield Heading("What happened")
         yield changes_table(site, changes, links)
-    if bisections := bisections_of(site.pages.bisections, [test]):
-        yield Heading("Bisections")
-        yield bisection_table(bisections, f"{links.up}reports/")
     drawn = (graph for line in lines for graph in _curves(site, line, first))
     curves = list(islice(drawn, _MOST_CURVES))  # more are not even read
     if curves:
         yield Heading("Times and memory")
-        yield Paragraph(
-            "The band is where noise alone keeps a figure; a dot outside of it is not noise.", "dim"
-        )
-        yield Paragraph(_CURVES_MARKUP.format(Markup("").join(curves)))
+        yield Paragraph(Markup('<div class="curves">{}</div>').format(Markup("").join(curves)))
 
 
 def test_state(site: SiteData, lines: Sequence[CaseLine]) -> str:
@@ -496,14 +443,12 @@ def _curves(site: SiteData, line: CaseLine, first: int) -> Iterator[Markup]:
         values = [run.last.figures.get(figure) for run in runs]
         if any(values):
 
-            def describe(i: int, figure: str = figure, values: Sequence[Any] = values) -> str:
+            def describe(value: float, i: int, figure: str = figure) -> str:
                 run = runs[i]
-                versions = format_versions(versions_of(run.last))
-                text, value = "not measured", values[i]
-                if value is not None:
-                    is_time = figure.endswith("_us")
-                    text = f"{value / 1000:,.2f} ms" if is_time else f"{value / _MIB:,.1f} MiB"
-                return f"{text} on {site.day(run.run_index)}, {versions}"
+                is_time = figure.endswith("_us")
+                text = f"{value / 1000:,.2f} ms" if is_time else f"{value / _MIB:,.1f} MiB"
+                day = site.day(run.run_index)
+                return f"{text} on {day}, {format_versions(versions_of(run.last))}"
 
             placement = line.last.placement
             name = f"{placement.device} {placement.backend}" if placement else "no device"
@@ -586,8 +531,8 @@ def build(database: Database, out: Path) -> SiteWriter:
     start, writer = time.monotonic(), SiteWriter(out)
     runs, nights, note = list_runs(database), load_nights(database), SiteNote.read(out)
     try:
-        pages = copy_pages(database, nights, out)
-        digests = dict(_digests(runs, nights, pages))
+        copy_pages(database, nights, out)
+        digests = dict(_digests(runs, nights, out))
         anew = [
             i
             for i, run in enumerate(runs)
@@ -602,7 +547,7 @@ def build(database: Database, out: Path) -> SiteWriter:
             device_rows(database, runs, max(0, len(runs) - WINDOW)),
             nights,
             list_causes(database, runs),
-            pages,
+            out,
         )
         _write_case_pages(writer, database, site, first_index)
         _write_other_pages(writer, site, first_index)
@@ -624,7 +569,7 @@ def build(database: Database, out: Path) -> SiteWriter:
 
 
 def _digests(
-    runs: Sequence[StoredRun], nights: Mapping[str, NightSummary], pages: CopiedPages
+    runs: Sequence[StoredRun], nights: Mapping[str, NightSummary], out: Path
 ) -> Iterator[tuple[str, str]]:
     """Yield a digest for the page of each run: of its cases, the run before it, its night's
     summary, and the look of pages."""
@@ -638,7 +583,7 @@ def _digests(
             run.digest,
             str(run.not_run),
             night.model_dump_json() if night else "",
-            pages.path(run.run) + pages.path(night.night if night else "", COMPARISON),
+            copied_page(out, run.run) + copied_page(out, night.night if night else "", COMPARISON),
         )
         yield run.run, hashlib.sha256("\n".join(parts).encode("utf-8", "replace")).hexdigest()
         before = look + run.run
@@ -673,5 +618,3 @@ def _write_other_pages(writer: SiteWriter, site: SiteData, start: int) -> None:
         page = render_page(device, device_blocks(site, device))
         writer.write(page_of("device", device), page)
     writer.write("devices.html", devices_page(site))
-    blocks = Heading("Bisections", 1), bisection_table(site.pages.bisections, "reports/")
-    writer.write("bisections.html", render_page("Bisections", blocks, here="Bisections", up=""))

@@ -21,10 +21,9 @@ from functools import cached_property
 from html import unescape
 from itertools import groupby
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 from urllib.parse import quote, unquote
 
-import numpy as np
 from markupsafe import Markup, escape
 from sqlalchemy import select
 
@@ -34,7 +33,6 @@ from harness.core.outgoing_text import counted, printable
 from harness.core.whole_file import write_whole
 from harness.diagnosis.error import signature_text
 from harness.history.database import CauseSummary, Database, NightSummary, runs
-from harness.history.performance import SMALLEST_SCALE, median, scales
 from harness.history.previous import since_previous
 from harness.history.run_changes import ChangeStore, DeviceRow, StoredCause
 from harness.history.timeline import (
@@ -62,11 +60,10 @@ from harness.report.document import (
 )
 from harness.report.html import html_text
 from harness.report.projections import run_data
-from harness.report.sections import Listed, bisections_in
 from harness.results.run_folder import JOURNAL, RunFolder, case_slug
 
 FRONT: Final = "index.html"
-_LISTS: Final = ("Nights", "Cases", "Devices", "Causes", "Bisections")
+_LISTS: Final = ("Nights", "Cases", "Devices", "Causes")
 _NAVIGATION: Final = Markup(
     '<a class="skip" href="#main">Skip to content</a><nav aria-label="The lab">{}</nav>'
 )
@@ -118,38 +115,33 @@ _NO_SCRIPTS: Final = (
 _LINK: Final = re.compile(r' href="(\.[^"#]*)')
 
 
-@dataclass(frozen=True)
-class CopiedPages:
-    """The pages copied into the site in a folder, and the bisections of its reports."""
-
-    out: Path
-    bisections: tuple[Listed, ...] = ()
-
-    def path(self, folder: str, name: str = REPORT) -> str:
-        """Return the path in the site of the page of a run, bisection or night; empty without."""
-        path = f"{_REPORTS}/{folder}/{name}"
-        return path if folder and (self.out / path).is_file() else ""
+def copied_page(out: Path, folder: str, name: str = REPORT) -> str:
+    """Return the path in the site of the page of a run, bisection or night; empty without."""
+    path = f"{_REPORTS}/{folder}/{name}"
+    return path if folder and (out / path).is_file() else ""
 
 
-def copy_pages(database: Database, nights: Mapping[str, NightSummary], out: Path) -> CopiedPages:
-    """Copy new pages into the site. Raises InfraError, or OSError if one cannot be written."""
+def copy_pages(database: Database, nights: Mapping[str, NightSummary], out: Path) -> None:
+    """Copy new pages of runs, nights and their bisections into the site.
+
+    Raises InfraError, or OSError if one cannot be written.
+    """
     with database.transaction(writes=False) as connection:
         query = select(runs.c.run, runs.c.folder).where(runs.c.folder != "")
         rows = connection.execute(query.order_by(runs.c.started))
         # the second of two runs of one id is stored under another one, and has no page
         folders = {run: Path(folder) for run, folder in rows if Path(folder).name == run}
-    parents = dict.fromkeys(folder.parent for folder in folders.values())
-    bisections = [bisection for reports in parents for bisection in bisections_in(reports)]
-    for reports in parents:
-        for bisection in bisections:
-            _copy_page(out, reports, bisection.name, REPORT)
+    bisections = set[tuple[Path, str]]()
     for run, folder in folders.items():
         night = nights.get(run)
         base = folders.get(night.base or "") if night else None
         _copy_page(out, folder.parent, run, REPORT, JOURNAL, RunFolder(base) if base else None)
         if night is not None:
             _copy_page(out, folder.parent, night.night, COMPARISON)
-    return CopiedPages(out, tuple(bisections))
+            names = (cause.folder for cause in night.causes.values() if cause.folder)
+            bisections |= {(folder.parent, name) for name in names}
+    for reports, name in bisections:
+        _copy_page(out, reports, name, REPORT)
 
 
 def _copy_page(
@@ -217,7 +209,7 @@ class SiteData:
     nights: Mapping[str, NightSummary]
     causes: Sequence[StoredCause]
     """All causes, the last seen first."""
-    pages: CopiedPages
+    out: Path
 
     def cause(self, index: int, cause: str) -> CauseSummary:
         """Return the summary of a cause by the night of a run, or the last one before with one."""
@@ -234,6 +226,10 @@ class SiteData:
         facts = self.store.facts(index, cause, self.socs, fixed=fixed)
         files = () if fixed else self.cause(index, cause).files_changed
         return facts.model_copy(update={"files_changed": files})
+
+    def copy(self, folder: str, name: str = REPORT) -> str:
+        """Return the path in the site of a copied page; empty if there is none."""
+        return copied_page(self.out, folder, name)
 
     def device_names(self) -> list[str]:
         """Return the names of all devices that cases ran on."""
@@ -293,7 +289,7 @@ def _row(site: SiteData, kind: Became, changes: Sequence[NightChange], links: Li
     cells += joined(tests[:shown])
     cells += [f" and {len(tests) - shown} more"] if shown < len(tests) else []
     summary = site.cause(first.run_index, first.cause)
-    known: list[str | Span] = [links.page(site.pages.path(summary.folder), summary.known)]
+    known: list[str | Span] = [links.page(site.copy(summary.folder), summary.known)]
     if kind == "known":
         issues = dict.fromkeys(change.known_issue for change in changes if change.known_issue)
         known = ["known issue ", *joined([Span(issue, style="code") for issue in issues])]
@@ -334,10 +330,8 @@ def short_name(test: str) -> str:
     return shortened(test.rpartition("::")[2] or test, 80)
 
 
-_BANDS: Final = 3
 _CELL: Final = 10
 _HIGH: Final = 18
-_TALL: Final = 120
 _SHAPES: Final[Mapping[str, tuple[str, int, int]]] = {
     ".": ("passed", 11, 5),
     "F": ("failed", 1, 15),
@@ -346,15 +340,6 @@ _SHAPES: Final[Mapping[str, tuple[str, int, int]]] = {
     "?": ("lost", 4, 12),
     "-": ("skipped", 14, 2),
 }
-_WORDS: Final = {
-    "passed": "passed",
-    "failed": "failed",
-    "known": "failed as known",
-    "lost": "without a verdict",
-    "unsupported": "unsupported",
-    "skipped": "skipped",
-}
-_CLASSES: Final = {"known": "expected", "lost": "error"}
 
 
 def strip(marks: Sequence[str], texts: Sequence[str] = (), days: Sequence[str] = ()) -> Markup:
@@ -379,89 +364,24 @@ def strip(marks: Sequence[str], texts: Sequence[str] = (), days: Sequence[str] =
     ).format(max(1, len(marks)) * _CELL, _HIGH, "".join(marks).strip(), Markup(bars))
 
 
-class Bar(NamedTuple):
-    """A night of the trend: its page, and its numbers of cases by result."""
-
-    name: str
-    link: str
-    counts: Mapping[str, int]
-
-
-def trend(bars: Sequence[Bar]) -> Markup:
-    """Return nights side by side, the newest to the right, with links to their pages."""
-    most = max((sum(bar.counts.values()) for bar in bars), default=0) or 1
-    drawn = []
-    for i, bar in enumerate(bars):
-        parts, top = Markup(""), float(_TALL)
-        title = ", ".join(f"{count} {_WORDS[name]}" for name, count in bar.counts.items() if count)
-        talls = {name: count * _TALL / most for name, count in bar.counts.items()}
-        for name, count in bar.counts.items():
-            # failures are never too thin to be seen, at the cost of the largest part
-            thin = max(0.0, 3 - talls[name]) if count and name in ("failed", "lost") else 0.0
-            talls[name] += thin
-            talls[max(talls, key=lambda part: talls[part])] -= thin
-        for name, tall in talls.items():
-            top -= tall
-            parts += Markup(
-                '<rect class="o-{}" x="{}" y="{:.1f}" width="16" height="{:.1f}"/>'
-            ).format(_CLASSES.get(name, name), i * 20 + 2, top, tall)
-        drawn.append(
-            Markup('<a href="{0}" aria-label="{1}: {2}"><title>{1}: {2}</title>{3}</a>').format(
-                bar.link, bar.name, title, parts
-            )
-        )
-    return Markup(
-        '<svg class="chart trend" viewBox="0 -8 {0} {1}" preserveAspectRatio="xMinYMid" '
-        'role="group" aria-label="nights">{2}</svg>'
-    ).format(max(1, len(bars)) * 20, _TALL + 10, Markup("").join(drawn))
-
-
 def curve(
-    values: Sequence[float | None], describe: Callable[[int], str], title: str, *, band: bool = True
+    values: Sequence[float | None], describe: Callable[[float, int], str], title: str
 ) -> Markup:
-    """Return a chart of a figure over runs, with the band of its noise; `describe` returns the
-    tooltip of a run."""
+    """Return a chart of a figure over runs; `describe` returns its last value in words."""
     known = [(i, value) for i, value in enumerate(values) if value is not None and value > 0]
     if len(known) < 2:
         return Markup("")
-    numbers = [value for _, value in known]
-    low, high = _band(numbers) if band else (min(numbers), max(numbers))
-    least, most = min(low, *(v for _, v in known)), max(high, *(v for _, v in known))
-    wide, tall, span = 480, 70, (most - least) or 1.0
-
-    def place(i: int, value: float) -> tuple[float, float]:
-        return 4 + i * (wide - 8) / max(1, len(values) - 1), 66 - (value - least) / span * 62
-
-    points = " ".join("{:.1f},{:.1f}".format(*place(*point)) for point in known)
-    dots = ""
-    for i, value in known:
-        if not low <= value <= high or i == known[-1][0]:
-            (x, y), style = place(i, value), "" if low <= value <= high else "out"
-            dots += f'<circle class="{style}" cx="{x:.1f}" cy="{y:.1f}" r="3">'
-            dots += f"<title>{escape(describe(i))}</title></circle>"
-    top = place(0, high)[1]
+    least, most = (of(value for _, value in known) for of in (min, max))
+    across, span = 472 / (len(values) - 1), (most - least) or 1.0
+    points = [(4 + i * across, 66 - (value - least) / span * 62) for i, value in known]
+    last, value = known[-1]
     return Markup(
-        '<figure><figcaption>{0}: {1}</figcaption><svg class="curve" viewBox="0 0 {2} {3}" '
-        'role="img" aria-label="{0}"><rect class="{8}" x="0" '
-        'y="{4:.1f}" width="{2}" height="{5:.1f}"/>'
-        '<polyline points="{6}"/>{7}</svg></figure>'
+        '<figure><figcaption>{0}: {1}</figcaption><svg class="curve" viewBox="0 0 480 70" '
+        'role="img" aria-label="{0}"><polyline points="{2}"/>'
+        '<circle cx="{3:.1f}" cy="{4:.1f}" r="3"/></svg></figure>'
     ).format(
         title,
-        describe(known[-1][0]),
-        wide,
-        tall,
-        top,
-        place(0, low)[1] - top,
-        points,
-        Markup(dots),
-        "band" if band else "none",
+        describe(value, last),
+        " ".join(f"{x:.1f},{y:.1f}" for x, y in points),
+        *points[-1],
     )
-
-
-def _band(values: Sequence[float]) -> tuple[float, float]:
-    """Return the bounds of a figure's noise, estimated from its own runs."""
-    logs = np.log(np.array([values]))
-    none = np.zeros(1, dtype=np.int64)
-    scale, _ = scales(logs[:, :-1], logs[:, -1:], none, np.full(1, SMALLEST_SCALE))
-    middle, width = float(median(logs)[0]), _BANDS * float(scale[0])
-    return float(np.exp(middle - width)), float(np.exp(middle + width))

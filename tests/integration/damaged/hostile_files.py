@@ -33,7 +33,6 @@ from harness.lab.lease import parse_holder
 from harness.nightly.night import nights
 from harness.plugin.problem import read_problem
 from harness.probe.events import MARK, SEAL, TranscriptParser, kept_events
-from harness.report.sections import bisections_in
 from harness.results.run_folder import CASES, INFO, JOURNAL, RunFolder, run_folders
 from harness.site.build import NOTE, SiteNote
 from tests.hostile_models import (
@@ -234,11 +233,6 @@ def _state(folder: Path) -> dict[str, tuple[str, Any, Callable[[], object]]]:
             lambda: read_problem(folder / "problem"),
         ),
         "site": (NOTE, {"schema": 1, "kind": "site", "nights": {}}, lambda: SiteNote.read(folder)),
-        "bisection": (
-            "20261121T060000Z-00-bisect/result.json",
-            {"kind": "bisect", "case": "a", "axes": ["qnn"], "answer": {"text": "b"}, "runs": []},
-            lambda: bisections_in(folder),
-        ),
         "search": (
             "log",
             {"schema": 1, "kind": "begun", "spec": {}},

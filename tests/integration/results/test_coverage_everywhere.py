@@ -22,7 +22,7 @@ import pytest
 from harness.nightly.chain import Chain
 from harness.nightly.issues import issue_text
 from harness.nightly.night import Night, summary_lines
-from harness.report.ci import github_lines, step_summary
+from harness.report.ci import step_summary
 from harness.results.coverage import Coverage
 from harness.results.run_folder import RunFolder
 from tests.integration.conftest import ContextFor
@@ -317,20 +317,12 @@ def step(made_run: Made) -> str:
     return text.partition("\n")[0]
 
 
-def findings(made_run: Made) -> str:
-    cases = made_run.folder.contents().cases
-    expected = made_run.kind in LOST or made_run.kind == "failed"
-    assert bool(github_lines(cases, made_run.coverage)) == expected
-    return made_run.coverage.sentence()
-
-
 PLACES: Mapping[str, Callable[[Made], str]] = {
     "terminal": terminal,
     "report": report,
     "page": html_page,
     "junit": junit,
     "GitHub's summary": step,
-    "annotations": findings,
     "compare": comparison,
     "compare --markdown": partial(comparison, form="--markdown"),
     "compare --html": partial(comparison, form="--html"),

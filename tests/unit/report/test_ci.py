@@ -1,4 +1,4 @@
-"""Exports to CI systems: GitHub's commands and summary, nothing elsewhere."""
+"""The export to CI systems: GitHub's summary, nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 from harness.report.ci import (
     export_to_ci,
-    github_lines,
     step_summary,
 )
 from harness.report.sections import RunData
@@ -20,13 +19,6 @@ from tests.integration.hostile_words import CANARY
 from tests.unit.results.records import error, final_attempts, record
 
 BAD = {"outcome": "failed", "error": error()}
-LOST = {"outcome": "error", "cause": "infra", "error": error(message="the cable is out")}
-COMMAND = re.compile(r"::(error|warning) (?:\w+=[^,:\n]*,?)+::[^\n]*")
-
-
-def annotations_of(records: Sequence[CaseRecord]) -> list[str]:
-    """Of a run that has these cases and no others; so for the others here."""
-    return github_lines(final_attempts(records), coverage_of(records))
 
 
 def summary_of(records: Sequence[CaseRecord], *more: Any, **named: Any) -> str:
@@ -38,40 +30,9 @@ def exported(records: Sequence[CaseRecord], run_id: str, environment: dict[str, 
     return export_to_ci(run, environment)
 
 
-def test_failures_of_one_kind_are_one_annotation_where_the_test_is() -> None:
-    records = [record(case=f"suites/test_a.py::test_b[{n}]", line=12, **BAD) for n in range(3)]
-    (line,) = annotations_of(records)
-    assert line.startswith("::error file=suites/test_a.py,line=12,title=failed QnnContext_create")
-    assert "3 cases, first suites/test_a.py::test_b[0]%0A" in line
-
-
-def test_what_is_expected_or_passed_is_no_annotation() -> None:
-    known = record(outcome="failed", error=error(), expected={"known_issue": "pd"})
-    assert annotations_of([known, record(), record(case="a::b", outcome="unsupported")]) == []
-    fixed = record(case="a.py::c", fixed={"known_issues": ("pd",), "fails": True})
-    (line,) = annotations_of([fixed])
-    assert "title=fixed? pd" in line
-
-
-def test_the_target_comes_before_the_lab_and_no_more_than_are_shown() -> None:
-    lab = [record(case=f"l.py::{n}", **LOST | {"error": error(api=f"l{n}")}) for n in range(15)]
-    bad = [record(case=f"b.py::{n}", **BAD | {"error": error(api=f"b{n}")}) for n in range(15)]
-    lines = annotations_of([*lab, *bad])
-    assert [line.split()[0] for line in lines] == ["::error"] * 10 + ["::warning"] * 10
-
-
-def test_an_earlier_attempt_does_not_count() -> None:
-    assert annotations_of([record(**LOST), record(attempt=2)]) == []
-
-
 def test_words_of_a_device_are_no_command_and_steer_nothing() -> None:
     message = f"a,b:c%\r\n::stop-commands::x\n{CANARY}<img src=x>`@me` [x](http://e)"
     records = [record(case=f"suites/t,:%{CANARY}.py::x", **BAD | {"error": error(message=message)})]
-    (line,) = annotations_of(records)
-    assert COMMAND.fullmatch(line)
-    assert line.replace("\xa0", " ").replace("\t", " ").isprintable()
-    assert "%0A::stop-commands\\u003a:x" in line
-    assert "file=suites/t%2C%3A%25" in line
     summary = summary_of(records, "r`n")
     outside = re.sub(r"`[^`\n]*`", "", summary)
     assert not re.search(r"[<>@\[]", outside)
@@ -113,7 +74,7 @@ def test_github_and_its_summary(tmp_path: Path) -> None:
     summary = tmp_path / "summary"
     summary.write_text("before\n")
     fields = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary)}
-    assert exported([record(**BAD)], "r", fields) == annotations_of([record(**BAD)])
+    assert exported([record(**BAD)], "r", fields) == []
     assert summary.read_text() == f"before\n{summary_of([record(**BAD)], 'r')}"
     summary.write_bytes(b"x" * ((1 << 20) - 10))
     exported([record(**BAD)], "r", fields)

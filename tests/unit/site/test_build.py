@@ -75,7 +75,6 @@ def test_the_front_page_tells_what_broke(pages: Path) -> None:
         assert f"<h2>{heading}</h2>" in text
     assert page_of("case", attempt("a passed").test) in text
     assert page_of("night", SECOND) in text
-    assert "case without a verdict</li>" not in text  # its own are said above
 
 
 def test_who_runs_a_case_again_by_hand_makes_no_night(tmp_path: Path) -> None:
@@ -113,15 +112,6 @@ def test_what_came_with_a_cause_is_told_and_not_of_what_is_fixed(tmp_path: Path)
     assert re.search(r"since <a [^>]*>[-0-9]*</a>; changed then: <code>test_a.py</code>", broke)
     assert "<h2>Fixed: 1 case</h2>" in fixed
     assert "test_a.py</code>" not in fixed
-
-
-def test_the_front_page_names_earlier_nights_that_lost_cases(tmp_path: Path) -> None:
-    before = nights(tmp_path)
-    third = run_folder(tmp_path, attempt("a passed"), run_id=THIRD)
-    built(tmp_path, *before, third)
-    text = (tmp_path / "site/index.html").read_text()
-    (link,) = re.findall(r'<li><a href="([^"]*)">[-0-9]*</a>: 1 case without a verdict</li>', text)
-    assert link == page_of("night", SECOND)
 
 
 def test_a_case_ends_so_since_its_night_began_whatever_the_hour_of_the_attempt(
@@ -207,7 +197,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """The site reads six runs and tells changes of three, as if these were 60 and 30."""
     for name in ("site.build", "history.run_changes"):
         monkeypatch.setattr(f"harness.{name}.WINDOW", 6)
-    for name in ("MARKS", "_TREND", "_SHOWN"):
+    for name in ("MARKS", "_SHOWN"):
         monkeypatch.setattr(f"harness.site.build.{name}", 3)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -23,7 +22,6 @@ from tests.unit.history.runs import attempt, run_folder
 from tests.unit.site.test_build import FIRST, SECOND, built
 
 NIGHT, BISECT = "20261102T220000Z-0002-nightly", "20261102T230000Z-0003-bisect"
-TEST = attempt("a failed id=x").test
 
 
 def reports(folder: Path) -> list[Path]:
@@ -38,9 +36,6 @@ def reports(folder: Path) -> list[Path]:
     (folder / NIGHT).mkdir()
     (folder / NIGHT / "comparison.html").write_text(page("beside", [Heading("beside", 1)]))
     (folder / BISECT).mkdir()
-    answer = {"text": "first bad 2.51.0"}
-    result = {"kind": "bisect", "case": TEST, "axes": ["qnn"], "answer": answer, "runs": [1]}
-    (folder / BISECT / "result.json").write_text(json.dumps(result))
     links = '<a href="./runs/1/report.html#x">1</a><a href="./">all</a>'
     (folder / BISECT / "report.html").write_text(f"<!--navigation--><!--/navigation-->{links}")
     return runs
@@ -87,10 +82,8 @@ def test_nights_causes_and_cases_lead_to_them_wherever_the_folder_is(tmp_path: P
     run, bisection = (f"reports/{name}/report.html" for name in (SECOND, BISECT))
     for name in ("index.html", page_of("night", SECOND)):
         assert {run, f"reports/{NIGHT}/comparison.html", bisection} < set(leads_of(site / name))
-    for name in ("bisections.html", page_of("case", TEST)):
-        assert bisection in leads_of(site / name)
     for path in (site / "reports").rglob("*.html"):
-        assert {"index.html", "bisections.html"} < set(leads_of(path)), path
+        assert {"index.html", "nights.html"} < set(leads_of(path)), path
     assert f"reports/{FIRST}/report.html" in leads_of(site / run)
     assert (site / bisection).read_text().count("data-gone") == 2, "its runs stay where they are"
 
@@ -147,7 +140,7 @@ def test_no_script_of_a_strangers_page_is_published(tmp_path: Path) -> None:
     built(tmp_path, *runs)
     store_night(
         open_database(str(tmp_path / "history.sqlite")),
-        NightSummary(night=NIGHT, run=FIRST),
+        NightSummary(night=NIGHT, run=FIRST, causes={"c": CauseSummary(folder=BISECT)}),
     )
     built(tmp_path)
     run, *copies = (tmp_path / "site/reports" / file.relative_to(tmp_path) for file in pages)

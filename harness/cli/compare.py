@@ -116,7 +116,7 @@ def compare(
 
 def _notify(report: ComparisonView, run: RunFolder, lab_file: Path) -> None:
     title = f"Devices: {report.mark}: {report.name}"
-    text = [report.verdict, *(line for line in lines(report) if line != report.verdict)]
+    _, *text = lines(report)
     message = Message.of_lines(title, text, run.path / "report.html")
     for warning in send_message(lab_file, message):
         say(f"warning: {warning}", err=True)

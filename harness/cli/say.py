@@ -10,7 +10,6 @@ from typing import Final
 import click
 
 from harness.core.outgoing_text import (
-    Command,
     continued,
     outgoing,
     without_commands,
@@ -23,11 +22,8 @@ def say(text: str = "", *, err: bool = False, nl: bool = True) -> None:
 
     Further lines in it, which come from other programs, are marked as continued.
     """
-    if isinstance(text, Command):
-        sys.stdout.write(Command(f"{text}\n"))  # click makes a text of its own of it
-    else:
-        plain = outgoing(text)
-        click.echo(continued(plain) if nl else plain, err=err, nl=nl)
+    plain = outgoing(text)
+    click.echo(continued(plain) if nl else plain, err=err, nl=nl)
 
 
 def show_notices(context: click.Context) -> None:

@@ -254,17 +254,11 @@ def _escape(match: re.Match[str]) -> str:
     return json.dumps(match[0]).strip('"')
 
 
-class Command(str):
-    """A command to a CI system, whose texts are quoted as that system requires."""
-
-
 def without_commands(text: str) -> str:
-    """Return `text` in which no CI system finds a command, unless it is a `Command`.
+    """Return `text` in which no CI system finds a command.
 
     JSON keeps its meaning. Idempotent, also for a longer text that contains the result.
     """
-    if isinstance(text, Command):
-        return text
     for pattern in _COMMANDS:
         text = pattern.sub(_broken, text)
     return text
@@ -276,14 +270,12 @@ def _broken(match: re.Match[str]) -> str:
 
 def outgoing(text: str) -> str:
     """Return `text` without control characters, commands to CI systems and secrets (idempotent)."""
-    if isinstance(text, Command):
-        return text
     return _GROUP.sub(_broken, without_commands(printable(without_secrets(text))))
 
 
 def one_line(text: str, most: int | None = None) -> str:
     """Return `text` as it may be printed on one line: of `most` characters, if that is given."""
-    bounded = text if most is None else text[:most]  # a slice of a `Command` is none
+    bounded = text if most is None else text[:most]
     return " ".join(outgoing(bounded).split())[:most]
 
 
@@ -321,9 +313,6 @@ class OutgoingStream:
 
     def write(self, text: str) -> int:
         """Write a text without commands, including one that began in an earlier text."""
-        if isinstance(text, Command):
-            self._line = ""
-            return self._stream.write(text)
         shown = text if self._trusted else _harmless(text)
         # only the last character of a command is changed, and that has not been written yet
         whole = without_commands(self._line + shown)

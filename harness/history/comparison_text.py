@@ -47,7 +47,6 @@ from harness.report.document import (
     Paragraph,
     Span,
     code,
-    shortened,
 )
 from harness.report.summary import cut_short
 from harness.results.coverage import LOST_TO, Coverage
@@ -123,7 +122,7 @@ def speed_lines(speed: SpeedCompared, most: int = _MOST) -> Iterator[str]:
     if speed.same or speed.unsure or speed.slower or speed.faster:
         unsure = f", {speed.unsure} not decided yet" if speed.unsure else ""
         figures = counted(speed.same, "figure")
-        yield f"speed and memory: {figures} the same within {100 * speed.effect:g} %{unsure}"
+        yield f"speed and memory: {figures} the same within {100 * speed.effect:g} %{undecided}"
 
 
 def _change_text(row: SpeedRow) -> str:
@@ -136,7 +135,6 @@ def _change_text(row: SpeedRow) -> str:
 
 # GitHub takes comments of 65,536 characters
 _COMMENT_CHARS: Final = 60_000
-_WIDTH: Final = 200
 _PAGE_CASES: Final = 500
 _COMMENT_CASES: Final = 20
 _DRIFTS: Final = 20
@@ -332,38 +330,8 @@ def view_of(
 
 
 def lines(view: ComparisonView) -> Iterator[str]:
-    """Yield lines for a terminal: one for each group, and one for its advice."""
-    for name, title in TITLES.items():
-        for group in view.groups[name]:
-            ending = "" if name == "fixed" else f": {shortened(group.summary, _WIDTH)}"
-            if (
-                name in ("added", "fixed")
-                and (was := earlier_outcome(group.pairs[0]))
-                and view.base is not None
-            ):
-                ending += f"; before: {shortened(was, _WIDTH)}"
-            ending += f"; {shortened(group.until_now, _WIDTH)}" if group.until_now else ""
-            yield f"{len(group.pairs):4} x {title}{ending}  [first: {group.pairs[0].shown.case}]"
-            if group.advice:
-                yield f"       {group.advice}"
-    for drifted in view.drifted[:_DRIFTS]:
-        yield f"other outputs: {drifted.pair.shown.case}"
-        yield from (f"  {line}" for line in drift_lines(drifted.outputs))
-    if len(view.drifted) > _DRIFTS:
-        yield f"... and {counted(len(view.drifted) - _DRIFTS, 'more case')} with other outputs"
-    if view.speed is not None:
-        yield from speed_lines(view.speed)
-    if view.ops is not None:
-        yield from op_lines(view.ops)
-    if view.changed_around:
-        yield f"changed since then: {view.changed_around}"
-    yield view.ran_with
-    yield from filter(None, [view.limits])
-    yield view.verdict
-    if view.failed_on:
-        yield f"ends with 1: {', '.join(view.failed_on)}"
-    elif view.exit_code:
-        yield f"ends with {view.exit_code}: verdicts are missing"
+    """Yield lines for a terminal, with the first case of each group."""
+    return document.lines(_blocks(view, 1, _DRIFTS, partial(code, most=_PAGE_CHARS)))
 
 
 def markdown(view: ComparisonView) -> str:

@@ -7,7 +7,6 @@ they are believed only where all of one side lie far from all of the other.
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal
@@ -163,22 +162,13 @@ def _together(before: _Costs, after: _Costs) -> list[_Ops]:
     """Group the ops that are fused in either run, since only their sum can be compared."""
     group = {op: {op} for op in [*after, *before]}
     joined = [(op, cost.inside) for side in (before, after) for op, cost in side.items()]
-    for op, into in [*joined, *_by_names(before, after), *_by_names(after, before)]:
+    for op, into in joined:
         if into is not None and group[op] is not group[into]:
             group[into] |= group[op]
             group |= dict.fromkeys(group[into], group[into])
     order = {op: index for index, op in enumerate(group)}
     unique = {id(ops): tuple(sorted(ops, key=order.__getitem__)) for ops in group.values()}
     return list(unique.values())
-
-
-def _by_names(costs: _Costs, other: _Costs) -> list[tuple[str, str]]:
-    """Pair ops of one run with an op of the other run that has two or more of them in its name."""
-    alone, pairs = [op for op in costs if op not in other], []
-    for into in (op for op in other if op not in costs):
-        parts = [op for op in alone if re.search(rf"(?<![^\W_]){re.escape(op)}(?![^\W_])", into)]
-        pairs += [(op, into) for op in parts] if len(parts) > 1 else []
-    return pairs
 
 
 def _remade(case: str, ops: _Ops, before: _Costs, after: _Costs) -> Remade | None:

@@ -17,7 +17,6 @@ import pytest
 from harness.core.errors import HarnessError
 from harness.core.notices import Notices, followed_by, shown_by
 from harness.core.outgoing_text import (
-    Command,
     OutgoingStream,
     continued,
     counted,
@@ -80,9 +79,7 @@ OVER: Final = "over"
 
 def write_line(reporter: Any, text: str, **markup: bool) -> None:
     """Write one or more lines, without control characters from a device."""
-    if not isinstance(text, Command):
-        text = with_our_options(reporter.config, text)
-    reporter.write_line(outgoing(text), **markup)
+    reporter.write_line(outgoing(with_our_options(reporter.config, text)), **markup)
 
 
 def write_lines(config: pytest.Config, text: str, **markup: bool) -> None:

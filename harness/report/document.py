@@ -142,7 +142,9 @@ def lines(blocks: Iterable[Block]) -> Iterator[str]:
             case Heading(line) | Paragraph(line):
                 yield as_text(line)
             case Items(items):
-                yield from (f"- {as_text(item.line)}" for item in items)
+                for item in items:
+                    yield f"- {as_text(item.line)}"
+                    yield from (f"    {as_text(line)}" for line in item.below)
             case CodeBlock(texts):
                 yield from texts
             case Table(title, columns, rows):

@@ -89,12 +89,14 @@ def test_what_the_runs_before_show_to_be_flaky_is_not_new(tmp_path: Path) -> Non
         newest = run_folder(tmp_path, attempt(f"a {outcome}"), attempt("b passed"))
     completed = qnn_harness("compare", "--previous", newest)
     assert completed.returncode == 0, completed.stdout
-    text = "flaky: failed: call 1002 it broke; 2 of 4 attempts failed on the same versions, first "
-    text += "on "
+    text = "Flaky\n- 1 case: failed: call 1002 it broke; 2 of 4 attempts failed on the same "
+    text += "versions, first on "
     assert text in completed.stdout
     assert "2 of 2 cases have a verdict: 1 passed, 1 failed; 1 flaky; " in completed.stdout
     between = qnn_harness("compare", previous_of(RunFolder.open(newest)).path, newest)
-    assert (between.returncode, "1 x new" in between.stdout) == (1, True), "two runs say no more"
+    assert (between.returncode, "New\n- 1 case: " in between.stdout) == (1, True), (
+        "two runs say no more"
+    )
 
 
 @pytest.mark.parametrize(

@@ -323,11 +323,11 @@ def test_a_comparison_is_sent_where_that_is_asked_for(tmp_path: Path, hook: Webh
 
     assert compare(good, good) == (0, [])
     assert compare(good, bad) == (1, [f"Devices: failed: {bad.name} beside {good.name}"])
-    verdict, group, *_ = hook.got[0]["message"].splitlines()
+    verdict, *others = hook.got[0]["message"].splitlines()
     assert verdict.startswith("1 of 1 case has a verdict: 1 failed; 1 new; ")
-    assert group.startswith("   1 x new: failed: call 1002 it broke  [first: ")
+    assert "- 1 case: failed: call 1002 it broke" in others
     assert compare(bad, good) == (0, [f"Devices: passed: {good.name} beside {bad.name}"])
-    assert "   1 x fixed" in hook.got[0]["message"]
+    assert "Fixed" in hook.got[0]["message"]
     assert compare(bad, lost)[0] == 3
     assert len(hook.got) == 1
     file.write_text(file.read_text().partition("notify:")[0])

@@ -20,7 +20,6 @@ from harness.core.errors import ConfigError, DeviceError, InfraError
 from harness.core.outgoing_text import (
     CONTINUED,
     LINE_WAS_CUT,
-    Command,
     OutgoingStream,
     continued,
     counted,
@@ -287,17 +286,6 @@ def test_who_is_not_trusted_has_colours_and_its_line_again(text: str, shown: str
     free = io.StringIO()
     OutgoingStream(free).write(text)
     assert free.getvalue() == text
-
-
-def test_a_command_of_ours_goes_through_and_nothing_behind_it() -> None:
-    written = io.StringIO()
-    stream = OutgoingStream(written)
-    stream.write(Command("::error::ours\n"))
-    stream.write("::error::theirs\n")
-    assert obeyed(written.getvalue()) == ["::error::ours"]
-    for goes_out in (outgoing, without_commands):
-        assert goes_out(Command("::error::ours")) == "::error::ours"
-        assert goes_out("::error::ours") != "::error::ours"
 
 
 @pytest.mark.parametrize(

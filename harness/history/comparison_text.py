@@ -120,7 +120,7 @@ def speed_lines(speed: SpeedCompared, most: int = _MOST) -> Iterator[str]:
     suspects = [f"perhaps {_change_text(row)}; more runs would tell" for row in speed.suspects]
     yield from _listed(suspects, most, "that may have changed")
     if speed.same or speed.unsure or speed.slower or speed.faster:
-        unsure = f", {speed.unsure} not decided yet" if speed.unsure else ""
+        undecided = f", {speed.unsure} not decided yet" if speed.unsure else ""
         figures = counted(speed.same, "figure")
         yield f"speed and memory: {figures} the same within {100 * speed.effect:g} %{undecided}"
 

@@ -27,7 +27,7 @@ from harness.history.importing import (
     list_runs,
     runs_in,
     stored_attempts,
-    validate_filter,
+    validate_device,
 )
 from harness.history.run_changes import facts_lookup
 from harness.history.states import CaseState
@@ -61,9 +61,7 @@ def _day(context: click.Context, parameter: click.Parameter, value: str) -> str:
 @click.option("--case", default="", metavar="TEXT", help="Cases with this in their name.")
 @click.option("--diagnosis", default="", metavar="ID", help="Failures of this diagnosis.")
 @click.option("--device", default="", metavar="NAME", help="Cases of this device.")
-@click.option("--axis", "axes", multiple=True, metavar="NAME=VALUE", help="As in qnn=2.51.0.")
 @click.option("--since", default="", metavar="DAY", callback=_day, help="Runs from this day on.")
-@click.option("--until", default="", metavar="DAY", callback=_day, help="Runs before this day.")
 @database_option
 @reports_option
 @lab_option
@@ -74,9 +72,7 @@ def history(
     case: str,
     diagnosis: str,
     device: str,
-    axes: tuple[str, ...],
     since: str,
-    until: str,
     database: str | None,
     reports: Path,
     lab_file: Path,
@@ -95,9 +91,7 @@ def history(
         case=case,
         diagnosis=diagnosis,
         device=device,
-        axes=tuple(map(_axis, axes)),
         since=since,
-        until=until,
     )
     db = open_history(database, reports)
 
@@ -108,7 +102,7 @@ def history(
         stored_attempts(db, query), list_runs(db), bisectable, query, facts_lookup(db)
     )
     if not report.cases:
-        validate_filter(db, query)
+        validate_device(db, query.device)
     say_result(report, lines(report), as_json)
     return 0 if report.cases else _NEGATIVE
 
@@ -150,10 +144,3 @@ def _import(database: Database, path: Path) -> bool:
     for text in result.left_out.messages(path / JOURNAL):
         say(f"warning: {text}", err=True)
     return result.changed
-
-
-def _axis(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name and equals):
-        raise ConfigError(f"{text!r} is not NAME=VALUE, as in qnn=2.51.0", field="--axis")
-    return name, value

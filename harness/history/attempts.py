@@ -80,7 +80,8 @@ class Attempt:
         values = _Shared() if shared is None else shared
         error, runtime, device = record.error, record.runtime, record.device
         diagnosis = error.diagnosis if error is not None else None
-        figures = figures_in(record.measurements)
+        sizes = ((name, sample(record.measurements, name)) for name in FIGURES)
+        figures = {name: size for name, size in sizes if size is not None}
         more = {name: record.measurements[name] for name in measured if name in record.measurements}
         return cls(
             case=values.of(record.case),
@@ -188,12 +189,6 @@ class _Shared(dict[object, Any]):
             self.clear()
         shared: _T = self.setdefault(value if key is None else key, value)
         return shared
-
-
-def figures_in(measurements: Mapping[str, Any]) -> dict[str, float]:
-    """Return a number for each figure that is judged and was measured (pure)."""
-    values = ((name, sample(measurements, name)) for name in FIGURES)
-    return {name: value for name, value in values if value is not None}
 
 
 def sample(measurements: Mapping[str, Any], figure: str) -> float | None:

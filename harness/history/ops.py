@@ -126,7 +126,10 @@ def judge_ops(
         spreads.append(_spread(after))
         if verdict in reported:
             reported[verdict].append(_change(change, both[i][1].case, new[-1][i], before, after))
-    slower, faster, suspects = (sorted(changes, key=_furthest) for changes in reported.values())
+    slower, faster, suspects = (
+        sorted(changes, key=lambda change: -max(change.judged, 1 / change.judged))
+        for changes in reported.values()
+    )
     return OpsCompared(
         cases=len(both),
         effect=effect,
@@ -239,7 +242,3 @@ def _change(
         base_runs=change.base_runs,
         new_runs=change.new_runs,
     )
-
-
-def _furthest(change: OpChange) -> float:
-    return -max(change.judged, 1 / change.judged)

@@ -59,18 +59,9 @@ class Filter:
     case_group: str = ""
     diagnosis: str = ""
     device: str = ""
-    axes: tuple[tuple[str, str], ...] = ()
     since: str = ""
-    until: str = ""
     failing: bool = False
     """True for all attempts of tests that failed or lost a verdict in one of these runs."""
-
-    def spans(self, started: str) -> bool:
-        return started >= self.since and (not self.until or started < self.until)
-
-    def matches(self, attempt: Attempt) -> bool:
-        """Return whether an attempt has these axes; the database checks the other criteria."""
-        return all(str(attempt.axis(name)) == value for name, value in self.axes)
 
 
 @dataclass
@@ -143,7 +134,12 @@ def lines_of(runs: Iterable[Mapping[str, CaseAttempts]]) -> list[CaseLine]:
         for name, attempts in cases.items():
             line, now = lines.get(name), attempts.last
             if line is None and len(listed) == len(cases) == 1 and last[listed[0].last.case] < i:
-                line = listed[0] if _is_newer(now, listed[0].last) else None
+                before = dict(versions_of(listed[0].last))
+                pairs = ((before.get(axis), new) for axis, new in versions_of(now))
+                newer = all(
+                    version_key(new) >= version_key(old) for old, new in pairs if old and new
+                )
+                line = listed[0] if newer else None
             if line is None or not line.last.may_be(now):
                 line = CaseLine(now)
                 listed.append(line)
@@ -155,12 +151,6 @@ def lines_of(runs: Iterable[Mapping[str, CaseAttempts]]) -> list[CaseLine]:
             near = [attempt for attempt in passes if attempt.may_be(line.bad)]
             line.good_with_others = max(near, key=lambda attempt: attempt.started, default=None)
     return listed
-
-
-def _is_newer(now: Attempt, before: Attempt) -> bool:
-    both = zip(dict(versions_of(before)).items(), dict(versions_of(now)).items(), strict=False)
-    pairs = ((old, new) for (_, old), (_, new) in both if old and new)
-    return all(version_key(new) >= version_key(old) for old, new in pairs)
 
 
 def kind_of(attempt: Attempt) -> str:
@@ -589,7 +579,7 @@ def history_of(
         lacking=tuple(
             LackingRun(run=run.run, started=run.started, not_run=run.not_run)
             for run in runs
-            if run.not_run != 0 and criteria.spans(run.started)
+            if run.not_run != 0 and run.started >= criteria.since
         ),
         kinds=tuple(sorted(kinds, key=lambda kind: (-kind.failures, kind.kind))),
         # failing ones first; cases that were never judged come last of theirs

@@ -10,7 +10,7 @@ import itertools
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -342,25 +342,6 @@ def clip(value: object, most: int) -> str:
     """Return a text, or anything else as JSON, cut to so many characters."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= most else f"{text[: most - 4]} ..."
-
-
-def outcome_bar(counts: Mapping[str, int], *, width: int = 640) -> Markup:
-    """Return a bar divided by outcome; the classes o-<outcome> give the colours."""
-    total = sum(counts.values())
-    parts, x = [], 0.0
-    for name, count in counts.items():
-        share = width * count / total if total else 0.0
-        parts.append(
-            Markup(
-                '<rect class="o-{}" x="{:.2f}" y="0" width="{:.2f}" height="14">'
-                "<title>{} {}</title></rect>"
-            ).format(name, x, share, count, name)
-        )
-        x += share
-    return Markup(
-        '<svg class="bar" viewBox="0 0 {0} 14" role="img" aria-label="cases by outcome" '
-        'preserveAspectRatio="none">{1}</svg>'
-    ).format(width, Markup("").join(parts))
 
 
 def downsample(values: Sequence[float], most: int) -> list[float]:

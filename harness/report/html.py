@@ -40,7 +40,6 @@ from harness.report.document import (
     clip,
     downsample,
     html,
-    outcome_bar,
     template,
 )
 from harness.report.sections import RunData, Since, outputs_in, remarks, sections_of, shown
@@ -373,7 +372,6 @@ def html_text(run: RunData, cases: Iterable[CaseRecord] | None = None) -> str:
         coverage=coverage,
         became={word: became[word] for word in since.titles if became[word]} if since else {},
         totals=parts["totals"],
-        bar=outcome_bar(parts["totals"]),
         behind=parts["behind"],
         duration=_seconds(parts["seconds"]),
         cases=counted(sum(parts["totals"].values()), "case"),

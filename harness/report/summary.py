@@ -16,7 +16,7 @@ from typing import Any, Final, get_args
 from harness.core.axes import AXES, IN_AXES, VERSIONS
 from harness.core.outgoing_text import counted
 from harness.diagnosis.any_log import CAME_TRUE
-from harness.diagnosis.error import Diagnosis, ErrorRecord, Outcome, without_varying_parts
+from harness.diagnosis.error import Diagnosis, ErrorRecord, Outcome
 from harness.report.document import aligned
 from harness.results.case_names import split_node_id
 from harness.results.coverage import LOST_TO, Coverage
@@ -330,7 +330,6 @@ def rerun_command(record: CaseRecord, *lab: str) -> list[str]:
     return [*words, *lab]
 
 
-_MAX_LEGEND_CHARS: Final = 220
 _NOT_RUN: Final = "-"
 
 
@@ -404,19 +403,10 @@ def asked_grids(cases: Iterable[CaseRecord]) -> list[tuple[str, str, str]]:
 
 
 def grid_lines(grid: Grid) -> Iterator[str]:
-    """Yield the grid as text, with the messages of its failing cells below."""
+    """Yield the grid as text."""
     rows = [[row, *(grid.label(row, column) for column in grid.columns)] for row in grid.rows]
     yield f"{grid.title}: {grid.row_axis} down, {grid.column_axis} across"
     yield from (f"  {line}" for line in aligned([[grid.row_axis, *grid.columns], *rows]))
-    legend: dict[tuple[str, str], list[str]] = {}
-    for cell, record in grid.cells.items():
-        if record.error is not None and record.outcome != "passed":
-            message = record.error.headline
-            key = grid.label(*cell), without_varying_parts(message)
-            legend.setdefault(key, []).append(message)
-    for (label, _), texts in legend.items():
-        text = f"  {len(texts)} x {label}: {texts[0]}"
-        yield text if len(text) <= _MAX_LEGEND_CHARS else f"{text[: _MAX_LEGEND_CHARS - 3]}..."
 
 
 def _test(case: CaseRecord) -> str:

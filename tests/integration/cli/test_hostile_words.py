@@ -69,7 +69,7 @@ def test_words_of_a_server_and_a_password(
         ["compare", CANARY, CANARY],
         ["compare", ".", "--fail-on", CANARY],
         ["history", "--reports", CANARY],
-        ["history", "--axis", CANARY],
+        ["history", "--since", CANARY],
         ["history", "import", CANARY],
         ["history", "--database", f"my://u:{SECRET}@host/{CANARY}"],
         ["history", "--database", f"postgresql://u:{SECRET}@host:{CANARY}/x"],

@@ -23,6 +23,7 @@ from harness.nightly.chain import Chain
 from harness.nightly.issues import issue_text
 from harness.nightly.night import Night, summary_lines
 from harness.report.ci import step_summary
+from harness.report.projections import run_data
 from harness.results.coverage import Coverage
 from harness.results.run_folder import RunFolder
 from tests.integration.conftest import ContextFor
@@ -313,7 +314,7 @@ def junit(made_run: Made) -> str:
 
 
 def step(made_run: Made) -> str:
-    text = step_summary(made_run.folder.contents().cases, made_run.coverage, made_run.folder.run_id)
+    text = step_summary(run_data(made_run.folder))
     return text.partition("\n")[0]
 
 
@@ -383,7 +384,6 @@ TOLD_BY = {
     "history/run_changes.py": "site",
     "cli/report.py": "report",
     "report/merge.py": "report",
-    "report/ci.py": "GitHub's summary",
     "report/html.py": "page",
     "report/projections.py": "page",
     "results/run_folder.py": "page",

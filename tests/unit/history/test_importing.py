@@ -123,26 +123,18 @@ def test_what_is_asked_for_is_what_is_told(tmp_path: Path, monkeypatch: pytest.M
     for words, cases in (
         (("--diagnosis", "x"), 1),
         (("--device", "sim"), 2),
-        (("--axis", "qnn=2.50.40"), 2),
-        (("--axis", "which=a", "--axis", "qnn=2.51.0"), 1),
-        (("--axis", "engine=qnn"), 2),
-        (("--axis", "engine=ort"), 0),
         (("--since", "2030-01-01"), 0),
-        (("--until", "2001-01-01"), 0),
-        (("--since", "2001-01-01", "--until", "2100-01-01"), 2),
+        (("--since", "2001-01-01"), 2),
     ):
         code, output = history_output("--reports", tmp_path, "--json", *words)
         assert (code, len(json.loads(output)["cases"])) == (0 if cases else 1, cases), words
 
 
-def test_a_device_or_an_axis_that_nothing_has_is_wrong_input(tmp_path: Path) -> None:
+def test_a_device_that_nothing_has_is_wrong_input(tmp_path: Path) -> None:
     run_folder(tmp_path, attempt("a@2.50.40 passed"))
     for words, message in (
         (("--device", "phone"), r"--device: no run was on a device 'phone' \(valid: sim\)"),
-        (("--axis", "qmm=2.50"), r"--axis: no case has an axis 'qmm' \(valid: .*qnn.*\)"),
-        (("--axis", "device=phone"), None),
-        (("--axis", "ort=1.31.1"), None),
-        (("--axis", "qnn=2.49.40"), None),
+        (("--case", "phone"), None),
     ):
         if message is None:
             assert history_output("--reports", tmp_path, *words) == (
@@ -180,8 +172,6 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
         open_database(str(tmp_path / "none/history.sqlite"))
     with pytest.raises(ConfigError, match="holds no run"):
         runs_in(tmp_path)
-    with pytest.raises(ConfigError, match="NAME=VALUE"):
-        history_output("--axis", "qnn", "--reports", tmp_path)
     with pytest.raises(ConfigError, match="is a folder"):
         open_database(str(tmp_path))
 
@@ -246,7 +236,6 @@ def test_cases_that_left_no_record_are_told_with_their_runs(tmp_path: Path) -> N
     assert json.loads(told_of(file, "--json"))["lacking"] == [
         {"run": killed.name, "started": started, "not_run": 3}
     ]
-    assert "not run" not in told_of(file, "--until", started[:10])
     history_output("import", "--database", file, unrun)
     assert f"; 6 cases not run in 2 runs, the last of them {unrun.name}\n" in told_of(file)
     assert told_of(file, "--case", "nothing") == (

@@ -319,14 +319,6 @@ def test_kinds_are_diagnoses_or_else_signatures() -> None:
     assert [case.recent for case in only.cases] == ["F."]
 
 
-def test_axes_are_looked_for_by_name_and_value() -> None:
-    brief = Attempt.of(attempt("a@2.50.40 passed"))
-    assert Filter(axes=(("qnn", "2.50.40"), ("which", "a"))).matches(brief)
-    assert not Filter(axes=(("qnn", "2.51.0"),)).matches(brief)
-    assert not Filter(axes=(("moon", "1"),)).matches(brief)
-    assert Filter(axes=(("engine", "qnn"), ("device", "sim"))).matches(brief)
-
-
 def advised(_: Pair, __: CaseState | None) -> Bisectable:
     return Bisectable(changed=("qnn",), bisect=("do", "this one"))
 

@@ -8,7 +8,7 @@ import pytest
 
 from harness.diagnosis.error import ErrorRecord, OrtCode
 from harness.report.document import aligned
-from harness.report.summary import asked_grids, code_of, grid_lines, grids
+from harness.report.summary import asked_grids, code_of, grids
 from harness.results.record import CaseRecord
 from tests.unit.report.test_grid import case
 from tests.unit.results.records import DEVICE, error, record
@@ -69,17 +69,6 @@ def test_other_axes_but_versions_tell_grids_apart_and_devices_may_be_an_axis() -
     ]
     nowhere = of(None, "y").model_copy(update={"measurements": {"grid": ["which", "qnn"]}})
     assert [grid.title for grid in grids([nowhere])] == ["t on ?"]
-
-
-def test_a_legend_says_each_cause_once_and_is_cut_at_220_characters() -> None:
-    short = "x" * (220 - len("  1 x 7: "))
-    for message, text in [(short, f"  1 x 7: {short}"), (f"{short}y", f"  1 x 7: {short[:-3]}...")]:
-        *_, last = grid_lines(grids([failing(7, message)])[0])
-        assert (last, len(last)) == (text, 220)
-    passed = case("2.0", "1.0", outcome="passed", error=error(), cause=None)
-    skipped = case("3.0", "1.0", outcome="skipped", error=None, cause=None)
-    lines = list(grid_lines(grids([failing(7), passed, skipped])[0]))
-    assert lines[3:] == ["  2.0       ok", "  3.0       skipped", "  1 x 7: it broke"]
 
 
 def test_columns_stand_below_each_other() -> None:

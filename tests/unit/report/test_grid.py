@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from harness.diagnosis.error import ChainLink
 from harness.report.summary import grid_lines, grids
 from harness.results.record import CaseRecord
 from tests.unit.results.records import DEVICE, error, record
@@ -38,8 +37,6 @@ def test_a_grid() -> None:
         "  compiler  2.9.0  2.10.0",
         "  2.9.0     ok     ok",
         "  2.10.0    5000   hung",
-        "  1 x 5000: Using newer context binary on old SDK",
-        f"  1 x hung: {error().message.partition(chr(10))[0]}",
     ]
 
 
@@ -48,19 +45,6 @@ def test_a_right_refusal_is_no_failure_and_keeps_its_code() -> None:
     cases = [case("1.0", "1.0", measurements=axes), case("1.0", "2.0")]
     (grid,) = grids(cases)
     assert [grid.label("1.0", version) for version in grid.columns] == ["ok (5005)", "ok"]
-
-
-def test_one_cause_is_told_once_wherever_its_line_stands() -> None:
-    link = ChainLink(message="invalid ort_version_supported=0", source="log")
-    cases = []
-    for line, version in enumerate(("2.9.0", "2.10.0")):
-        record_of_error = error(code=None, message=f"ep_plugin.cc:{80 + line} SanityCheck\nmore")
-        cases.append(case("1.0", version, outcome="failed", error=record_of_error))
-        chain = record_of_error.model_copy(update={"chain": (link,), "first_cause": link})
-        cases.append(case("2.0", version, outcome="failed", error=chain))
-    *_, first, second = grid_lines(grids(cases)[0])
-    assert first == "  2 x failed: ep_plugin.cc:80 SanityCheck"
-    assert second == "  2 x failed: invalid ort_version_supported=0"
 
 
 def test_devices_as_an_axis_are_compared_where_there_are_several() -> None:

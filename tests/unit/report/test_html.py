@@ -10,7 +10,7 @@ import pytest
 
 from harness.diagnosis.diagnosis import diagnosed
 from harness.diagnosis.error import Diagnosis, LoadedLibrary
-from harness.report.document import downsample, outcome_bar
+from harness.report.document import downsample
 from harness.report.html import html_text, verdict
 from harness.report.sections import RunData
 from harness.results.coverage import coverage_of
@@ -143,13 +143,6 @@ def test_a_run_that_was_cut_short_says_so_first(info: dict[str, Any], why: str |
         text = page(records, info).whole
         assert ('class="verdict">Cut short. ' in text) == (why is not None)
         assert why is None or f"cut short: {why}" in text.replace("it was ", "")
-
-
-def test_the_bar_is_divided_by_share() -> None:
-    bar = str(outcome_bar({"passed": 3, "failed": 1}, width=100))
-    assert 'width="75.00"' in bar
-    assert 'x="75.00"' in bar
-    assert str(outcome_bar({})).count("rect") == 0
 
 
 def test_thinning_keeps_the_peaks() -> None:

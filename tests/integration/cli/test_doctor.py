@@ -115,7 +115,7 @@ def test_a_lab_where_nothing_can_be_asked_is_3(simulated_lab: Path) -> None:
     assert completed.returncode == 3
     assert checks["gone", "reachable"]["status"] == "fail"
     advice = checks["gone", "reachable"]["advice"]
-    assert advice == "see why its adb server does not answer; it is used as soon as it answers"
+    assert advice == "see that it is on, and what is between; it is used as soon as it answers"
 
 
 PHONE_AWAY = """schema: 1

@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, HarnessError, InfraError
@@ -152,13 +152,11 @@ _VERSION: Final = re.compile(r"qemu-hexagon version (\d[\w.+~-]{0,30})")
 class Qemu:
     """A qemu-hexagon that runs integer vector code of Hexagon v68.
 
-    `path` is absolute; `origin` says whether the user named it, it was built with our patch, or it
-    is the system's; `can` has `VECTOR_FLOAT` and `HMX` where it executes these.
+    `path` is absolute; `can` has `VECTOR_FLOAT` and `HMX` where it executes these.
     """
 
     path: Path
     version: str
-    origin: Literal["own", "built", "system"]
     can: frozenset[str]
 
 
@@ -169,11 +167,11 @@ def find_qemu(cache: Path, environment: Mapping[str, str] = os.environ) -> Qemu:
     what is wrong with each and how to get one; InfraError if one hangs.
     """
     lacking = []
-    for origin, path in _candidates(cache, environment):
+    for path in _candidates(cache, environment):
         try:
-            return _probe(path, origin, cache)
+            return _probe(path, cache)
         except ConfigError as error:
-            if origin == "own":
+            if environment.get(VARIABLE, "").strip():
                 raise ConfigError(str(error), field=VARIABLE) from error
             lacking.append(str(error))
     problems = "; ".join(lacking) or "there is no qemu-hexagon"
@@ -234,24 +232,22 @@ def hexagon_program(words: Sequence[int], data: bytes = b"", *, data_at: int = 0
     return b"".join(parts).ljust(_PAGE, b"\0") + data
 
 
-def _candidates(
-    cache: Path, environment: Mapping[str, str]
-) -> Iterator[tuple[Literal["own", "built", "system"], Path]]:
+def _candidates(cache: Path, environment: Mapping[str, str]) -> Iterator[Path]:
     path = environment.get("PATH")
     if named := environment.get(VARIABLE, "").strip():
         program = shutil.which(named, path=path)
         if program is None:
             raise ConfigError(f"{named} is no program", field=VARIABLE)
-        yield "own", Path(program).absolute()
+        yield Path(program).absolute()
         return
     if (built := built_qemu(cache)).is_file():
-        yield "built", built
+        yield built
     for name in _SYSTEM:
         if program := shutil.which(name, path=path):
-            yield "system", Path(program).absolute()
+            yield Path(program).absolute()
 
 
-def _probe(path: Path, origin: Literal["own", "built", "system"], cache: Path) -> Qemu:
+def _probe(path: Path, cache: Path) -> Qemu:
     with disk_errors(f"cannot try {path}"):
         status = path.stat()
         identity = (str(path), status.st_size, status.st_mtime_ns, _ABILITIES)
@@ -263,8 +259,8 @@ def _probe(path: Path, origin: Literal["own", "built", "system"], cache: Path) -
             with scratch_folder(note.parent) as folder:
                 version, can = probe_abilities(path, folder)
             write_json(note, {"sha256": key, "version": version, "can": sorted(can)})
-            return Qemu(path, version, origin, can)
-    return Qemu(path, str(known["version"]), origin, frozenset(known["can"]))
+            return Qemu(path, version, can)
+    return Qemu(path, str(known["version"]), frozenset(known["can"]))
 
 
 def _runs(qemu: Path, program: Path, words: Sequence[int]) -> bool:

@@ -21,7 +21,6 @@ from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.whole_file import disk_errors, read_bounded
 from harness.simulator.auth import PublicKey, parse_public_key
 from harness.simulator.device import DeviceSettings
-from harness.simulator.programs import checked_properties
 from harness.simulator.storage import LOCK_FILE
 from harness.simulator.supervisor import Supervisor
 
@@ -78,13 +77,7 @@ def main() -> int:
 
 
 def _checked_key(settings: DeviceSettings) -> PublicKey:
-    """Return the only accepted key. Raises ConfigError for impossible settings."""
-    if (settings.storage_limit_bytes or 0) < 0:
-        raise ConfigError("the storage limit cannot be negative")
-    try:
-        checked_properties(settings.properties)
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
+    """Return the only accepted key. Raises ConfigError for a file that has none."""
     file = settings.public_key
     try:
         return parse_public_key(read_bounded(file, _MAX_FILE_BYTES))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import re
 import shlex
 import shutil
 import sys
@@ -22,8 +21,6 @@ SIMULATED_HARDWARE: Final = "simulator"
 """The value of ro.hardware, which no phone has."""
 _FEATURES: Final = ("shell_v2", "stat_v2", "fixed_push_mkdir")
 _BUILD_PROP: Final = Path(__file__).parent / "build.prop"
-_NAME: Final = re.compile(r"[A-Za-z0-9._:@-]{1,255}")
-_MAX_VALUE_CHARACTERS: Final = 4096
 
 
 def device_properties(
@@ -56,18 +53,6 @@ def board_properties(name: str, soc: str) -> dict[str, str]:
     android = device_properties(name, soc, abi="arm64-v8a")
     names = ("ro.product.", "ro.serialno", "ro.boot.serialno", "ro.boot.hardware", "ro.adb.secure")
     return {key: value for key, value in android.items() if key.startswith(names)}
-
-
-def checked_properties(table: Mapping[str, str]) -> dict[str, str]:
-    """Return the table sorted by name. Raises ValueError for what getprop cannot print."""
-    for name, value in table.items():
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is not the name of a property")
-        if not isinstance(value, str) or re.search(r"[\r\n\0]", value):
-            raise ValueError(f"property {name}: {value!r} is not one line of text")
-        if len(value) > _MAX_VALUE_CHARACTERS:
-            raise ValueError(f"property {name}: longer than {_MAX_VALUE_CHARACTERS} characters")
-    return dict(sorted(table.items()))
 
 
 def getprop_text(table: Mapping[str, str]) -> str:
@@ -107,7 +92,7 @@ def install(settings: DeviceSettings, reason: str) -> None:
     for folder in folders:
         (root / folder).mkdir(parents=True, exist_ok=True)
     (root / LOG_FILE).touch()
-    (root / _TABLE).write_text(getprop_text(checked_properties(table)))
+    (root / _TABLE).write_text(getprop_text(table))
     texts = {path.stem: path.read_text("ascii") for path in _PROGRAMS.glob("*.sh")}
     if not settings.prepares_gpu:
         del texts["oqclc"]

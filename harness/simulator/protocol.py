@@ -9,7 +9,7 @@ the data. But a server whose client hung up sends all that the client had writte
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 CNXN, AUTH, OPEN, OKAY, WRTE, CLSE = struct.unpack("<6I", b"CNXNAUTHOPENOKAYWRTECLSE")
@@ -18,7 +18,7 @@ AUTH_SIGNATURE: Final = 2
 AUTH_RSAPUBLICKEY: Final = 3
 
 VERSION: Final = 0x01000001
-"""From this version on both sides omit checksums (0 is sent, nothing is checked)."""
+"""The oldest version taken: from it on both sides omit checksums once they are connected."""
 
 MAX_PAYLOAD: Final = 1 << 20
 """The largest payload this side takes, in bytes."""
@@ -53,12 +53,6 @@ class Packet(NamedTuple):
     arg0: int
     arg1: int
     payload: bytes | memoryview
-    checksum: int = 0
-
-
-def checksum(parts: Iterable[Payload]) -> int:
-    """Return the sum of all bytes modulo 2**32; adb calls it a CRC."""
-    return sum(sum(part) for part in parts) & 0xFFFFFFFF
 
 
 def header(command: int, arg0: int, arg1: int, length: int, check: int = 0) -> bytes:
@@ -67,9 +61,9 @@ def header(command: int, arg0: int, arg1: int, length: int, check: int = 0) -> b
 
 
 def encode(packet: Packet) -> bytes:
-    """Encode a whole packet, its `checksum` field unchanged."""
-    command, arg0, arg1, payload, check = packet
-    return header(command, arg0, arg1, len(payload), check) + payload
+    """Encode a whole packet, without a checksum."""
+    command, arg0, arg1, payload = packet
+    return header(command, arg0, arg1, len(payload)) + payload
 
 
 class AdbPacketReader:
@@ -117,7 +111,7 @@ class AdbPacketReader:
         available = self._end - self._start
         if available < HEADER_BYTES:
             return None
-        command, arg0, arg1, length, check, magic = _HEADER.unpack_from(self._view, self._start)
+        command, arg0, arg1, length, _, magic = _HEADER.unpack_from(self._view, self._start)
         if magic != command ^ 0xFFFFFFFF:
             raise BadPacket(f"not a packet: command {command:#010x}, magic {magic:#010x}")
         if length > self.max_payload:
@@ -126,7 +120,7 @@ class AdbPacketReader:
             return None
         first = self._start + HEADER_BYTES
         self._start = first + length
-        return Packet(command, arg0, arg1, self._view[first : self._start], check)
+        return Packet(command, arg0, arg1, self._view[first : self._start])
 
     def _count_missing(self) -> int:
         """Return the bytes missing in the current packet; its header was checked by `next`."""

@@ -135,7 +135,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._reader = AdbPacketReader(protocol.MAX_HANDSHAKE_PAYLOAD)
         self._streams: Streams | None = None
-        self._version = 0
+        self._greeted = False
         self._max_payload = 0
         self._token: bytes | None = None
         self._signatures = 0
@@ -190,21 +190,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def _handle(self, packet: Packet) -> None:
         if packet.command == protocol.CNXN:
-            self._check(packet, packet.arg0)
             self._greet(packet)
             return
-        if not self._version:
+        if not self._greeted:
             raise BadPacket("the first packet is not CNXN")
-        self._check(packet, self._version)
         if packet.command == protocol.AUTH:
             self._authenticate(packet)
         elif self._streams is not None:
             self._streams.handle(packet)
         # adbd ignores everything else from a host that is not online
-
-    def _check(self, packet: Packet, version: int) -> None:
-        if version < protocol.VERSION and packet.checksum != protocol.checksum([packet.payload]):
-            raise BadPacket("wrong checksum")
 
     def _greet(self, packet: Packet) -> None:
         if self._hello is not None:
@@ -212,7 +206,9 @@ class Connection(asyncio.BufferedProtocol):
         self._offline()
         if packet.arg1 < protocol.MIN_PAYLOAD:
             raise BadPacket(f"maximum payload of {packet.arg1} bytes")
-        self._version = min(packet.arg0, protocol.VERSION)
+        if packet.arg0 < protocol.VERSION:
+            raise BadPacket(f"version {packet.arg0:#x} of adb, which is older than 2017")
+        self._greeted = True
         self._max_payload = min(packet.arg1, protocol.MAX_PAYLOAD)
         self._challenge()
 
@@ -253,16 +249,14 @@ class Connection(asyncio.BufferedProtocol):
     def _send_checked(self, command: int, arg0: int, arg1: int, payload: bytes) -> None:
         """Send a packet of the handshake with a checksum, which any host may verify."""
         if self._transport is not None:
-            check = protocol.checksum([payload])
-            self._transport.write(
-                protocol.encode(Packet(command, arg0, arg1, payload, checksum=check))
-            )
+            check = sum(payload) & 0xFFFFFFFF
+            head = protocol.header(command, arg0, arg1, len(payload), check)
+            self._transport.write(head + payload)
 
     def _send(self, command: int, arg0: int, arg1: int, payload: Payload) -> None:
         if self._transport is None:
             return
-        check = 0 if self._version >= protocol.VERSION else protocol.checksum([payload])
-        head = protocol.header(command, arg0, arg1, len(payload), check)
+        head = protocol.header(command, arg0, arg1, len(payload))
         if len(payload) <= _JOINED_BYTES:
             self._transport.write(head + payload)
         else:

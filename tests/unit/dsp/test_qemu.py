@@ -55,10 +55,10 @@ def test_the_users_own_comes_first_then_the_built_one(tmp_path: Path) -> None:
     users = mock_qemu(tmp_path / "own", "integer")
     mock_qemu(folder / "qemu-hexagon", "integer")
     mock_qemu(built_qemu(cache), "integer", HMX)
-    assert find_qemu(cache, path_with(folder)).origin == "built"
-    assert find_qemu(cache, path_with(folder) | {VARIABLE: str(users)}).origin == "own"
+    assert find_qemu(cache, path_with(folder)).path == built_qemu(cache)
+    assert find_qemu(cache, path_with(folder) | {VARIABLE: str(users)}).path == users
     built_qemu(cache).unlink()
-    assert find_qemu(cache, path_with(folder)).origin == "system"
+    assert find_qemu(cache, path_with(folder)).path == folder / "qemu-hexagon"
 
 
 def test_without_the_patch_the_newest_that_was_built(

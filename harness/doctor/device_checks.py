@@ -179,11 +179,11 @@ def _health_checks(examined: ExaminedDevice) -> Iterator[tuple[str, CheckResult]
             ("doze", ("doze",), vitals.doze, plug, _NOT_TOLD),
         ]
     for name, codes, text, advice, missing in rows:
-        found = [findings[code].state for code in codes if code in findings]
+        states = [findings[code].state for code in codes if code in findings]
         if text is None:
             yield name, missing
-        elif found:
-            is_red = "bad" in found or codes[0] == "storage-full" in findings
+        elif states:
+            is_red = "bad" in states or codes[0] == "storage-full" in findings
             yield name, CheckResult("fail" if is_red else "warn", text, advice)
         else:
             yield name, CheckResult("ok", text)

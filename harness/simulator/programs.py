@@ -16,6 +16,7 @@ from typing import Final
 from harness.simulator import logcat, storage
 from harness.simulator.board import Board, board_environment, install_board
 from harness.simulator.device import DeviceSettings
+from harness.simulator.fixed_paths import FIXED_PATHS
 
 SIMULATED_HARDWARE: Final = "simulator"
 """The value of ro.hardware, which no phone has."""
@@ -71,6 +72,9 @@ def banner(table: Mapping[str, str]) -> bytes:
 LOG_FILE: Final = "dev/log/main"
 """The device's log, below the storage folder."""
 
+NEW_ROOT: Final = "dev/root"
+"""An empty folder that a boot uses to build its commands' root."""
+
 _TABLE: Final = "dev/__properties__/table"
 
 _PROGRAMS: Final = Path(__file__).parent / "device_programs"
@@ -88,8 +92,8 @@ def install(settings: DeviceSettings, reason: str) -> None:
     for folder in ("dev", "system"):
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(root / folder)
-    folders = ("dev/incoming", "dev/log", "dev/__properties__", "system/bin", "data/local/tmp")
-    for folder in folders:
+    folders = ("dev/incoming", "dev/log", NEW_ROOT, "dev/__properties__", "system/bin")
+    for folder in (*FIXED_PATHS.values(), *folders):
         (root / folder).mkdir(parents=True, exist_ok=True)
     (root / LOG_FILE).touch()
     (root / _TABLE).write_text(getprop_text(table))

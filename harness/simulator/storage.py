@@ -12,6 +12,7 @@ import os
 import stat
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -21,18 +22,27 @@ LOCK_FILE: Final = ".simulated-device"
 _RESCAN_S: Final = 1.0
 # Created at each boot; their files belong to the simulator and use no storage.
 _OWN_FOLDERS: Final = frozenset({"dev", "system"})
+_MAX_LINKS: Final = 40
 _INCOMING: Final = "dev/incoming"
 
 
 class Storage:
     """A folder that acts as all of the device's storage; device paths are host paths.
 
-    `limit_bytes` is the size of the flash, None for that of the host. All methods raise OSError
-    with the errno of a real device.
+    `fixed` are exceptions: paths of the device, and the folders of the storage that they
+    lead to. `limit_bytes` is the size of the flash, None for that of the host. All methods raise
+    OSError with the errno of a real device.
     """
 
-    def __init__(self, root: Path, *, limit_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        fixed: Mapping[str, str] | None = None,
+        limit_bytes: int | None = None,
+    ) -> None:
         self.root = os.path.realpath(root)
+        self._fixed = dict(fixed or {})
         self.limit_bytes = limit_bytes
         self._used = 0
         self._scanned = -_RESCAN_S
@@ -40,15 +50,31 @@ class Storage:
 
     def resolve(self, path: str) -> str:
         """Return the real path behind `path`. Raises PermissionError if it is outside."""
-        return self._require_inside(os.path.realpath(os.path.join(self.root, path)), path)
+        return self._require_inside(self._follow_links(os.path.join(self.root, path)), path)
 
     def resolve_entry(self, path: str) -> str:
         """Like `resolve`, but do not follow a link at the end of the path."""
         joined = os.path.join(self.root, path).rstrip("/")
         parent, name = os.path.split(joined)
-        if name in ("", ".", ".."):
+        if name in ("", ".", "..") or self._map_fixed(joined) in self._fixed.values():
             return self.resolve(path)
-        return self._require_inside(os.path.join(os.path.realpath(parent), name), path)
+        return self._require_inside(os.path.join(self._follow_links(parent), name), path)
+
+    def _follow_links(self, path: str) -> str:
+        """Follow links, also those that lead to fixed paths."""
+        for _ in range(_MAX_LINKS):
+            path = os.path.realpath(path)
+            behind = self._map_fixed(path)
+            if behind == path:
+                return path
+            path = behind
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+
+    def _map_fixed(self, path: str) -> str:
+        for fixed, folder in self._fixed.items():
+            if path == fixed or path.startswith(f"{fixed}/"):
+                return folder + path[len(fixed) :]
+        return path
 
     def _require_inside(self, real: str, path: str) -> str:
         if real != self.root and not real.startswith(self.root + "/"):

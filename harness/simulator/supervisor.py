@@ -32,6 +32,7 @@ from harness.simulator import logcat, programs, protocol
 from harness.simulator.auth import TOKEN_BYTES, PublicKey, parse_public_key, verify
 from harness.simulator.child import process_table
 from harness.simulator.device import DeviceSettings
+from harness.simulator.fixed_paths import enter_namespace, map_fixed_paths
 from harness.simulator.programs import banner
 from harness.simulator.protocol import (
     AdbPacketReader,
@@ -307,9 +308,14 @@ def run_boot(
     os.umask(0o022)
     programs.install(settings, reason)
     log = partial(note, settings.storage / programs.LOG_FILE)
-    os.chdir(settings.storage)
+    fixed = map_fixed_paths(str(settings.storage))
+    why_not = enter_namespace(fixed, str(settings.storage / programs.NEW_ROOT))
+    if why_not is not None:
+        log(f"commands do not find {', '.join(fixed)}: {why_not}")
+    # as on a phone; without a root of their own, commands would write into this computer's
+    os.chdir("/" if why_not is None else settings.storage)
     services = Services(
-        storage=Storage(settings.storage, limit_bytes=settings.storage_limit_bytes),
+        storage=Storage(settings.storage, fixed=fixed, limit_bytes=settings.storage_limit_bytes),
         environment=programs.environment(settings.storage, settings.board),
         note=log,
     )

@@ -97,7 +97,8 @@ def test_environment_is_clean(shared: OnDevice, monkeypatch: pytest.MonkeyPatch)
     assert set(lines) - names <= {"PWD", "OLDPWD", "SHLVL", "_"}
     storage = str(shared.storage)
     assert lines["HOME"] == lines["TMPDIR"] == storage
-    assert shared.text("pwd") == storage
+    assert shared.text("pwd") == "/"
+    assert shared("shell", "touch here").returncode != 0, "a phone's root cannot be written to"
     assert lines["PATH"].startswith(f"{storage}/system/bin:")
     assert shared.text("trap") == "", "no signal is ignored"
     assert shared("shell", "yes | head -n 1").stdout == b"y\n"

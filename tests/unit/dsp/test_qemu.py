@@ -38,7 +38,7 @@ def path_with(folder: Path) -> dict[str, str]:
 def test_what_the_systems_can(tmp_path: Path, can: tuple[str, ...]) -> None:
     path = mock_qemu(tmp_path / "bin" / "qemu-hexagon", "integer", *can)
     qemu = find_qemu(tmp_path / "cache", path_with(tmp_path / "bin"))
-    assert qemu == hexagon.Qemu(path, "10.0.13", "system", frozenset(can))
+    assert qemu == hexagon.Qemu(path, "10.0.13", frozenset(can))
 
 
 def test_what_was_tried_is_remembered_until_the_program_changes(tmp_path: Path) -> None:

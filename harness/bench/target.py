@@ -100,9 +100,7 @@ class ProvisionedDevice:
 
     @cached_property
     def deployer(self) -> Deployer:
-        device = self.device
-        self.lab_device.device_id.look(device.transport, device.workdir)
-        return self._open_deployer(device)
+        return self._open_deployer(self.device)
 
     def release(self) -> None:
         """Remove the run's claim from the device, if it was ever made."""

@@ -36,6 +36,7 @@ from harness.lab.recovery import check
 from harness.probe.build import ProbeBuilder
 from harness.probe.fitness import built_probe_problem
 from harness.transport.adb_device import UNPLUGGED
+from harness.transport.adb_server import AdbServer
 
 _DESCRIBED = ("soc", "htp_arch", "adreno", "target")
 _ASKED = ("os_build", "free_storage_bytes", "ram_bytes")
@@ -152,7 +153,7 @@ def _list(context: click.Context, lab_file: Path, as_json: bool) -> None:
     quarantine = Quarantine(quarantine_root(cache_root()))
     with open_lab(lab, "devices") as opened:
         rows = [describe(opened, config, quarantine) for config in lab.devices]
-        rows += unlisted_devices(opened, rows)
+        rows += unlisted_devices(rows)
     if as_json:
         say_json(DevicesListed(devices=rows))
     else:
@@ -251,10 +252,12 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> List
     return row
 
 
-def unlisted_devices(lab: OpenLab, rows: list[ListedDevice]) -> list[ListedDevice]:
+def unlisted_devices(rows: list[ListedDevice]) -> list[ListedDevice]:
     """Return the devices of the user's adb server, if it runs, that are not in the lab."""
     known = {row.serial for row in rows}
-    others = [device for device in lab.listed_devices() if device.serial not in known]
+    server = AdbServer()
+    listed = server.devices() if server.is_running() else []
+    others = [device for device in listed if device.serial not in known]
     return [
         ListedDevice(
             serial=each.serial, state=each.state, configured=False, enabled=False, simulated=False

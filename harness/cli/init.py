@@ -1,4 +1,4 @@
-"""`qnn-harness init`: write a devices.yaml of the devices that adb sees, and of ssh boards."""
+"""`qnn-harness init`: write a devices.yaml of the devices that adb sees."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from harness.diagnosis.error import Part
 from harness.doctor.new_lab import lab_text
 from harness.lab.attach import OpenLab
 from harness.lab.inventory import Lab
-from harness.lab.new_devices import SIMULATED, FoundDevice, find_boards, find_devices
+from harness.lab.new_devices import SIMULATED, FoundDevice, find_devices
 from harness.transport.adb_address import USER_SERVER, TcpAddress
 from harness.transport.adb_server import AdbServer, adb_binary
 
@@ -52,17 +52,10 @@ class LabWritten(Printout):
     show_default=True,
     help="The adb server.",
 )
-@click.option(
-    "--board", "boards", metavar="[USER@]HOST[:PORT]", multiple=True, help="A board with sshd."
-)
 @lab_option
 @json_option
-def init(
-    simulated: bool, server: str, boards: Sequence[str], lab_file: Path, as_json: bool
-) -> None:
+def init(simulated: bool, server: str, lab_file: Path, as_json: bool) -> None:
     """Write a devices.yaml with the devices that the adb server sees, and their properties.
-
-    --board names boards that are reached by ssh, without an adb server.
 
     An existing file is not overwritten: --lab FILE names another one. A device that does not
     answer becomes a comment with what to do. Exit code 3 if none answers.
@@ -70,7 +63,7 @@ def init(
     if lab_file.exists():
         raise _exists_error(lab_file)
     address = _address(server)
-    devices = _find_all(address, boards, simulated)
+    devices = _find_all(address, simulated)
     day = f"{datetime.now(UTC):%Y-%m-%d}"
     text = lab_text(devices, address, simulated=simulated, day=day)
     try:
@@ -114,23 +107,20 @@ def _address(server: str) -> TcpAddress:
     return TcpAddress(host, int(port))
 
 
-def _find_all(address: TcpAddress, boards: Sequence[str], simulated: bool) -> Sequence[FoundDevice]:
+def _find_all(address: TcpAddress, simulated: bool) -> Sequence[FoundDevice]:
     def look(lab: Lab) -> OpenLab:
         return open_lab(lab, "init")
 
-    adb, by_ssh = AdbServer(address), find_boards(boards, look)
+    adb = AdbServer(address)
     if not adb.is_running():
-        if simulated or any(board.device for board in by_ssh):
-            return by_ssh
-        if by_ssh:
-            problems = "; ".join(f"{board.serial}: {board.problem}" for board in by_ssh)
-            raise InfraError(f"no board answers: {problems}. {_WITHOUT}")
+        if simulated:
+            return []
         start, place = address.start_command, f" on {address.host}"
         if address.is_here:
             start, place = f"{adb_binary()} {start.removeprefix('adb ')}", ""
         hint = f"`{start}`{place} starts one"
         raise InfraError(f"no adb server answers at {address}; {hint}. {_WITHOUT}")
-    devices = find_devices(adb, look, [board.name for board in by_ssh]) + by_ssh
+    devices = find_devices(adb, look)
     if simulated or any(device.device for device in devices):
         return devices
     seen = "; ".join(f"{device.serial}: {device.problem}" for device in devices)

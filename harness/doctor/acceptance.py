@@ -475,7 +475,7 @@ def accept(
     lab = load_lab(options.lab_file)
     bench = open_workbench(with_own_workdir(lab, name), options)
     try:
-        trial = Trial(bench, name, options.qnn, logs, prompt, lab.recovery_of(config))
+        trial = Trial(bench, name, options.qnn, logs, prompt, config.recovery or lab.recovery)
         device = trial.device
         serial, facts_serial = device.transport.serial, device.facts.serial_number
         words |= dict.fromkeys((serial, serial.rpartition(":")[0], facts_serial or ""), "<serial>")

@@ -39,7 +39,7 @@ from harness.simulator.private_server import PrivateAdbServer, harness_key
 from harness.simulator.programs import board_properties, device_properties
 from harness.transport.adb_address import TLS, ServerAddress, has_address
 from harness.transport.adb_device import AdbDevice
-from harness.transport.adb_server import AdbServer, SeenDevice
+from harness.transport.adb_server import AdbServer
 from harness.transport.device import Transport
 from harness.transport.faults import Reach
 
@@ -200,12 +200,6 @@ class Simulation:
             device.stop()
         return device is not None
 
-    def end_server(self) -> None:
-        """End the adb server; the next device that starts starts it again."""
-        server, self.server = self.server, None
-        if server is not None:
-            server.stop()
-
     def close(self) -> None:
         """End all of it; safe to call twice.
 
@@ -317,11 +311,11 @@ class LabDevice:
 
     @property
     def health_rules(self) -> HealthRules:
-        return self._described.health_of(self.config)
+        return self.config.health or self._described.health
 
     @property
     def recovery_rules(self) -> RecoveryRules:
-        return self._described.recovery_of(self.config)
+        return self.config.recovery or self._described.recovery
 
     @property
     def may_reboot(self) -> bool:
@@ -333,7 +327,9 @@ class LabDevice:
 
     @property
     def gate(self) -> TimedGate | None:
-        return self._described.gate_of(self.config)
+        """The gate of timed cases, None if they need not wait."""
+        lab_gate = None if self.is_simulated_here else self._described.gate
+        return self.config.gate or lab_gate
 
     @property
     def is_simulated_here(self) -> bool:
@@ -620,9 +616,6 @@ class OpenLab:
         for device in self.devices:
             if device.is_simulated_here:
                 device.detach()
-        self.simulation.end_server()
-
-    def listed_devices(self) -> list[SeenDevice]:
-        """Return the devices that the user's own adb server lists; none if it is not running."""
-        server = AdbServer()
-        return server.devices() if server.is_running() else []
+        server, self.simulation.server = self.simulation.server, None
+        if server is not None:
+            server.stop()

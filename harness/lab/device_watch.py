@@ -286,7 +286,9 @@ class DeviceWatch:
                 problem = str(error)
                 # a step that waited for the device in vain has shown that it is unreachable
                 waited = step in ("reconnect", "power-cycle")
-                health = _still(health, problem) if waited else self._look(device)
+                findings = [each for each in health.findings if each.code == "unreachable"]
+                findings += unreachable(problem).findings
+                health = Health(tuple(dict.fromkeys(findings))) if waited else self._look(device)
         self._say(device, step, health, start, problem)
         return health
 
@@ -354,11 +356,6 @@ def _others_run(device: LabDevice) -> bool:
 def _host_is_out(device: LabDevice) -> bool:
     host, known = device.lost_host, device.lab.devices
     return host is not None and any(d.fitness.offline and d.lost_host == host for d in known)
-
-
-def _still(health: Health, problem: str) -> Health:
-    before = [finding for finding in health.findings if finding.code == "unreachable"]
-    return Health(tuple(dict.fromkeys((*before, *unreachable(problem).findings))))
 
 
 def _is_gone(health: Health) -> bool:

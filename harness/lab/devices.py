@@ -41,7 +41,6 @@ from harness.lab.fields import (
     LabName,
     Serial,
     SshComputer,
-    Switched,
     Word,
     Workdir,
     parse_device_url,
@@ -212,7 +211,7 @@ class DeviceConfig(TaggedModel):
     pool: LabName | None = None
     """Devices of one pool share cases: each runs once, on whichever of them is free."""
 
-    enabled: Switched = True
+    enabled: StrictBool = True
     """Whether it is used."""
 
     tags: tuple[Word, ...] = ()
@@ -405,7 +404,7 @@ class SimulatedDeviceConfig(DeviceConfig):
     workdir: ClassVar[str] = DEFAULT_WORKDIR  # type: ignore[misc]  # no field of this kind
     power: ClassVar[None] = None  # type: ignore[misc]
 
-    enabled: Enabled = True
+    enabled: Enabled = True  # type: ignore[assignment]
     """Whether it is used. `auto`: where this computer can simulate it."""
 
     dsp: Dsp = None

@@ -112,13 +112,6 @@ def _enabled(value: object) -> object:
     return value
 
 
-def _switched(value: object) -> object:
-    if not isinstance(value, bool):
-        problem = "must be true or false; only a simulated device may have auto"
-        raise PydanticCustomError("enabled", problem)
-    return value
-
-
 def _dsp(value: object) -> object:
     if isinstance(value, bool):
         return {} if value else None
@@ -157,9 +150,6 @@ Enabled = Annotated[
     bool | Literal["auto"],
     BeforeValidator(_enabled),
     WithJsonSchema({"enum": [True, False, "auto"]}),
-]
-Switched = Annotated[
-    bool | Literal["auto"], BeforeValidator(_switched), WithJsonSchema({"type": "boolean"})
 ]
 Adreno = Annotated[Word, BeforeValidator(_adreno), WithJsonSchema({"type": ["string", "integer"]})]
 

@@ -225,18 +225,6 @@ class Lab(BaseModel):
         """Return the labgrid place of a device; None if it belongs to none."""
         return self._places.get(name)
 
-    def health_of(self, device: DeviceConfig) -> HealthRules:
-        """Return the health rules of a device."""
-        return device.health or self.health
-
-    def recovery_of(self, device: DeviceConfig) -> RecoveryRules:
-        """Return the recovery rules of a device."""
-        return device.recovery or self.recovery
-
-    def gate_of(self, device: DeviceConfig) -> TimedGate | None:
-        """Return the gate of timed cases on a device, None if they need not wait."""
-        return device.gate or (None if device.simulated else self.gate)
-
     @property
     def folder(self) -> Path:
         return self._file.absolute().parent if self._file else Path.cwd()
@@ -327,4 +315,6 @@ def _with_places(
 
 
 def _is_left_to_the_computer(device: DeviceConfig) -> TypeGuard[SimulatedDeviceConfig]:
+    if not isinstance(device, SimulatedDeviceConfig):
+        return False
     return device.enabled == "auto" and device.target == EMULATED_TARGET

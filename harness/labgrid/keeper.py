@@ -280,8 +280,6 @@ class Coordinator:
 
 _LOOK_S: Final = 0.5
 _POLL_S: Final = 1.0
-_RESTART_S: Final = 20.0
-"""Time limit for a coordinator's restart at the start of a run."""
 _OTHERS_S: Final = 5.0
 """The time to wait for more places once the session holds one, in place of `wait_s`."""
 RELEASE_S: Final = 120.0
@@ -313,22 +311,9 @@ class Keeper:
         self._last_notice = ""
         self._until = time.monotonic() + request.wait_s
         try:
-            self._coordinator = self._connect()
+            self._coordinator = Coordinator(request.coordinator, self._name)
         except NotACoordinator as error:  # later it may be a coordinator that restarts
             raise ConfigError(str(error), field="labgrid.coordinator") from None
-
-    def _connect(self) -> Coordinator:
-        until = time.monotonic() + min(self._request.wait_s, _RESTART_S)
-        is_quiet = not self._request.places
-        while True:
-            try:
-                return Coordinator(self._request.coordinator, self._name)
-            except Away as error:
-                if not self._request.places or time.monotonic() >= until or _session_ended(_POLL_S):
-                    raise
-                if not is_quiet:
-                    send(notice=f"{error}; retrying for up to {_RESTART_S:g} s")
-                    is_quiet = True
 
     def run(self) -> None:
         """Acquire the requested places, hold them until stdin ends, and release them."""

@@ -11,7 +11,7 @@ from harness.core.deadline import Deadline
 from harness.core.errors import DeviceRefused, InfraError, InternalError
 from harness.transport.adb_address import has_address
 from harness.transport.adb_client import MAX_REQUEST_BYTES, Device, SyncStream
-from harness.transport.adb_server import AdbServer, state_advice
+from harness.transport.adb_server import STATE_ADVICE, AdbServer
 from harness.transport.channel import Channel
 from harness.transport.device import SHORT_S, Transport
 from harness.transport.faults import device_faults
@@ -79,7 +79,7 @@ class AdbDevice(Transport):
             reason = f"it is not attached to the {self.server}, which sees {attached}"
             raise InfraError(f"device {self.serial} {UNPLUGGED}: {reason}")
         if (state := states[self.serial]) != "device":
-            advice = state_advice(state, self.serial, "see `adb devices -l`")
+            advice = STATE_ADVICE.get(state, "see `adb devices -l`")
             raise InfraError(f"device {self.serial} is {state}: {advice}")
 
     def reconnect(self, *, timeout_s: float) -> None:

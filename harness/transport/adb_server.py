@@ -12,7 +12,7 @@ from typing import Final
 
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, InfraError
-from harness.transport.adb_address import USER_SERVER, ServerAddress, has_address
+from harness.transport.adb_address import USER_SERVER, ServerAddress
 from harness.transport.adb_client import Client, adbutils
 from harness.transport.faults import AdbFailError, server_faults
 
@@ -23,7 +23,8 @@ STATE_ADVICE: Final[Mapping[str, str]] = {
     "unauthorized": "unlock it and accept this computer's key; if it does not ask, revoke the keys "
     "in its developer options and plug it in again",
     "authorizing": "unlock it and accept this computer's key",
-    "offline": "reconnect its cable, or run `adb reconnect`; reboot it if that does not help",
+    "offline": "reconnect its cable or network, or let `qnn-harness devices heal` connect it anew, "
+    "and reboot it if that does not help",
     "no permissions": "the adb server may not open its USB node: add the udev rule "
     '`SUBSYSTEM=="usb", ATTR{idVendor}=="ID", MODE="0660", GROUP="plugdev", TAG+="uaccess"` (ID as '
     "`lsusb` has it) to /etc/udev/rules.d/51-android.rules, then `adb kill-server` and `adb "
@@ -33,16 +34,6 @@ STATE_ADVICE: Final[Mapping[str, str]] = {
     "bootloader": "boot it into the system: `fastboot reboot`",
 }
 """Advice for a device in one of adb's states other than `device`."""
-
-_HEAL: Final = "`qnn-harness devices heal` connects it anew, and reboots it if that does not help"
-
-
-def state_advice(state: str, serial: str, other: str) -> str:
-    """Return the advice for a device in that state, `other` if there is none (pure)."""
-    # a device reached by an address, as simulated ones are, has no cable
-    if state == "offline" and has_address(serial):
-        return _HEAL
-    return STATE_ADVICE.get(state, other)
 
 
 @dataclass(frozen=True)
@@ -133,7 +124,7 @@ class AdbServer:
             if state is not None:
                 # `connect` does nothing for a device it already knows
                 self.disconnect(address)
-                why = f"it is {state}: {state_advice(state, address, why)}"
+                why = f"it is {state}: {STATE_ADVICE.get(state, why)}"
             time.sleep(min(_RETRY_S, deadline.remaining()))
         self.disconnect(address)
         raise InfraError(f"{address} did not become ready in {deadline.seconds:g} s: {why}")

@@ -1,13 +1,13 @@
 """Map broken connections to the harness's errors; remember servers that cannot be reached.
 
-Connecting to a computer that is gone wastes time. So one process tries it, and the others get its
-answer at once, until it is time to try again.
+Connecting to a computer that is gone wastes time. So one process tries it every few seconds, and
+the others get its answer at once.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
+import os
 import re
 import struct
 import time
@@ -15,11 +15,8 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from filelock import FileLock
-
 from harness.core.errors import DeviceLost, DeviceRefused, DeviceTimeout, InfraError
 from harness.core.socket_folder import host_file
-from harness.core.whole_file import read_json
 
 NO_SERVER: Final = "no adb server at "
 """The beginning of each NoServerError's message; the address follows."""
@@ -119,11 +116,8 @@ def server_faults(
         raise InfraError(f"{request}: {reason(error)}") from error
 
 
-_PAUSE_S: Final = (0.5, 15.0)
-# a process that tries the server has this long before another one does
-_LOOK_S: Final = 5.0
-_LOCK_S: Final = 5.0
-_MAX_BYTES: Final = 16 << 10
+_PAUSE_S: Final = 3.0
+_MAX_BYTES: Final = 4096
 
 
 class Reach:
@@ -133,14 +127,12 @@ class Reach:
         self._file = host_file(address, "away")
 
     def require(self) -> None:
-        """Raise OutOfReachError if the server was unreachable and it is too early to try again."""
-        if self._file.exists():
-            with self._locked():
-                why, until, pause_s = self._read()
-                now = time.time()
-                if now < until <= now + _PAUSE_S[1] + _LOOK_S:
-                    raise OutOfReachError(why)
-                self._write(why, now + _LOOK_S, pause_s)
+        """Raise OutOfReachError if it was unreachable, and some process tried it a moment ago."""
+        with contextlib.suppress(FileNotFoundError):
+            if 0 <= time.time() - self._file.stat().st_mtime < _PAUSE_S:
+                why = self._file.read_bytes()[:_MAX_BYTES].decode("utf-8", "replace")
+                raise OutOfReachError(why)
+            os.utime(self._file)  # this process tries it now
 
     @property
     def is_lost(self) -> bool:
@@ -148,24 +140,8 @@ class Reach:
 
     def mark_lost(self, why: str) -> None:
         """Record that the server could not be reached."""
-        with self._locked():
-            _, _, pause_s = self._read()
-            pause_s = min(max(_PAUSE_S[0], 2 * pause_s), _PAUSE_S[1])
-            self._write(why, time.time() + pause_s, pause_s)
+        self._file.write_text(why[:2000])
 
     def mark_reached(self) -> None:
         """Record that the server was reached."""
-        if self._file.exists():
-            self._file.unlink(missing_ok=True)
-
-    def _locked(self) -> FileLock:
-        return FileLock(self._file.with_suffix(".look"), timeout=_LOCK_S)
-
-    def _read(self) -> tuple[str, float, float]:
-        with contextlib.suppress(OSError, ValueError, TypeError):
-            why, until, pause_s = read_json(self._file, _MAX_BYTES)
-            return str(why), float(until), float(pause_s)
-        return "", 0.0, 0.0
-
-    def _write(self, why: str, until: float, pause_s: float) -> None:
-        self._file.write_text(json.dumps([why[:2000], until, pause_s]))
+        self._file.unlink(missing_ok=True)

@@ -267,20 +267,6 @@ def test_a_coordinator_that_is_killed_and_started_again_costs_nothing(
     assert cases == [("passed", None, place)] * 2
 
 
-@pytest.mark.slow
-def test_a_coordinator_that_is_just_started_anew_costs_no_run(rack: Rack, tmp_path: Path) -> None:
-    rack.stop()
-    with steps(tmp_path / "a", rack) as session:
-        assert session.process.stdout is not None
-        notice = next((line for line in session.process.stdout if "does not answer" in line), "")
-        rack.start()
-        session.go(0, 1)
-        code, output, cases = session.finish()
-    assert code == 0, output
-    assert "retrying for" in notice
-    assert [outcome for outcome, _, _ in cases] == ["passed", "passed"]
-
-
 @pytest.mark.nightly
 def test_without_its_keeper_a_place_is_used_no_more(rack: Rack, tmp_path: Path) -> None:
     with steps(tmp_path / "a", rack) as session:

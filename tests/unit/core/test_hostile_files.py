@@ -131,7 +131,6 @@ def test_time_grows_with_the_number_of_devices_and_not_faster(tmp_path: Path) ->
             start = time.process_time()
             lab = load_lab(path)
             for device in lab.enabled_devices():
-                lab.health_of(device), lab.recovery_of(device), lab.gate_of(device)
                 lab.host(getattr(device, "host", ""))
             rounds.append(time.process_time() - start)
         duration_s[count] = min(rounds)

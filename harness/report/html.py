@@ -19,7 +19,6 @@ import shlex
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from functools import partial
 from itertools import chain, groupby, islice
 from pathlib import Path
@@ -52,14 +51,13 @@ from harness.report.summary import (
     failure_groups,
     only_simulated,
     outputs_lines,
-    part_of,
     rerun_command,
     section as section_of,
     totals,
 )
 from harness.results.coverage import Coverage
 from harness.results.journal import Reader, read_once
-from harness.results.record import CaseRecord, DeviceEvent, are_figures, is_figure
+from harness.results.record import CaseRecord, are_figures
 
 BLOCK: Final = 128
 """The number of cases in a block of details."""
@@ -70,7 +68,7 @@ _MOST_LADDERS: Final = 500
 _MAX_CHARS: Final = 300
 _AT_ONCE: Final = 1000
 _MAX_CASE_BYTES: Final = 256 << 10
-_COLUMNS: Final = ("case", "state", "suite", "device", "start", "seconds", "why", "code", "group")
+_COLUMNS: Final = ("case", "state", "suite", "device", "seconds", "why", "code", "group")
 
 
 class Packed:
@@ -114,17 +112,15 @@ def _json(value: object) -> str:
 class Rows:
     """The data of cases for table and charts: `pool` has each value once, and columns have indexes.
 
-    `start` is in ms since `began`, `seconds` the duration of a case, `degrees` its device's
-    temperature before it. `group` is the index in `groups`, -1 for a case in none. `figures` has
-    each case's lists of times in microseconds as (number, minimum, quartile, median, quartile,
-    maximum), `ladders` the load times and memory of a case with many contexts.
+    `seconds` is the duration of a case, `group` the index in `groups`, -1 for a case in none.
+    `figures` has each case's lists of times in microseconds as (number, minimum, quartile, median,
+    quartile, maximum), `ladders` the load times and memory of a case with many contexts.
     """
 
     def __init__(self, cases: Iterable[CaseRecord], since: Since | None = None) -> None:
         self._pool, self._packed, figures = _Pool(), Packed(), _Pool()
         self._columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
         self._became: list[int] = []
-        self._degrees: list[list[float]] = []
         self._axes = _Axes(self._pool)
 
         def spreads() -> Iterator[list[list[float]]]:
@@ -142,46 +138,24 @@ class Rows:
         columns["state"].append(pool.place(record.state))
         columns["suite"].append(pool.place(record.suite))
         columns["device"].append(pool.place(record.device.name if record.device else None))
-        columns["start"].append(record.started)
         columns["seconds"].append(round(record.duration_s, 3))
         columns["why"].append(pool.place(_why(record)))
         columns["code"].append(pool.place(code_of(record) if record.is_bad else None))
         if since is not None:
             self._became.append(pool.place(since.became.get(record.case)))
-        celsius = _number(part_of(record, "gate").get("hottest_c"))
-        self._degrees += [[len(columns["case"]), celsius]] if celsius is not None else []
         columns["case"].append(record.case)
 
-    def packed(
-        self, events: Sequence[DeviceEvent], groups: Sequence[FailureGroup], more: dict[str, Any]
-    ) -> str:
-        """Return the data with device events, groups of failures, and `more`."""
-        columns = self._columns
+    def packed(self, groups: Sequence[FailureGroup], more: dict[str, Any]) -> str:
+        """Return the data with groups of failures, and `more`."""
         group_of = {case: place for place, group in enumerate(groups) for case in group.cases}
-        start = min((*columns["start"], *(event.started for event in events)), default=None)
         axes = self._axes.that_vary()
-        listed_events = [
-            {
-                "device": event.device,
-                "event": event.event,
-                "state": event.state,
-                "detail": clip(event.detail, _MAX_CHARS),
-                "start": _ms(event.started, start),
-                "seconds": round(event.duration_s, 3),
-                "celsius": _number((event.vitals or {}).get("hottest_c")),
-            }
-            for event in events
-        ]
-        columns |= {
-            "start": [_ms(moment, start) for moment in columns["start"]],
-            "group": [group_of.get(case, -1) for case in columns["case"]],
+        facts = {
+            "group": [group_of.get(case, -1) for case in self._columns["case"]],
             "axes": list(axes),
             "values": list(axes.values()),
-            "events": listed_events,
-            "degrees": self._degrees,
             "pool": self._pool.values,
         }
-        for name, column in ({"began": start and start.isoformat()} | columns | more).items():
+        for name, column in (self._columns | facts | more).items():
             self._packed.add(name, column)
         return self._packed.text()
 
@@ -293,20 +267,12 @@ def _numbers(value: Any) -> list[float]:
     return numbers if are_figures(numbers) else []
 
 
-def _number(value: Any) -> float | None:
-    return value if is_figure(value) else None
-
-
 def _why(record: CaseRecord) -> str | None:
     error = record.error
     if error is None:
         return (record.conclusion or "").partition("\n")[0] or None
     code = f"{error.code} " if error.code else ""
     return clip(f"{code}{error.headline}", _MAX_CHARS)
-
-
-def _ms(moment: datetime, start: datetime | None) -> int:
-    return round((moment - start).total_seconds() * 1000) if start else 0
 
 
 _SHORT_CHARS: Final = 160
@@ -381,7 +347,7 @@ def html_text(run: RunData, cases: Iterable[CaseRecord] | None = None) -> str:
         short=partial(clip, most=_SHORT_CHARS),
         issues=issues,
         damage=run.contents.damage,
-        rows=Markup(parts["rows"].packed(run.contents.events, groups, more)),
+        rows=Markup(parts["rows"].packed(groups, more)),
         blocks=Markup(" ".join(parts["blocks"])),
         scripts=[asset(name) for name in ("report_parts.js", "report_charts.js", "report.js")],
     )

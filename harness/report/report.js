@@ -7,7 +7,6 @@ class Data {
     this.opened = new Map();
     this.count = rows.case.length;
     this.ladders = rows.ladders;
-    this.events = rows.events;
     this.figureNames = rows.figure_names;
     this.axisNames = ["suite", "device", ...rows.axes.filter(name => name !== "suite" && name !== "device")];
     this.columns = new Map(rows.axes.map((name, place) => [name, rows.values[place]]));
@@ -27,7 +26,6 @@ class Data {
   device(at) { return this.rows.pool[this.rows.device[at]] ?? "–"; }
   case(at) { return this.rows.case[at]; }
   why(at) { return this.rows.pool[this.rows.why[at]] ?? ""; }
-  start(at) { return this.rows.start[at]; }
   seconds(at) { return this.rows.seconds[at]; }
   figures(at) { return this.rows.figures[at]; }
   since(at) { return this.rows.since && this.rows.pool[this.rows.since[at]]; }
@@ -306,7 +304,6 @@ async function start() {
       heat(data, shown, section("heat"));
       ladder(data, shown, section("ladder"), open);
       times(data, shown, section("times"), open);
-      timeline(data, shown, section("timeline"), open);
     }
     const at = byName.get(state.get("case"));
     if (at === undefined) { if (dialog.open) dialog.close(); } else if (at !== opened) view(at);

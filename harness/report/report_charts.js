@@ -1,4 +1,4 @@
-// Charts of the cases that the filters leave: heat map, ladder of contexts, times, timeline.
+// Charts of the cases that the filters leave: heat map, ladder of contexts, times.
 
 const ORDER = ["failed", "crashed", "hung", "error", "expected", "passed", "skipped", "unsupported"];
 const LINES = [1, 2, 3, 4, 5, 6].map(at => `var(--line${at})`);
@@ -186,62 +186,4 @@ function times(data, shown, section, open) {
       by ? select("by", axes, by, value => change({by: value})) : null,
       el("span", {class: "dim"}, "a dot is a case's median, the band its quartiles; of many cases, bars of their medians; the line is the median of all")),
     svg);
-}
-
-// What was done to a device, in three kinds: each has a colour and a name.
-const DOINGS = {push: ["accent", "files pushed"], recovery: ["error", "a step to bring it back"], look: ["skipped", "a check, or another event"]};
-const doing = event => event.event === "push" ? "push" : ["health", "gate", "healed"].includes(event.event) ? "look" : "recovery";
-
-function timeline(data, shown, section, open) {
-  const lanes = [...new Set([...shown.map(at => data.device(at)), ...data.events.map(event => event.device)])].sort(BY_NUMBER).slice(0, 60);
-  if (!shown.length) { section.replaceChildren(); return; }
-  const ends = [...shown.map(at => data.start(at) + data.seconds(at) * 1000), ...data.events.map(one => one.start + one.seconds * 1000)];
-  const last = ends.reduce((a, b) => Math.max(a, b), 1) / 1000;
-  const wanted = new Set(shown), heats = new Map();
-  const hot = (device, ms, celsius) => { if (celsius !== null) heats.set(device, [...heats.get(device) ?? [], [ms, celsius]]); };
-  data.rows.degrees.forEach(([at, celsius]) => wanted.has(at) && hot(data.device(at), data.start(at), celsius));
-  data.events.forEach(one => hot(one.device, one.start, one.celsius));
-  const all = [...heats.values()].flat().map(one => one[1]), coldest = Math.min(...all), hottest = Math.max(...all);
-  const width = widthOf(section), left = width > 600 ? 130 : 90;
-  const tops = lanes.reduce((found, device) => [...found, found[found.length - 1] + (heats.has(device) ? 58 : 38)], [8]);
-  const height = tops[lanes.length] + 32;
-  const toX = ms => left + ms / 1000 / last * (width - left - 10);
-  const svg = el("svg", {class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img",
-    "aria-label": `what ran when on ${counted(lanes.length, "device")}, ${seconds(last)} in all`});
-  for (const value of clock(last, width / 110)) svg.append(
-    el("line", {class: "grid", x1: toX(value * 1000), x2: toX(value * 1000), y1: 4, y2: height - 26}),
-    el("text", {x: toX(value * 1000), y: height - 10, "text-anchor": toX(value * 1000) > width - 40 ? "end" : "middle"}, value < 60 ? `${number(value)} s` : seconds(value).replace(/ 0+ (s|min)$/, "")));
-  lanes.forEach((device, line) => {
-    const top = tops[line];
-    svg.append(el("text", {class: "ink", x: left - 8, y: top + 14, "text-anchor": "end"}, shortened(device, width > 600 ? 18 : 11)));
-    // as many as can be told apart: what begins within the same pixel is drawn once, the worst of it
-    const drawn = new Map();
-    for (const at of shown) {
-      if (data.device(at) !== device) continue;
-      const x = toX(data.start(at)), key = Math.round(x * 2), before = drawn.get(key);
-      if (before === undefined || ORDER.indexOf(data.state(at)) < ORDER.indexOf(data.state(before))) drawn.set(key, at);
-    }
-    for (const at of drawn.values()) svg.append(el("rect", {class: "o-" + data.state(at), x: toX(data.start(at)).toFixed(1), y: top,
-      width: Math.max(0.8, toX(data.seconds(at) * 1000) - left - 0.3).toFixed(1), height: 18, style: "cursor:pointer", onclick: () => open(at)},
-      el("title", {}, `${data.short(at)}: ${data.state(at)}, ${seconds(data.seconds(at))}`)));
-    for (const event of data.events.filter(one => one.device === device)) {
-      const x = toX(event.start), long = toX(event.seconds * 1000) - left;
-      svg.append(el("rect", {x: x.toFixed(1), y: top + 21, height: 7, width: Math.max(3, long).toFixed(1), fill: `var(--${DOINGS[doing(event)][0]})`},
-        el("title", {}, `${event.event}: ${event.state}, ${seconds(event.seconds)}${event.celsius !== null ? `, ${event.celsius} °C` : ""} ${event.detail}`)));
-    }
-    const found = (heats.get(device) ?? []).sort((a, b) => a[0] - b[0]);
-    if (!found.length) return;
-    const toY = celsius => top + 48 - (celsius - coldest) / ((hottest - coldest) || 1) * 16, high = Math.max(...found.map(one => one[1]));
-    svg.append(el("polyline", {points: found.map(([ms, celsius]) => `${toX(ms).toFixed(1)},${toY(celsius).toFixed(1)}`).join(" "), fill: "none", stroke: LINES[1], "stroke-width": 1.5}),
-      found.slice(0, 400).map(([ms, celsius]) => el("circle", {cx: toX(ms), cy: toY(celsius), r: 2.2, fill: LINES[1]}, el("title", {}, `${celsius} °C`))),
-      el("text", {x: left - 8, y: top + 46, "text-anchor": "end"}, `to ${round3(high)} °C`));
-  });
-  const told = data.events.filter(one => doing(one) !== "push" && (one.event !== "health" || one.state !== "good")).slice(0, 400);
-  const kinds = Object.keys(DOINGS).filter(kind => data.events.some(event => doing(event) === kind));
-  put(section, el("h2", {}, "When, on which device"),
-    el("div", {class: "legend"}, kinds.map(kind => el("span", {}, el("i", {style: `background:var(--${DOINGS[kind][0]})`}), DOINGS[kind][1])),
-      heats.size ? el("span", {}, el("i", {style: `background:${LINES[1]}`}), "temperature, as far as a device told") : null), svg,
-    told.length ? el("details", {}, el("summary", {}, `${counted(told.length, "event")} of devices`), el("div", {class: "scroll"}, el("table", {}, el("tbody", {},
-      told.map(one => el("tr", {}, el("td", {}, seconds(one.start / 1000)), el("td", {class: "mono"}, one.device), el("td", {}, one.event),
-        el("td", {}, one.state), el("td", {}, one.celsius !== null ? `${one.celsius} °C` : ""), el("td", {}, one.detail))))))) : "");
 }

@@ -48,13 +48,6 @@ function number(value) { return value.toLocaleString("en", {maximumFractionDigit
 const BY_NUMBER = new Intl.Collator("en", {numeric: true}).compare;
 function shortened(text, most) { return text.length > most ? text.slice(0, most - 1) + "…" : text; }
 
-// Times from 0 to `last` seconds, round as people count time.
-function clock(last, most) {
-  const steps = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200, 86400];
-  const step = last < most ? last / most : steps.find(one => last / one <= most) ?? last / most;
-  return last < most ? ticks(0, last, most) : Array.from({length: Math.floor(last / step) + 1}, (_, at) => at * step);
-}
-
 // Round values from about `low` to `high`, for the lines of a chart, at least `least` apart.
 function ticks(low, high, most = 5, least = 0) {
   if (!(high > low)) return [low];

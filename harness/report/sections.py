@@ -22,11 +22,11 @@ from harness.core.outgoing_text import counted
 from harness.core.socs import claim_of, limits_of_simulation
 from harness.report.document import Block, Heading, Line, Paragraph, Span, Table, clip, html
 from harness.report.model_figures import figure_blocks, ops_tables
-from harness.report.summary import part_of
+from harness.report.summary import event_lines, part_of
 from harness.results.coverage import Coverage
 from harness.results.drift import Output, drift
 from harness.results.journal import Contents, Records
-from harness.results.record import CaseRecord, is_figure
+from harness.results.record import CaseRecord, DeviceEvent, is_figure
 from harness.results.run_folder import RunFolder
 from harness.runtimes.runtime import version_key
 
@@ -77,6 +77,11 @@ def earlier_attempts(records: Iterable[CaseRecord]) -> list[Block]:
         for record in islice(records, _MOST_RETRIES)
     ]
     return [Table("", ("Outcome", "Case", "Attempt", "Why"), rows)] if rows else []
+
+
+def device_lines(events: Iterable[DeviceEvent]) -> list[Block]:
+    """Return a line for each device that was not well."""
+    return [Paragraph(Span(line)) for line in event_lines(events, width=_MAX_SHOWN_CHARS)]
 
 
 def settings(info: Mapping[str, Any]) -> list[Block]:
@@ -361,6 +366,7 @@ def qnn_report_sections(run: RunData) -> list[Section]:
             lambda cases: drift_tables(outputs_in(run, cases)),
         ),
         Section("Earlier attempts", lambda _: earlier_attempts(run.contents.earlier)),
+        Section("Devices", lambda _: device_lines(run.contents.events)),
         Section("What simulators leave open", simulated_limits),
         Section("Run", lambda _: settings(run.info)),
     ]

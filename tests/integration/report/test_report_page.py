@@ -191,8 +191,7 @@ def test_charts_are_drawn_from_what_the_filters_leave(reader: Reader, night: Pat
     shown = "return document.querySelectorAll('{}').length"
     assert reader.js(shown.format("#ladder polyline")) == 12, "six cases, time and memory"
     assert reader.js(shown.format("#ladder path")) > 0, "where a load failed"
-    assert reader.js(shown.format("#timeline rect")) > 100
-    assert "71.5" in reader.one("#timeline").get_attribute("innerHTML")
+    assert "device phone-1: health, reboot; at the end it answers" in reader.one("body").text
     before = reader.js(shown.format("#times rect"))
     reader.js("location.hash = '#a.device=phone-1'")
     reader.wait(lambda: reader.js(shown.format("#times rect")) < before)
@@ -261,19 +260,6 @@ def test_ops_are_sorted_by_the_column_that_is_clicked(reader: Reader, tmp_path: 
         assert order_shown == ("ascending" if order in ("1032", "0123") else "descending")
     assert len(reader.all("table.sortable th[aria-sort]")) == 1
     assert reader.complaints() == []
-
-
-def test_the_last_time_of_a_timeline_is_whole(reader: Reader, tmp_path: Path) -> None:
-    page = tmp_path / "report.html"
-    late = record().started + timedelta(seconds=159)
-    last = record(case="test_b.py::test_b", started=late, duration_s=1.5)
-    write_page(RunData("r", Contents((record(), last), ())), page)
-    reader.see(1400, "light")
-    reader.open(page)
-    beyond = "return [...document.querySelectorAll('#timeline text')].filter(one => one"
-    beyond += ".getBoundingClientRect().right > one.closest('svg').getBoundingClientRect().right)"
-    assert reader.js(f"{beyond}.map(one => one.textContent)") == []
-    assert "2 min 40 s" in reader.one("#timeline").text
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,21 +12,18 @@ from hypothesis import given, strategies as st
 from harness.report.html import Packed, Rows, blocks, ladders
 from harness.report.sections import Since
 from harness.report.summary import FailureGroup
-from harness.results.record import CaseRecord, DeviceEvent
+from harness.results.record import CaseRecord
 from tests.properties import reached, reaches
 from tests.report_page import unpacked
 from tests.unit.results.records import DEVICE, error, json_values, record
 
-BEGAN = record().started
-
 
 def shown(
     cases: Sequence[CaseRecord],
-    events: Sequence[DeviceEvent] = (),
     groups: Sequence[FailureGroup] = (),
     since: Since | None = None,
 ) -> dict[str, Any]:
-    text = Rows(cases, since).packed(events, groups, {"ladders": ladders(cases)})
+    text = Rows(cases, since).packed(groups, {"ladders": ladders(cases)})
     document: dict[str, Any] = unpacked(text)
     return document
 
@@ -60,21 +56,18 @@ def case_with(**measurements: Any) -> CaseRecord:
 
 
 def test_the_table_has_all_of_each_case() -> None:
-    late = BEGAN + timedelta(seconds=1.5)
     cases = [
-        record(case="a", started=late, duration_s=0.41237),
+        record(case="a", duration_s=0.41237),
         record(case="b", suite="other", outcome="failed", device=None),
         record(case="c", outcome="failed", expected={"known_issue": "x"}),
         record(case="d", measurements={"conclusion": "56 fit\n  and a table"}),
         record(case="e", outcome="failed", error=error(code=None, message="\n it broke\nthen")),
     ]
-    document = shown(cases, (), [group_of(cases[4]), group_of(*cases[1:3])])
-    assert document["began"] == BEGAN.isoformat()
+    document = shown(cases, [group_of(cases[4]), group_of(*cases[1:3])])
     assert document["case"] == ["a", "b", "c", "d", "e"]
     assert column(document, "state") == ["passed", "failed", "expected", "passed", "failed"]
     assert column(document, "suite") == ["context_count", "other", *["context_count"] * 3]
     assert column(document, "device") == ["sim-v73", None, *["sim-v73"] * 3]
-    assert document["start"] == [1500, 0, 0, 0, 0]
     assert document["seconds"] == [0.412, 0.41, 0.41, 0.41, 0.41]
     assert column(document, "code") == [None, "1002", "1002", None, None]
     assert document["group"] == [-1, 1, 1, -1, 0]
@@ -86,7 +79,7 @@ def test_the_table_has_all_of_each_case() -> None:
 
 def test_beside_an_earlier_run_each_case_says_what_became_of_it() -> None:
     since = Since("earlier", {"b": "new", "gone": "gone"}, ("gone",), {})
-    document = shown([record(case="a"), record(case="b")], (), (), since)
+    document = shown([record(case="a"), record(case="b")], (), since)
     assert column(document, "since") == [None, "new"]
 
 
@@ -213,42 +206,6 @@ def test_ladders_without_end_are_bounded_and_keep_their_peaks() -> None:
     many = [climb(3)] * 600 + [climb(2, failed_at=2)]
     ladders_shown = shown(many)["ladders"]
     assert (len(ladders_shown), ladders_shown[0]["case"]) == (500, 600)
-
-
-def event(**changed: Any) -> DeviceEvent:
-    fields = {"event": "health", "state": "good", "run": "r", "device": "sim-v73"}
-    return DeviceEvent(**(fields | {"started": BEGAN, "duration_s": 0.0} | changed))
-
-
-def test_events_and_heat_are_beside_the_cases() -> None:
-    events = [
-        event(started=BEGAN - timedelta(seconds=2), duration_s=1.23456, detail="d" * 400),
-        event(event="reboot", state="bad", vitals={"hottest_c": 0.0}),
-        event(vitals={"hottest_c": "hot"}),
-    ]
-    cases = [case_with(), case_with(gate={"hottest_c": 0.0}), case_with(gate={"hottest_c": 41.5})]
-    document = shown(cases, events)
-    assert document["events"][0] == {
-        "device": "sim-v73",
-        "event": "health",
-        "state": "good",
-        "detail": "d" * 296 + " ...",
-        "start": 0,
-        "seconds": 1.235,
-        "celsius": None,
-    }
-    events_shown = [
-        (entry["event"], entry["state"], entry["celsius"]) for entry in document["events"][1:]
-    ]
-    assert events_shown == [("reboot", "bad", 0.0), ("health", "good", None)]
-    assert document["start"] == [2000] * 3
-    assert document["degrees"] == [[1, 0.0], [2, 41.5]]
-
-
-def test_a_run_of_nothing_has_no_beginning() -> None:
-    document = shown([])
-    assert (document.pop("began"), document.pop("since")) == (None, None)
-    assert not any(document.values())
 
 
 @pytest.mark.parametrize("number", [0, 1, 999, 1000, 1001, 2500])

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from harness.core.outgoing_text import counted, one_line
+from harness.core.outgoing_text import one_line
 
 Fact = str | int | float
 Facts = dict[str, Fact]
@@ -18,7 +18,6 @@ _MOST: Final = 1 << 60
 _TEXTS: Final = frozenset({"name", "case", "verb", "doing", "unit"})
 _NUMBERS: Final = frozenset({"step", "steps", "loaded", "contexts", "done", "total", "degrees"})
 FACTS: Final = _TEXTS | _NUMBERS
-PLAIN_EVERY_S: Final = 30.0
 
 
 def cleaned(facts: Mapping[str, object]) -> dict[str, Fact | None]:
@@ -100,18 +99,6 @@ class RunCounts:
         """Describe the cases that need attention."""
         counts = {"failed unexpectedly": self.failed, "without a verdict": self.lab_errors}
         return ", ".join(f"{count} {words}" for words, count in counts.items() if count)
-
-    def plain_line(self, seconds: float) -> str:
-        """Return a log line with the progress of the run after so many seconds."""
-        parts = [f"{self.finished} of {counted(self.total, 'case')}", self.bad()]
-        if self.finished:
-            parts.append(f"about {clock(seconds / self.finished * len(self._pending))} left")
-        return f"qnn-harness: {', '.join(filter(None, parts))}"
-
-
-def plain_is_due(finished: int, total: int, since_s: float, finished_since: int) -> bool:
-    """Return whether a log line is due: after 30 s and a tenth of all cases."""
-    return since_s >= PLAIN_EVERY_S and finished_since * 10 >= total and finished < total
 
 
 def clock(seconds: float) -> str:

@@ -28,11 +28,6 @@ def has_ended(process: subprocess.Popen[bytes]) -> bool:
     return process.poll() is not None
 
 
-def short_path(descriptor: int, folder: Path) -> str:
-    """Return a path of an open folder; on Linux it is short enough for a socket's address."""
-    return f"/proc/self/fd/{descriptor}" if sys.platform == "linux" else str(folder)
-
-
 def locking_process(path: Path) -> str:
     """Describe the process that keeps a file locked."""
     with contextlib.suppress(OSError):

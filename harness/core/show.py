@@ -17,7 +17,6 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, Tex
 from rich.table import Column
 from rich.text import Text
 
-from harness.core.channel import Listener
 from harness.core.facts import Facts, Lines, RunCounts, clock, details, number
 from harness.core.notices import followed_by
 
@@ -64,9 +63,7 @@ class _Details(ProgressColumn):
 class Show(Progress):
     """The live lines of a run, from `start` to `stop`, and pytest's output file meanwhile."""
 
-    def __init__(
-        self, counts: RunCounts, file: TextIO, *, colours: bool, listener: Listener | None
-    ) -> None:
+    def __init__(self, counts: RunCounts, file: TextIO, *, colours: bool) -> None:
         """Take the `file` of a terminal. Raises OSError for another file.
 
         It is written to by a descriptor of its own, since the output of tests is captured.
@@ -75,7 +72,7 @@ class Show(Progress):
         raw = os.fdopen(os.dup(file.fileno()), "wb")
         self._file = _Terminal(raw, encoding=file.encoding, errors="replace")
         os.get_terminal_size(self._file.fileno())
-        self._counts, self._listener = counts, listener
+        self._counts = counts
         self._merged = Lines()
         self._devices: dict[str, TaskID] = {}
         self._unfinished = ""
@@ -149,9 +146,6 @@ class Show(Progress):
             yield Text()
             return
         self.columns = self._wide if columns >= _BARS_FROM_COLUMNS else self._wide[::2]
-        if self._listener is not None:
-            for device, facts in self._listener.waiting():
-                self._follow(device, facts)
         if self._unfinished:
             yield Text.from_ansi(self._unfinished)
         yield self.make_tasks_table(self.tasks)

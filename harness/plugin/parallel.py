@@ -152,14 +152,12 @@ class Controller:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_setupnodes(self, config: pytest.Config) -> None:
-        """Look up earlier durations for the workers, and listen to their progress."""
+        """Look up earlier durations for the workers."""
         if asks_for_devices(config):
             from harness.history.previous import last_durations
 
             folder, words = self._run.records.planned_folder, list(selection(sys.argv))
             self._paces = learn_paces(last_durations(folder, words), self._run.selection.kinds)
-        if self._run.live is not None:
-            self._run.live.listen(self._shared.path)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: Any) -> None:

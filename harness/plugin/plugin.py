@@ -59,7 +59,6 @@ from harness.plugin.terminal import (
     UNSUPPORTED,
     Live,
     clean_report,
-    send_progress,
     show_notices,
     show_skipped,
     stop,
@@ -140,9 +139,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(run.collected, "qnn-harness-collected")
     if is_controller(config):
         config.pluginmanager.register(Controller(run), "qnn-harness-controller")
-    if run.records.is_worker:
-        send_progress(config, worker_input(config, "shared"))
-    else:
+    if not run.records.is_worker:
         config.pluginmanager.register(Recorder(config, run), "qnn-harness-recorder")
         run.live = Live(config)
         config.pluginmanager.register(run.live, "qnn-harness-live")

@@ -241,15 +241,6 @@ def apply_xfail(report: pytest.TestReport) -> bool:
     return True
 
 
-def message_of(report: pytest.TestReport) -> str:
-    """Return the message of a failed report, without the traceback.
-
-    The form of a traceback is not public. Without it, a line about a failure would show code.
-    """
-    crash = getattr(report.longrepr, "reprcrash", None)
-    return str(crash.message if crash is not None else report.longrepr)
-
-
 def missing_fixture(report: pytest.TestReport) -> str | None:
     """Return pytest's message about a missing fixture; None without one.
 

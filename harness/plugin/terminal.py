@@ -5,29 +5,25 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import time
 import warnings
 from collections import Counter
 from collections.abc import Collection, Generator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
 import pytest
 
 from harness.core.errors import HarnessError
-from harness.core.notices import Notices, followed_by, shown_by
+from harness.core.notices import Notices, shown_by
 from harness.core.outgoing_text import (
     OutgoingStream,
     continued,
     counted,
-    one_line,
     outgoing,
 )
 from harness.plugin.options import with_our_options
 from harness.plugin.pytest_internals import (
     column,
     is_pytests_own,
-    message_of,
     reword,
     suppress_exit_line,
     uncaptured,
@@ -35,7 +31,6 @@ from harness.plugin.pytest_internals import (
 )
 
 if TYPE_CHECKING:
-    from harness.core.channel import Listener
     from harness.core.facts import RunCounts
     from harness.core.show import Show
 
@@ -190,57 +185,39 @@ def show_notices(config: pytest.Config) -> None:
 
 
 class Live:
-    """Hooks that show the progress of a run: live lines on a terminal, elsewhere single lines.
+    """Hooks that show the progress of a run by live lines on a terminal.
 
-    Nothing with -q. A terminal has live lines if pytest alone writes to it: output of tests is
+    None with -q. A terminal has live lines if pytest alone writes to it: output of tests is
     captured, no other plug-in moves the cursor, and no debugger uses it.
     """
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        self._listener: Listener | None = None
         self._show: Show | None = None
         self._counts: RunCounts | None = None
-        self._started = 0.0
         self._file: Any = None  # the reporter's, while live lines are shown
-        self._last_line = (0.0, 0)
         self._under_way: dict[str, list[pytest.TestReport]] = {}
 
     @property
     def _reporter(self) -> Any:
         return self._config.pluginmanager.get_plugin("terminalreporter")
 
-    @property
-    def _verbosity(self) -> int:
-        return int(self._config.option.verbose) - self._config.stash.get(LIVE_FROM, 0)
-
     def _is_possible(self) -> bool:
         reporter = self._reporter
         return (
             is_pytests_own(reporter)
-            and self._verbosity >= 0
+            and self._config.option.verbose >= self._config.stash.get(LIVE_FROM, 0)
             and bool(reporter.isatty)
             and self._config.getoption("capture") == "fd"
             and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
             and not os.environ.get("CI")
         )
 
-    def listen(self, folder: Path) -> None:
-        """Listen to workers of pytest-xdist on a socket in this folder, if live lines are shown."""
-        if self._is_possible():
-            from harness.core.channel import Listener
-
-            with contextlib.suppress(OSError):
-                self._listener = Listener(folder)
-
     def begin(self, cases: Collection[str]) -> None:
         """Start to show the progress of cases, by their node ids."""
-        if self._reporter is None or self._verbosity < 0:
-            return
         from harness.core.facts import RunCounts
 
-        self._counts, self._started = RunCounts(cases), time.monotonic()
-        self._last_line = (self._started, 0)
+        self._counts = RunCounts(cases)
         self._start()
 
     def _start(self) -> None:
@@ -253,7 +230,7 @@ class Live:
             reporter.line("")
 
         def shown(file: TextIO) -> OutgoingStream:
-            show: Any = Show(counts, file, colours=reporter.hasmarkup, listener=self._listener)
+            show: Any = Show(counts, file, colours=reporter.hasmarkup)
             self._show = show
             show.start()
             return OutgoingStream(show, trusted=False)
@@ -275,8 +252,6 @@ class Live:
         finally:
             self._stop()
             self._counts = None
-            if self._listener is not None:
-                self._listener.close()
 
     @pytest.hookimpl(trylast=True)
     def pytest_warning_recorded(self, warning_message: warnings.WarningMessage) -> None:
@@ -294,58 +269,16 @@ class Live:
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count finished cases, and write failures above the live lines."""
+        """Count finished cases."""
         # a worker that died has a report of no phase: its case is run again
-        if self._counts is None or not getattr(report, OURS, False):
+        if self._show is None or not getattr(report, OURS, False):
             return
         if report.when not in _PHASES:
             self._under_way.pop(report.nodeid, None)
             return
-        if report.failed:
-            self._say_failed(report)
         reports = [*self._under_way.pop(report.nodeid, ()), report]
         if report.when != "teardown":
             self._under_way[report.nodeid] = reports
         elif all(str(each.outcome) != RETRIED for each in reports):
             bad = [getattr(each, LAB_ERROR, None) for each in reports if each.failed]
-            self._count(report.nodeid, None in bad, any(bad))
-
-    def _say_failed(self, report: pytest.TestReport) -> None:
-        if self._show is None or self._verbosity:
-            return
-        from harness.core.facts import MAX_CHARS
-
-        case, reason = report.nodeid, message_of(report).partition("\n")[0]
-        word = "ERROR" if getattr(report, LAB_ERROR, None) else "FAILED"
-        text = f"{word} {one_line(case, MAX_CHARS)} - {one_line(reason, MAX_CHARS)}"
-        write_lines(self._config, text, red=True)
-
-    def _count(self, case: str, failed: bool, lab: bool) -> None:
-        assert self._counts is not None
-        counts, now = self._counts, time.monotonic()
-        if self._show is not None:
-            self._show.ended(case, failed=failed, lab=lab)
-            return
-        counts.ended(case, failed=failed, lab=lab)
-        since, done_before = self._last_line
-        from harness.core.facts import plain_is_due
-
-        since_s, done_since = now - since, counts.finished - done_before
-        if not self._config.option.verbose and plain_is_due(
-            counts.finished, counts.total, since_s, done_since
-        ):
-            self._last_line = now, counts.finished
-            write_lines(self._config, counts.plain_line(now - self._started))
-
-
-def send_progress(config: pytest.Config, folder: str | None) -> None:
-    """Send a worker's progress to its controller, if that listens there."""
-    if folder is None:
-        return
-    from harness.core.channel import Sender
-
-    with contextlib.suppress(OSError):
-        followed = contextlib.ExitStack()
-        sender = followed.enter_context(contextlib.closing(Sender(Path(folder))))
-        followed.enter_context(followed_by(sender))
-        config.add_cleanup(followed.close)
+            self._show.ended(report.nodeid, failed=None in bad, lab=any(bad))

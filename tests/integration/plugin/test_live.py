@@ -105,31 +105,21 @@ def test_each_device_and_the_run_have_a_line_while_it_goes_on(lab: DeviceRuns, s
         assert {match[1] for match in seen(terminal, LOADING)} == {"1", "2", "3"}
         assert seen(terminal, SLEEPING)
         assert any("1 failed unexpectedly" in match[0] for match in seen(terminal, OF_THE_RUN))
-        # what fails is said at once, and stays above the lines
-        failed = "FAILED ::test_sleep[sim-v73-htp-2.51.0-1] - AssertionError: [bold]one\\x1b[2J"
-        early = [
-            shown for shown in terminal.seen if failed[:30] in shown and "FAILURES" not in shown
-        ]
-        assert early
-        # what was read so far may end within a drawing
-        below = [bool(OF_THE_RUN.search(shown.split(failed[:30])[1])) for shown in early[2:-2]]
-        assert 2 * sum(below) >= len(below)
         nothing_is_left(terminal)
         assert "1 failed, 3 passed" in terminal.lines[-1]
-        assert terminal.text.count("FAILED ::test_sleep") == 2
+        assert terminal.text.count("FAILED ::test_sleep") == 1
 
 
 @pytest.mark.slow
-def test_workers_tell_what_they_are_at(lab: DeviceRuns, suite: Path) -> None:
+def test_with_workers_the_run_has_a_line(lab: DeviceRuns, suite: Path) -> None:
     lab.file.write_text(TWO_DEVICES)
     with on_terminal(lab, "-n", "2", "-k", "sleep", suite) as terminal:
         assert terminal.finish() == 1
         assert "2 workers [6 items]" in terminal.text
         assert "collecting" not in terminal.text
-        assert {match[1] for match in seen(terminal, SLEEPING)} == {"sim-a", "sim-b"}
         assert any("2 failed unexpectedly" in match[0] for match in seen(terminal, OF_THE_RUN))
         nothing_is_left(terminal)
-        assert terminal.text.count("FAILED ::test_sleep[sim-a") == 2
+        assert terminal.text.count("FAILED ::test_sleep[sim-a") == 1
         assert "2 failed, 4 passed" in terminal.lines[-1]
 
 
@@ -142,7 +132,7 @@ def test_ended_in_the_middle_it_leaves_nothing(
     lab: DeviceRuns, suite: Path, number: signal.Signals, workers: int
 ) -> None:
     with on_terminal(lab, f"-n{workers}", "-k", "slowly", suite) as terminal:
-        terminal.wait_for(lambda screen: seen(screen, LOADING))
+        terminal.wait_for(lambda screen: seen(screen, OF_THE_RUN if workers else LOADING))
         if number == signal.SIGINT:
             terminal.send("\x03")
         else:
@@ -261,23 +251,3 @@ def test_a_crash_in_a_hook_leaves_nothing(lab: DeviceRuns, free: Path) -> None:
         assert DRAWN in terminal.everything
         assert "INTERNALERROR> ZeroDivisionError" in terminal.text
         nothing_is_left(terminal)
-
-
-@pytest.mark.slow
-def test_in_a_pipe_it_says_how_far_it_is_at_most_now_and_then(lab: DeviceRuns, suite: Path) -> None:
-    say_it_often(suite)
-    completed = lab.run("-k", "sleep", suites=suite)
-    assert "\x1b" not in completed.output
-    lines = re.findall(r"^qnn-harness: .*$", completed.output, re.MULTILINE)
-    assert [line.split(",")[0] for line in lines] == [
-        "qnn-harness: 1 of 3 cases",
-        "qnn-harness: 2 of 3 cases",
-    ]
-    assert "1 failed unexpectedly" in lines[1]
-    assert re.search(r"about \d+:\d\d left", lines[0])
-
-
-def say_it_often(suite: Path) -> None:
-    (suite.parent / "conftest.py").write_text(
-        "import harness.core.facts\nharness.core.facts.PLAIN_EVERY_S = 0.1\n"
-    )

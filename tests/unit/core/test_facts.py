@@ -11,7 +11,6 @@ from harness.core.facts import (
     cleaned,
     clock,
     details,
-    plain_is_due,
 )
 
 CASES = ["s.py::test_a[1]", "s.py::test_a[2]", "s.py::test_b[1]", "s.py::test_b[2]"]
@@ -90,34 +89,14 @@ def test_a_device_in_words(facts: dict[str, str | int | float], words: str) -> N
 
 def test_each_case_counts_once() -> None:
     counts = RunCounts(CASES)
-    assert counts.plain_line(5.0) == "qnn-harness: 0 of 4 cases"
+    assert counts.bad() == ""
     for _ in range(2):
         counts.ended("s.py::test_a[1]", failed=True)
         counts.ended("s.py::no_case", failed=True)
     counts.ended("s.py::test_a[2]", lab=True)
     counts.ended("s.py::test_b[1]", failed=True, lab=True)
     assert (counts.total, counts.finished, counts.failed, counts.lab_errors) == (4, 3, 2, 1)
-    assert counts.plain_line(90.0) == (
-        "qnn-harness: 3 of 4 cases, 2 failed unexpectedly, 1 without a verdict, about 0:30 left"
-    )
-
-
-@pytest.mark.parametrize(
-    ("completed", "total", "since_s", "done_since", "expected"),
-    [
-        (10, 100, 30.0, 10, True),
-        (10, 100, 29.9, 10, False),
-        (9, 100, 300.0, 9, False),
-        (19, 100, 300.0, 9, False),
-        (1, 3, 30.0, 1, True),
-        (3, 3, 30.0, 1, False),
-        (5, 11, 30.0, 1, False),
-    ],
-)
-def test_a_plain_line_is_due_after_a_time_and_a_tenth(
-    completed: int, total: int, since_s: float, done_since: int, expected: bool
-) -> None:
-    assert plain_is_due(completed, total, since_s, done_since) == expected
+    assert counts.bad() == "2 failed unexpectedly, 1 without a verdict"
 
 
 @pytest.mark.parametrize(

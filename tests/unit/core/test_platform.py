@@ -15,7 +15,6 @@ from harness.core.platform import (
     children,
     has_ended,
     locking_process,
-    short_path,
 )
 
 WAITS = [sys.executable, "-c", "import sys; sys.stdin.read()"]
@@ -50,15 +49,6 @@ def test_a_child_that_has_ended(mock_platform: str) -> None:
 
 def test_a_clock_goes_on(mock_platform: str) -> None:
     assert boot_clock_s() <= boot_clock_s()
-
-
-def test_a_path_of_an_open_folder(mock_platform: str, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    descriptor = os.open(tmp_path, os.O_RDONLY)
-    try:
-        assert os.listdir(short_path(descriptor, tmp_path)) == ["file"]
-    finally:
-        os.close(descriptor)
 
 
 def test_who_keeps_a_file_locked(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 import pyte
 import pytest
 
-from harness.core.channel import Listener, Sender
 from harness.core.facts import RunCounts
 from harness.core.notices import report_progress
 from harness.core.show import Show
@@ -24,14 +23,14 @@ CASES = [f"test_a.py::test[{number}]" for number in range(4)]
 class Emulated:
     """A terminal, and the live lines on it, which are drawn when they are looked at."""
 
-    def __init__(self, columns: int = 60, rows: int = 8, listener: Listener | None = None) -> None:
+    def __init__(self, columns: int = 60, rows: int = 8) -> None:
         self.ours, theirs = pty.openpty()
         termios.tcsetwinsize(theirs, (rows, columns))
         self.file = open(theirs, "w", encoding="utf-8")  # noqa: SIM115
         os.set_blocking(self.ours, False)
         self.screen = pyte.HistoryScreen(columns, rows, history=1000)
         self.stream = pyte.ByteStream(self.screen)
-        self.show = Show(RunCounts(CASES), self.file, colours=False, listener=listener)
+        self.show = Show(RunCounts(CASES), self.file, colours=False)
         self.show.live.auto_refresh = False
         self.show.start()
 
@@ -95,14 +94,6 @@ def test_the_run_and_its_devices(terminal: Emulated) -> None:
     assert "pushing  41 C  test[1]  30.0/120.0 MB" in terminal.look()[1]
     report_progress("phone", case=None, degrees=None)
     assert len(terminal.look()) == 1
-
-
-def test_workers_are_heard(tmp_path: Path) -> None:
-    terminal = Emulated(listener=Listener(tmp_path))
-    Sender(tmp_path)("phone", {"verb": "execute", "step": 3, "steps": 9})
-    assert "phone" in terminal.look()[1]
-    assert "3/9 execute" in terminal.look()[1]
-    terminal.close()
 
 
 @pytest.mark.parametrize("columns", [1, 9, 20, 60])

@@ -48,11 +48,10 @@ MISTAKE = pytest.StashKey[ConfigError]()
 
 _DEVICE: Final = "device"
 _BENCH: Final = "bench"
-_LATE: Final = (
-    "is marked `device` by a parameter or a hook, which is too late: mark the function, its class "
-    "or its module"
+_UNMARKED: Final = (
+    "takes the fixture `bench`: mark it, its class or its module with @pytest.mark.device; a "
+    "parameter or a hook is too late"
 )
-_OWN: Final = "(one of your own has to be in pytest's setting `markers`)"
 
 
 def takes_bench(fixtures: Collection[str]) -> bool:
@@ -66,70 +65,28 @@ def mistake_in(item: pytest.Item, problem: str, **more: Any) -> ConfigError:
     return ConfigError(problem, file=file, line=(line or 0) + 1, **more)
 
 
-def _names(lines: Iterable[str]) -> list[str]:
-    return [line.partition(":")[0].partition("(")[0].strip() for line in lines]
-
-
-def note_mistakes(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
+def note_mistakes(items: Iterable[pytest.Item]) -> None:
     """Mark each test that should be a device test but is not, or has a wrong requirement.
 
-    Such a test fails with the error, and `-m device` selects it. pytest only warns about an unknown
-    marker: the test would run without a device, or on each. Registered markers are accepted.
+    Such a test fails with the error, and `-m device` selects it.
     """
-    known = frozenset(_names(config.getini("markers")))
     for item in items:
-        names = dict.fromkeys(mark.name for mark in item.iter_markers())
-        unknown, marked = [name for name in names if name not in known], _DEVICE in names
-        problem = misuse(unknown, marked=marked, fixtures=getattr(item, "fixturenames", ()))
-        if problem is None and marked and _is_marked_late(item):
-            problem = _LATE
+        is_marked = item.get_closest_marker(_DEVICE) is not None
+        has_bench, problem = takes_bench(getattr(item, "fixturenames", ())), None
+        wrong = parameters_of(item).get("placement")
         # in a record the parameter would replace the axis
-        reserved = [name for name in parameters_of(item) if name in AXES] if marked else []
-        if problem is None and reserved:
+        reserved = [name for name in parameters_of(item) if name in AXES]
+        if is_marked and not has_bench:
+            problem = "is marked `device` and must take the fixture `bench`"
+        elif has_bench and wrong is None and item.get_closest_marker("skip") is None:
+            problem = _UNMARKED
+        elif is_marked and reserved:
             problem = f"has the parameter {reserved[0]!r}, called like an axis: rename it"
-        wrong = getattr(getattr(item, "callspec", None), "params", {}).get("placement")
         if problem is not None:
             wrong = mistake_in(item, f"{getattr(item, 'originalname', item.name)} {problem}")
         if isinstance(wrong, ConfigError):
             item.stash[MISTAKE] = wrong
             item.add_marker(_DEVICE)
-
-
-def _is_marked_late(item: pytest.Item) -> bool:
-    mark, test = item.get_closest_marker(_DEVICE), getattr(item, "obj", None)
-    of_parents = item.parent.iter_markers(_DEVICE) if item.parent is not None else ()
-    return None not in (mark, test) and mark not in [*getattr(test, "pytestmark", ()), *of_parents]
-
-
-def misuse(unknown: Collection[str], *, marked: bool, fixtures: Collection[str]) -> str | None:
-    """Return the error in the markers of a test, some of which are `unknown` (pure)."""
-    has_bench = takes_bench(fixtures)
-    ours = _names(MARKERS) if has_bench else [_DEVICE]
-    for name in unknown:
-        meant = next((known for known in ours if _is_typo_of(known, name.casefold())), "")
-        guess = f", did you mean {meant!r}?" if meant else ""
-        if has_bench and not marked:
-            from harness.core.yaml_document import did_you_mean
-
-            guess = guess or did_you_mean(name, [_DEVICE])
-        if guess:
-            return f"has the unknown marker {name!r}{guess} {_OWN}"
-    if has_bench and not marked:
-        return "takes the fixture `bench`: mark it with @pytest.mark.device"
-    if marked and not has_bench:
-        slip = next((f", not {name!r}" for name in fixtures if _is_typo_of(_BENCH, name)), "")
-        return f"is marked `device` and must take the fixture `bench`{slip}"
-    return None
-
-
-def _is_typo_of(meant: str, word: str) -> bool:
-    ours, theirs = _deletions(meant), _deletions(word)
-    wrong = any(short == long for short, long in zip(ours, theirs, strict=False))
-    return sorted(word) == sorted(meant) or word in ours or meant in theirs or wrong
-
-
-def _deletions(word: str) -> list[str]:
-    return [word[:i] + word[i + 1 :] for i in range(len(word))]
 
 
 _SHORT: Final = ("-n", "-p", "-c", "-r", "-W")
@@ -231,7 +188,7 @@ class Collected:
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
         """Collect the tests before -k and -m deselect some."""
-        note_mistakes(config, items)
+        note_mistakes(items)
         options = self._selection.options
         files = options.contexts.paths  # they replace the contexts of suites
         if not options.known_issues or files or any("::" in argument for argument in config.args):
@@ -330,9 +287,7 @@ def placements_for(
         get = metafunc.config.getoption
         if asks_for_devices(metafunc.config) or get("--qnn-device") or get("--qnn-lab"):
             return (), error
-        hint = selection.parent_lab_hint
-        reason = f"{NO_LAB}, but {hint}" if hint else _NO_LAB
-        return [_skipped(with_our_options(metafunc.config, reason))], None
+        return [_skipped(with_our_options(metafunc.config, _NO_LAB))], None
     except ConfigError as error:
         if error.field in requirements and error.file is None:
             field = f"{error.field} in {in_marker}"

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -19,14 +20,8 @@ import pytest
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.platform import children
 from harness.core.whole_file import read_json, scratch_folder
-from harness.plugin.case_order import learn_paces
 from harness.plugin.collection import asks_for_devices, selection
-from harness.plugin.plugin_compat import ignored_options
-from harness.plugin.pytest_internals import (
-    forget_in_junitxml,
-    is_maxfail,
-    no_test_of_junitxml,
-)
+from harness.plugin.pytest_internals import is_maxfail
 from harness.plugin.recorder import EVENTS
 from harness.plugin.terminal import (
     LAB_ERROR,
@@ -104,7 +99,7 @@ class Controller:
         self._shared = SharedFolder(self._temporary.enter_context(scratch_folder()))
         self._cases: set[str] = set()
         self._states = defaultdict[str, _CaseState](_CaseState)
-        self._paces: tuple[dict[str, float], dict[str, float]] = {}, {}
+        self._lengths: dict[str, float] = {}
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> Generator[None]:
@@ -157,7 +152,8 @@ class Controller:
             from harness.history.previous import last_durations
 
             folder, words = self._run.records.planned_folder, list(selection(sys.argv))
-            self._paces = learn_paces(last_durations(folder, words), self._run.selection.kinds)
+            durations = last_durations(folder, words).items()
+            self._lengths = {case: median(times.values()) for case, times in durations}
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: Any) -> None:
@@ -177,7 +173,6 @@ class Controller:
             _log.warning(f"{report.longrepr}; that case was over")
             return
         reports, state.reports = state.reports, []
-        forget_in_junitxml(self._config, report.node, reports)
         drop_reports(self._config, reports)
         state.deaths += 1
         if state.deaths > max(1, self._run.options.retries):
@@ -215,8 +210,6 @@ class Controller:
         cases, records.code = self._shared.read_cases(node.gateway.id)
         self._cases = {*cases} & {*ids}
         if self._cases:
-            for text in ignored_options(node.config, ()):
-                _log.warning(text)
             self._run.announce(self._cases)
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
@@ -239,19 +232,12 @@ class Controller:
         node.workerinput["qnn_harness_run"] = str(self._run.records.planned_folder)
         node.workerinput["qnn_harness_shared"] = str(self._shared.path)
         node.workerinput["qnn_harness_dist"] = node.config.option.dist
-        node.workerinput["qnn_harness_paces"] = self._paces
+        node.workerinput["qnn_harness_lengths"] = self._lengths
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_logreport(self, report: Any) -> Generator[None, object, object]:
-        """Keep a case in which a worker died out of the tests of `--junitxml`."""
-        if self._config is None or report.outcome not in (RETRIED, OVER):
-            self._note(report)
-            return (yield)
-        with no_test_of_junitxml(self._config):
-            return (yield)
-
-    def _note(self, report: Any) -> None:
-        if report.nodeid not in self._cases:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Note the reports of a case that is not over."""
+        if report.outcome in (RETRIED, OVER) or report.nodeid not in self._cases:
             return
         state = self._states[report.nodeid]
         state.died_in = None
@@ -265,7 +251,7 @@ class Controller:
 
 
 def worker_input(config: pytest.Config, key: str) -> Any:
-    """Return `run`, `shared`, `dist` or `paces` of an xdist worker; None elsewhere."""
+    """Return `run`, `shared`, `dist` or `lengths` of an xdist worker; None elsewhere."""
     return getattr(config, "workerinput", {}).get(f"qnn_harness_{key}")
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import logging
 import traceback
 from collections.abc import Generator
 from pathlib import Path
@@ -39,7 +38,6 @@ from harness.plugin.options import (
     with_our_options,
 )
 from harness.plugin.plugin_compat import (
-    ignored_options,
     known_arguments,
     refuse_a_moved_rootdir,
     refuse_cases_of_one_name,
@@ -78,8 +76,6 @@ if TYPE_CHECKING:
     from harness.bench.placement import Placement
     from harness.plugin.case import Case
 
-
-_log = logging.getLogger(__name__)
 
 RUN = pytest.StashKey[Run]()
 CASE = pytest.StashKey["Case"]()
@@ -258,13 +254,13 @@ def _order(config: pytest.Config, items: list[pytest.Item]) -> None:
     placed = {i: placement for i, item in enumerate(items) if (placement := placement_of(item))}
     if not placed or dist not in ("load", "worksteal"):
         return
-    lengths_by_name, paces = worker_input(config, "paces")
+    lengths_by_name = worker_input(config, "lengths")
     names = [item.nodeid for item in items]
     lengths = {n: lengths_by_name[names[n]] for n in placed if names[n] in lengths_by_name}
     cases = {number: placement.candidates for number, placement in placed.items()}
     if dist == "worksteal":
         workers = int(config.workerinput["workercount"])  # type: ignore[attr-defined]
-        shares = deal(len(items), cases, lengths, paces, workers)
+        shares = deal(len(items), cases, lengths, workers)
         order = [number for share in shares for number in share.tests]
         run = config.stash[RUN]
         run.homes = {names[number]: share.device for share in shares for number in share.tests}
@@ -317,8 +313,9 @@ def pytest_runtestloop(session: pytest.Session) -> object:
             show_plan(session, run)
             return True
         cases = [item for item in session.items if placement_of(item)]
-        for text in ignored_options(session.config, cases):
-            _log.warning(text)
+        for case in cases:  # otherwise pytest-retry repeats it within its report
+            if case.get_closest_marker("flaky") is not None:
+                case.add_marker(pytest.mark.flaky(condition=False), append=False)
         shared = worker_input(session.config, "shared")
         if shared is None:
             run.records.note_code(cases)

@@ -2,84 +2,35 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import os
 import shlex
+import traceback
 from argparse import Namespace
-from collections.abc import Collection, Sequence
-from difflib import get_close_matches
-from pathlib import Path, PurePath
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
 from typing import Final
 
 import pytest
 
 from harness.core.errors import ConfigError
 from harness.plugin.options import LONG, WITH_VALUE, in_long_forms
-from harness.plugin.pytest_internals import (
-    add_usage_hint,
-    names_of_options,
-    root_for,
-    take_paths,
-)
+from harness.plugin.pytest_internals import names_of_options, root_for, take_paths
 
 _WITH_VALUE: Final = WITH_VALUE | {short for short, name in LONG.items() if name in WITH_VALUE}
-_CLOSE: Final = 0.75
-"""The similarity from which an unknown option is taken for a misspelt one of ours."""
-_REPEATING: Final = ("rerunfailures", "pytest-retry")
-"""The plug-ins that repeat tests."""
-_RERUNS: Final = (
-    "after a fault of the lab they are tried again anyway (--retries N), and a verdict about the "
-    "target stands; `qnn-harness bisect --repeat N` measures how often a case fails"
-)
 _TIMEOUT: Final = (
     "That is no verdict: the result is not known. Use the deadline of the plan, which gives one: "
     "bench.run(plan, timeout_s=...)"
 )
 
 
-def ignored_options(config: pytest.Config, cases: Sequence[pytest.Item]) -> list[str]:
-    """Return a warning about options of other plug-ins that do not apply to these cases."""
-    if not any(map(config.pluginmanager.hasplugin, _REPEATING)):
-        return []
-    ignored = ["--reruns"] if config.getoption("reruns", None) else []
-    ignored += ["--force-reruns"] if config.getoption("force_reruns", None) else []
-    with contextlib.suppress(KeyError, ValueError):  # an older version has only options
-        if not ignored and config.getini("reruns"):
-            ignored = ["reruns of the configuration"]
-    marked = [case for case in cases if case.get_closest_marker("flaky") is not None]
-    ignored += [f"the mark flaky (on {len(marked)} of them)"] if marked else []
-    for case in marked:  # otherwise pytest-retry repeats a test within its report
-        case.add_marker(pytest.mark.flaky(condition=False), append=False)
-    if not ignored:
-        return []
-    return [f"cases with devices are not repeated for {' and '.join(ignored)}: {_RERUNS}"]
-
-
 def timeout_message(failure: BaseException) -> str | None:
     """Return the message for a failure of pytest-timeout; None for any other failure."""
-    trace, line, is_timeout = failure.__traceback__, "", False
-    while trace is not None:
-        module = str(trace.tb_frame.f_globals.get("__name__", ""))
-        is_timeout = is_timeout or module == "pytest_timeout"
-        if not is_timeout and module.rpartition(".")[2].startswith("test_"):
-            file = PurePath(trace.tb_frame.f_code.co_filename).name
-            line = f", at {file}:{trace.tb_lineno}"
-        trace = trace.tb_next
-    return f"{str(failure).rstrip('.')} ended the case{line}. {_TIMEOUT}" if is_timeout else None
-
-
-def words_after(options: Collection[str], words: Sequence[str]) -> list[tuple[str, str]]:
-    """Return those of `options` whose value is the next word, with that value (pure).
-
-    There are no options after `--`.
-    """
-    words = words[: words.index("--")] if "--" in words else words
-    pairs, remaining = [], iter(words)
-    for word in remaining:
-        if word in options and (value := next(remaining, None)) is not None:
-            pairs.append((word, value))
-    return pairs
+    frames = (frame for frame, _ in traceback.walk_tb(failure.__traceback__))
+    if any(frame.f_globals.get("__name__") == "pytest_timeout" for frame in frames):
+        return f"{str(failure).rstrip('.')} ended the case. {_TIMEOUT}"
+    return None
 
 
 def known_arguments(
@@ -88,8 +39,7 @@ def known_arguments(
     """Parse the command line before pytest runs a conftest.py, and add all its paths.
 
     Unclaimed short forms count as ours; an error in one is ignored, since a conftest.py may define
-    it. If pytest refuses an unknown option, it will suggest one of ours. Before pytest 9, a path
-    after an unknown option is unknown, too.
+    it. Before pytest 9, a path after an unknown option is unknown, too.
     """
     read, option = parser.parse_known_and_unknown_args, config.option
     try:
@@ -98,11 +48,6 @@ def known_arguments(
         known, more = read(words, copy.copy(option))
     known.file_or_dir += [word for word in more if not word.startswith("-")]
     take_paths(config, known.file_or_dir)
-    names = (word.partition("=")[0] for word in more if word.startswith("--"))
-    ours = [name for pair in LONG.items() for name in pair]
-    close = [get_close_matches(name, ours, 1, _CLOSE) for name in names]
-    if meant := ", ".join(name for matches in close for name in matches):
-        add_usage_hint(parser, "did you mean", meant)
     return known
 
 
@@ -114,24 +59,18 @@ def refuse_a_moved_rootdir(config: pytest.Config, known: Namespace) -> None:
     but not in `--lab=FILE`.
     """
     here = config.invocation_params.dir
-    arguments = [
+    words = [
         *shlex.split(os.environ.get("PYTEST_ADDOPTS", "")),
         *map(str, config.invocation_params.args),
     ]
-    options = [(option, value) for option, value in words_after(_WITH_VALUE, arguments)]
-    paths = [(option, value) for option, value in options if _is_path(here, value)]
-    if not paths:
-        return
-    for option, _ in options:
-        if option in arguments:
-            del arguments[arguments.index(option) : arguments.index(option) + 2]
-    tests = [word for word in arguments if not word.startswith("-") and _is_path(here, word)]
+    values = {value: option for option, value in pairwise(words) if option in _WITH_VALUE}
+    tests = [word for word in words if word not in values and _is_path(here, word)]
     root, file = root_for(config, known, tests)
-    if (root, file) != (config.rootpath, config.inipath):
-        better = " ".join(f"{option}={value}" for option, value in paths)
+    if values and (root, file) != (config.rootpath, config.inipath):
+        better = " ".join(f"{o}={value}" for value, o in values.items() if _is_path(here, value))
         raise pytest.UsageError(
-            f"pytest took {paths[0][1]} for a path of tests, and {config.rootpath} for its root "
-            f"folder instead of {root}; write {better}"
+            f"pytest took a value of an option for a path of tests, and {config.rootpath} for its "
+            f"root folder instead of {root}; write {better}"
         )
 
 
@@ -175,18 +114,16 @@ def refuse_cases_of_one_name(cases: Sequence[pytest.Item]) -> None:
     first: dict[str, pytest.Item] = {}
     for case in cases:
         other = first.setdefault(case.nodeid, case)
-        if other is case:
-            continue
-        if other.path == case.path:
-            problem, advice = f"in {case.path} twice", "collect it once"
-        else:
+        if other is not case:
             common = os.path.commonpath([other.path, case.path])
-            problem, advice = f"in {other.path} and in {case.path}", f"give --rootdir={common}"
-        raise ConfigError(f"{case.nodeid} is {problem}; no two cases have one name: {advice}")
+            raise ConfigError(
+                f"{case.nodeid} is in {other.path} and in {case.path}; no two cases have one name: "
+                f"give --rootdir={common}, and each file once"
+            )
 
 
 def _is_path(here: Path, word: str) -> bool:
     try:
-        return (here / word.partition("::")[0]).exists()
+        return not word.startswith("-") and (here / word.partition("::")[0]).exists()
     except OSError:
         return False

@@ -17,7 +17,6 @@ from typing import Any, TextIO
 
 import pytest
 from _pytest.config.findpaths import determine_setup
-from _pytest.junitxml import xml_key
 from _pytest.mark.expression import Expression
 from _pytest.runner import runtestprotocol
 
@@ -100,52 +99,6 @@ def take_paths(config: pytest.Config, paths: Sequence[str]) -> None:
     It loads the conftest.py files there. Without it, the FILE of `--lab FILE` would be a path.
     """
     config.known_args_namespace.file_or_dir = [*paths]
-
-
-def add_usage_hint(parser: pytest.Parser, name: str, text: str) -> None:
-    """Add a line to pytest's error about unknown options.
-
-    Nothing public adds to that message. Without it a misspelt option of ours would have no hint.
-    """
-    parser.extra_info[name] = text
-
-
-@contextlib.contextmanager
-def no_test_of_junitxml(config: pytest.Config) -> Generator[None]:
-    """Keep the reports of an attempt that is repeated out of pytest's own `--junitxml`.
-
-    pytest makes a test of the reports of each worker, whatever their outcome. Without this, a case
-    that went on with another device would be several tests there.
-    """
-    xml = config.stash.get(xml_key, None)
-    before = 0 if xml is None else len(xml.node_reporters_ordered)
-    yield
-    if xml is not None:
-        added = xml.node_reporters_ordered[before:]
-        del xml.node_reporters_ordered[before:]
-        for key in [key for key, reporter in xml.node_reporters.items() if reporter in added]:
-            del xml.node_reporters[key]
-
-
-def forget_in_junitxml(
-    config: pytest.Config, worker: object, reports: Sequence[pytest.TestReport]
-) -> None:
-    """Remove the test in which a worker died from `--junitxml`, since another runs it again.
-
-    `reports` are those that had arrived. Nothing public takes one back; without this, the case
-    would be counted twice.
-    """
-    xml = config.stash.get(xml_key, None)
-    if xml is None:
-        return
-    for key in [key for key in xml.node_reporters if key[1] is worker]:
-        reporter = xml.node_reporters.pop(key)
-        xml.node_reporters_ordered.remove(reporter)
-        for node in reporter.nodes:
-            if node.tag in xml.stats:
-                xml.stats[node.tag] -= 1
-    xml.stats["passed"] -= sum(report.passed and report.when == "call" for report in reports)
-    xml.open_reports[:] = [report for report in xml.open_reports if report not in reports]
 
 
 def is_pytests_own(reporter: object) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.core.errors import ConfigError, HarnessError, NoLabError, VersionError
+from harness.core.errors import ConfigError, HarnessError, VersionError
 from harness.plugin.options import Options
 from harness.plugin.terminal import NOT_ASKED
 
@@ -52,11 +52,7 @@ class Selection:
         alone = addresses and len(addresses) == len(self.options.devices)
         find = self._reserve_places if self.reserves_places else found_places
         none = alone and not self.options.lab.exists()
-        try:
-            lab = None if none else load_lab(self.options.lab, places=None if alone else find)
-        except NoLabError as error:
-            above = self.parent_lab_hint and f"no such file, but {self.parent_lab_hint}"
-            raise NoLabError(above or error.problem, file=self.options.lab) from error
+        lab = None if none else load_lab(self.options.lab, places=None if alone else find)
         if lab is not None and not addresses:
             return lab
         from harness.core.cache import cache_root, simulated_root
@@ -70,18 +66,6 @@ class Selection:
 
         lab, self._addressed = with_addresses(lab, addresses, open_lab)
         return lab
-
-    @property
-    def parent_lab_hint(self) -> str | None:
-        """Advice if a parent folder has the lab, but is not pytest's root folder."""
-        file = self.options.lab
-        candidates = (folder / file.name for folder in file.parents)
-        above = next((path for path in candidates if path.is_file()), None)
-        if above is None:
-            return None
-        return (
-            f"found {above} in a parent folder: pass --lab={above}, or add a pytest.ini beside it"
-        )
 
     @cached_property
     def _names(self) -> list[str]:

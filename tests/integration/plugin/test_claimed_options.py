@@ -105,11 +105,10 @@ def test_each_alone_takes_no_more_than_its_name(folder: Path, name: str) -> None
 
 
 def test_a_part_of_a_name_is_no_option(folder: Path) -> None:
-    for word, meant in (("--qnn-dev=x", "--qnn-device"), ("--devic=x", "--device")):
+    for word in ("--qnn-dev=x", "--devic=x"):
         code, output = run(folder, word)
         assert code == 4
         assert f"unrecognized arguments: {word}\n" in output
-        assert f"did you mean: {meant}\n" in output
 
 
 def test_help_has_the_long_forms_alone(folder: Path) -> None:

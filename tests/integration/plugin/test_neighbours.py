@@ -53,8 +53,6 @@ def test_reruns_timeouts_and_allure(lab: DeviceRuns, tmp_path: Path) -> None:
     cases = {case["case"].partition("::")[2].partition("[")[0]: case for case in completed.cases}
     assert len(completed.cases) == 4, "nothing was run again"
 
-    assert "not repeated for --reruns and the mark flaky (on 1 of them)" in completed.output
-    assert "--retries" in completed.output
     failed = cases["test_fails"]
     assert (failed["outcome"], failed["cause"]) == ("failed", "target")
     assert failed["error"]["message"] == "no good\nat test_mine.py:22"
@@ -62,7 +60,6 @@ def test_reruns_timeouts_and_allure(lab: DeviceRuns, tmp_path: Path) -> None:
     late = cases["test_late"]
     assert (late["outcome"], late["cause"]) == ("error", "config")
     assert late["error"]["message"].startswith("Timeout (>3.0s) from pytest-timeout ended the case")
-    assert "at test_mine.py:17." in late["error"]["message"]
     assert "bench.run(plan, timeout_s=...)" in late["error"]["message"]
 
     problem = read_problem(told)

@@ -59,22 +59,6 @@ def test_who_wants_no_device_needs_no_lab(
     assert "devices.yaml" not in output
 
 
-@pytest.mark.parametrize(
-    ("options", "code"), [((), 0), (("-m", "device"), 2), (("-m", "device", "-n", "2"), 2)]
-)
-def test_a_lab_above_is_named(folder: Path, options: tuple[str, ...], code: int) -> None:
-    (folder / "pytest.ini").rename(folder / "test_mine.ini")
-    (folder / "devices.yaml").write_text("schema: 1\ndevices: []\n")
-    (folder / "sub").mkdir()
-    (folder / "test_mine.py").rename(folder / "sub/test_mine.py")
-    done, output = run(folder / "sub", *options)
-    assert done == code, output
-    hint = (
-        f" but found {folder / 'devices.yaml'} in a parent folder: pass --lab={folder}/devices.yaml"
-    )
-    assert output.count(hint) == 1, output
-
-
 @pytest.mark.parametrize("name", ["bench", "placement"])
 def test_a_fixture_of_ones_own_may_be_called_as_ours(folder: Path, name: str) -> None:
     fixture = f"import pytest\n@pytest.fixture\ndef {name}():\n    return 5\n"
@@ -133,15 +117,20 @@ def test_who_chooses_no_device_test_is_told_of_those_that_come_along(folder: Pat
             "backnd in the marker of test_device: unknown requirement of a",
         ),
         ((), "backend=", "", "the marker of test_device takes keywords, as in device("),
-        (("-n", "2", "-x"), ".device(", ".devcie(", "test_device has the unknown marker 'devcie'"),
-        (("-m", "device"), "@pytest", "# ", "test_device takes the fixture `bench`: mark it with"),
+        (
+            ("-n", "2", "-x"),
+            ".device(",
+            ".devcie(",
+            "test_device takes the fixture `bench`: mark it,",
+        ),
+        (("-m", "device"), "@pytest", "# ", "test_device takes the fixture `bench`: mark it,"),
         ((), "(bench)", "()", "test_device is marked `device` and must take the"),
         (
             (),
             'device(backend="htp")\ndef test_device(bench)',
             "parametrize('n', [pytest.param(1, marks=pytest.mark.device)])\n"
             "def test_device(bench, n)",
-            "test_device is marked `device` by a parameter or a hook, which is too late: mark the",
+            "test_device takes the fixture `bench`: mark it, its class or its module with",
         ),
         (
             (),

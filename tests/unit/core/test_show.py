@@ -132,6 +132,6 @@ def test_a_terminal_that_is_gone_is_not_the_runs_fault(terminal: Emulated) -> No
 
 def test_a_file_that_is_no_terminal(tmp_path: Path) -> None:
     with (tmp_path / "out").open("w") as file, pytest.raises(OSError):
-        Show(RunCounts(CASES), file, colours=False, listener=None)
+        Show(RunCounts(CASES), file, colours=False)
     with pytest.raises(OSError):
-        Show(RunCounts(CASES), io.StringIO(), colours=False, listener=None)
+        Show(RunCounts(CASES), io.StringIO(), colours=False)

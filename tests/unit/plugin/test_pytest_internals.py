@@ -15,7 +15,6 @@ ONE_FILE = HARNESS / "plugin/pytest_internals.py"
 INTERNAL = {
     *("_tw", "_width_of_current_line", "_setupstate", "_getobj", "_fixtureinfo", "_inicache"),
     *("funcnamefilter", "known_args_namespace", "global_and_fixture_disabled", "global_disabled"),
-    *("node_reporters", "node_reporters_ordered", "open_reports"),
     *("reprcrash", "reprtraceback", "reprentries", "errorstring"),
 }
 

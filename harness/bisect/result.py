@@ -15,7 +15,6 @@ from harness.bisect.match import (
     Evidence,
     GoodOrBad,
     Point,
-    Question,
     Repeat,
     RunAnswer,
     repeats_needed,
@@ -255,8 +254,7 @@ class BisectionResult(Part):
 
     `versions` are the known build ids of each version. The first of `edges` is that of the main
     change, `libraries` are those of the axes that differ at an edge. Paths are relative to the
-    bisection's folder. `folder`, `next` and `exit_code` are printed by `--json` only; `next` is the
-    run that `replay --dry-run` would make.
+    bisection's folder. `folder` and `exit_code` are printed by `--json` only.
     """
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
@@ -282,7 +280,6 @@ class BisectionResult(Part):
     edges: list[Edge]
     libraries: dict[AxisName, Difference]
     folder: str | None = None
-    next: Question | None = None
     exit_code: int | None = None
 
     def sides(self, edge: Edge) -> tuple[Run, Run]:
@@ -290,7 +287,7 @@ class BisectionResult(Part):
         return self.runs[edge.before - 1], self.runs[edge.after - 1]
 
     def as_json(self) -> dict[str, Any]:
-        return self.model_dump(mode="json", exclude={"folder", "next", "exit_code"})
+        return self.model_dump(mode="json", exclude={"folder", "exit_code"})
 
 
 def result_of(

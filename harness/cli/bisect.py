@@ -16,7 +16,7 @@ from typing import IO, Any, Final
 import click
 from click.core import ParameterSource
 
-from harness.bisect.driver import Bisection, search_of
+from harness.bisect.driver import Bisection
 from harness.bisect.folder import (
     LOG,
     Answered,
@@ -25,16 +25,14 @@ from harness.bisect.folder import (
     Concluded,
     Resumed,
     log_text,
-    read_log,
 )
 from harness.bisect.loop import RunEnd, Watcher, pytest_arguments_to_resume
 from harness.bisect.match import ANY_FAILURE, Judged, Point, Question, Stopped, parse_match
 from harness.bisect.report_text import doubts, held_text, summary, write_reports
 from harness.bisect.request import Request, Versions, make_task, replay_log
-from harness.bisect.result import BisectionResult, Finding, result_of
+from harness.bisect.result import BisectionResult, Finding
 from harness.bisect.search import CornerSpec, Task
 from harness.cli.lab_options import (
-    complete_devices,
     json_option,
     lab_option,
     lab_or_simulated,
@@ -42,7 +40,7 @@ from harness.cli.lab_options import (
     run_timeout_option,
 )
 from harness.cli.printout import Printout
-from harness.cli.say import say, say_json, say_result
+from harness.cli.say import say, say_result
 from harness.core.axes import BACKENDS, VERSIONS, AxisName
 from harness.core.cache import cache_root
 from harness.core.errors import ConfigError, HarnessError
@@ -56,7 +54,6 @@ NEGATIVE: Final = 1
 STOPPED: Final = 3
 INTERRUPTED: Final = 130
 _WHY_CHARS = 60
-_COLORS = {"good": "green", "bad": "red"}
 
 
 def run_bisection(
@@ -119,33 +116,20 @@ def short_path(path: Path) -> str:
 
 
 class RunLines(Watcher):
-    """Prints each run: on a terminal when it begins and when it ends, in a pipe when it ends.
-
-    It uses stderr, so that stdout has only the result.
-    """
+    """Prints a line for each run, its end once it is there, to stderr: stdout has the result."""
 
     def __init__(self, stream: IO[str] | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
-        self._terminal = self._stream.isatty()
-        self._anew = "\r\x1b[2K" if self._terminal else ""
 
     def on_question(self, question: Question) -> None:
-        """Print an incomplete line on a terminal."""
-        if self._terminal:
-            point = outgoing(self._point_text(question.at))
-            self._say(f"{question.number:3}  {point} ...  {outgoing(question.why)}", end="")
+        self._say(f"{question.number:3}  {outgoing(self._point_text(question.at))} ", end="")
 
     def on_answer(self, question: Question, judged: Judged, end: RunEnd) -> None:
-        """Print the line, replacing the incomplete one."""
-        point, answer = outgoing(self._point_text(question.at)), f"{self._answer(judged):<10}"
-        if self._terminal:
-            answer = click.style(answer, fg=_COLORS.get(judged.answer, "yellow"))
         why = shown(one_line(judged.why), _WHY_CHARS)
-        self._say(f"{self._anew}{question.number:3}  {point} {answer} {end.seconds:6.1f} s  {why}")
+        self._say(f"{self._answer(judged):<10} {end.seconds:6.1f} s  {why}")
 
     def on_note(self, text: str) -> None:
-        """Print a note."""
-        self._say(f"{self._anew}     {outgoing(text)}")
+        self._say(f"     {outgoing(text)}")
 
     def _point_text(self, point: Point) -> str:
         return f"{' with '.join(point):<18}"
@@ -250,18 +234,7 @@ class BisectionPlanned(Printout):
     most_runs: int
 
 
-class _Bisect(click.Group):
-    """Refuses a case in place of a command: pytest accepts one without an option."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if "::" in args[0]:
-            raise click.UsageError(f"name the case by --case {shlex.quote(args[0])}", ctx)
-        return super().resolve_command(ctx, args)
-
-
-@click.group(cls=_Bisect, invoke_without_command=True)
+@click.group(invoke_without_command=True)
 @click.option("--case", metavar="NODEID", help="The case, as in reports; its versions are ignored.")
 @click.option("--axis", metavar="AXIS[,AXIS]", help=f"The axis to search: {', '.join(VERSIONS)}.")
 @click.option(
@@ -290,11 +263,7 @@ class _Bisect(click.Group):
 @run_timeout_option
 @_axis_options
 @click.option(
-    "--device",
-    multiple=True,
-    metavar="NAME",
-    help="The device; further ones are fallbacks.",
-    shell_complete=complete_devices,
+    "--device", multiple=True, metavar="NAME", help="The device; further ones are fallbacks."
 )
 @click.option("--backend", type=click.Choice(BACKENDS), help="QNN backend (default: the case's).")
 @click.option(
@@ -371,28 +340,11 @@ def log(folder: Path | None, reports: Path, as_json: bool) -> None:
 
 @bisect.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--dry-run", is_flag=True, help="Only print the result of the log.")
 @reports_option
 @json_option
-def replay(file: Path, dry_run: bool, reports: Path, as_json: bool) -> int:
+def replay(file: Path, reports: Path, as_json: bool) -> int:
     """Start from a log, which may be edited: answers corrected, lines removed."""
-    if not dry_run:
-        return run_bisection(replay_log(file, reports), None, as_json=as_json)
-    log = read_log(log_text(file), file=str(file))
-    step = search_of(log).next()
-    finding, question = None, None
-    if isinstance(step, Question | Stopped):
-        question, code = step.question if isinstance(step, Stopped) else step, NEGATIVE
-        text = f"next to run: {' with '.join(question.at)} ({question.why})"
-    else:
-        finding, code, text = step, code_of(step), step.text
-    if as_json:
-        records = [None] * len(log.answers())
-        result = result_of(file.absolute().parent.name, log, finding, records)
-        say_json(result.model_copy(update={"next": question, "exit_code": code}))
-    else:
-        say(text)
-    return code
+    return run_bisection(replay_log(file, reports), None, as_json=as_json)
 
 
 def _request(values: dict[str, Any]) -> Request:

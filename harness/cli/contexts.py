@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle, islice
 from pathlib import Path
@@ -191,14 +190,12 @@ def extract_command(files: tuple[Path, ...], output: Path, as_json: bool) -> Non
 @files_argument
 @click.option("--qnn", metavar="VERSION", help="QNN version that reads them (default: newest).")
 @lab_option
-@click.option("--long", "whole", is_flag=True, help="Each context with its tensors, however many.")
+@click.option("--long", "whole", is_flag=True, help="Show all contexts, however many.")
 @json_option
 def inspect(
     files: tuple[Path, ...], qnn: str | None, lab_file: Path, whole: bool, as_json: bool
 ) -> int:
     """Show what is in FILEs: their context binaries, graphs, inputs and outputs.
-
-    If there are more than 8 contexts, similar ones are one line.
 
     Nothing is executed; the real libQnnSystem.so reads the binaries in a separate process. Ends
     with 1 if it cannot read one of them, with 2 if a FILE is of an unknown kind.
@@ -245,16 +242,14 @@ def inspection(files: Sequence[Path], qnn: str | None, lab_file: Path) -> Inspec
 
 
 def lines(report: Inspection, *, whole: bool = False) -> Iterator[str]:
-    """Yield an inspection as text: a few lines for each context; one for many unless `whole`."""
+    """Yield an inspection as text: a few lines for each context; for 8 at most unless `whole`."""
     for model in report.models:
         yield f"{model.file}: an ONNX model, which `run` and `contexts compile` compile"
         yield f"    {counted(model.nodes, 'node')}: {model.op_types}"
         yield from (f"    in  {tensor}" for tensor in model.inputs)
         yield from (f"    out {tensor}" for tensor in model.outputs)
-    if not whole and len(report.contexts) > _MAX_DETAILED:
-        yield from _group_lines(report.contexts)
-    shown = report.contexts if whole or len(report.contexts) <= _MAX_DETAILED else ()
-    for name, context in zip(names_of(shown), shown, strict=True):
+    shown = report.contexts if whole else report.contexts[:_MAX_DETAILED]
+    for name, context in zip(names_of(report.contexts), shown, strict=False):
         yield f"{name}: {size(context.size)}, sha256 {context.sha256[:12]}"
         if context.problem:
             yield f"    {context.problem}"
@@ -269,41 +264,11 @@ def lines(report: Inspection, *, whole: bool = False) -> Iterator[str]:
             for kind, tensors in (("in", graph.inputs), ("out", graph.outputs)):
                 for tensor in tensors:
                     yield f"        {kind:<4}{_tensor(tensor)}"
-    read_count = sum(each.kind == "context" for each in report.contexts)
-    if read_count or not (report.problems or report.models or report.contexts):
-        more = "; --long shows each" if len(report.contexts) > _MAX_DETAILED and not whole else ""
-        yield f"{counted(read_count, 'context')}, read by QNN {report.qnn}{more}"
-
-
-def _group_lines(contexts: Sequence[ContextReport]) -> Iterator[str]:
-    """Yield a few lines for each group of similar contexts, with the range of their sizes.
-
-    A file with several contexts is a group of its own, others are grouped together.
-    """
-    groups: dict[tuple[str, ...], list[ContextReport]] = {}
-    counts = Counter(each.file for each in contexts)
-    for context in contexts:
-        kind = context.kind
-        title = _made_for_text(context) if kind == "context" else f"a {kind.upper()}"
-        key = context.file if counts[context.file] > 1 else "", context.problem or title
-        groups.setdefault(key, []).append(context)
-    for (file, title), group in groups.items():
-        sizes, needed = [each.size for each in group], [each.memory_bytes or 0 for each in group]
-        graphs = sum(len(each.graphs) for each in group)
-        more = "" if file or len(group) == 1 else f" and {counted(len(group) - 1, 'more file')}"
-        each = f", {_span(sizes)} each" if len(group) > 1 else ""
-        number = counted(len(group), "context" if group[0].kind == "context" else "model")
-        yield f"{group[0].file}{more}: {number}{each}, {size(sum(sizes))}"
-        yield f"    {title}"
-        if any(needed):
-            yield f"    each needs {_span(needed)} at least, all {size(sum(needed))}"
-        if graphs:
-            yield f"    {counted(graphs, 'graph')}"
-
-
-def _span(values: Sequence[int]) -> str:
-    least, most = size(min(values)), size(max(values))
-    return least if least == most else f"{least} to {most}"
+    read = [each.size for each in report.contexts if each.kind == "context"]
+    if read or not (report.problems or report.models or report.contexts):
+        more = "; --long shows all" if len(shown) < len(report.contexts) else ""
+        total = f" of {size(sum(read))}" if len(read) > 1 else ""
+        yield f"{counted(len(read), 'context')}{total}, read by QNN {report.qnn}{more}"
 
 
 def _made_for_text(context: ContextReport) -> str:

@@ -10,7 +10,6 @@ import click
 from harness.cli.lab_options import (
     DEFAULT_LAB,
     NamedPath,
-    complete_devices,
     json_option,
     lab_or_simulated,
     only_version,
@@ -56,12 +55,7 @@ _BACKENDS = {"gpu": "gpu", "qnn-cpu": "cpu"}
 )
 @click.option("--inputs", type=NamedPath(), metavar="DIR", help="Inputs (default: made up).")
 @click.option("--qnn", metavar="VERSION", help="QNN version to test (default: newest).")
-@click.option(
-    "--device",
-    metavar="NAME",
-    help="Device (default: the first one with HTP).",
-    shell_complete=complete_devices,
-)
+@click.option("--device", metavar="NAME", help="Device (default: the first one with HTP).")
 @click.option("--lab", "lab_file", type=NamedPath(), help="The lab's devices.")
 @reports_option
 @json_option

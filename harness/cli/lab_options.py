@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -11,11 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-from click.shell_completion import CompletionItem
 
 from harness.cli.say import say
 from harness.core.cache import cache_root, lease_root, simulated_root
-from harness.core.errors import ConfigError, HarnessError
+from harness.core.errors import ConfigError
 from harness.lab.attach import OpenLab
 from harness.lab.inventory import Lab, load_lab, shipped_lab
 from harness.lab.lease import Leases
@@ -145,19 +143,6 @@ def lab_or_simulated(lab_file: Path, names: Sequence[str], *, notice: bool = Fal
     if lab_to_name(lab_file):
         return lab_file
     return (simulated_instead if notice else shipped_lab)(names) or lab_file
-
-
-def complete_devices(
-    context: click.Context, _: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Complete the name after the last comma with devices of the lab, if it can be read."""
-    before, comma, name = incomplete.rpartition(",")
-    lab_file = context.params.get("lab") or context.params.get("lab_file") or DEFAULT_LAB
-    with contextlib.suppress(HarnessError):
-        devices = load_lab(lab_or_simulated(Path(lab_file), ()), places=None).devices
-        names = [device.name for device in devices if device.name.startswith(name)]
-        return [CompletionItem(f"{before}{comma}{name}") for name in names]
-    return []
 
 
 def open_lab(lab: Lab, command: str, *, loan_s: float = 0.0) -> OpenLab:

@@ -6,7 +6,6 @@ import shlex
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
@@ -24,16 +23,13 @@ from harness.cli.lab_options import (
 from harness.cli.say import say, say_result
 from harness.core.errors import ConfigError
 from harness.core.outgoing_text import without_secrets
-from harness.core.yaml_document import did_you_mean
 from harness.nightly.chain import Chain
 from harness.nightly.night import SUFFIX, Night, lock_nights, nights, summary_lines
 from harness.nightly.notifications import Message, notify as send_message
-from harness.plugin.collection import FLAGS, UNRELATED_OPTIONS, selection
-from harness.plugin.options import LONG
+from harness.plugin.collection import selection
 from harness.results.run_folder import new_run_id
 
 _BUDGET: Final = "4h"
-_CLOSE: Final = 0.85
 _NO_NIGHT: Final = "the last night is over, or there is none"
 
 
@@ -75,7 +71,6 @@ def nightly(
     if not resume:
         lab_file = lab_or_simulated(lab_file, (), notice=True)
     try:
-        _check_spelling(arguments)
         planned = _night_of(arguments, budget, site, lab_file, database)
         if resume and not reports.is_dir():
             raise ConfigError(_NO_NIGHT, file=reports, field="--resume")
@@ -140,16 +135,6 @@ def _latest(earlier: Iterator[Night], reports: Path) -> Night:
     if last is None or last.next_step is None:
         raise ConfigError(_NO_NIGHT, file=reports, field="--resume")
     return last
-
-
-def _check_spelling(arguments: Sequence[str]) -> None:
-    ours = [option for param in click.get_current_context().command.params for option in param.opts]
-    known = {*ours, *FLAGS, *UNRELATED_OPTIONS, *LONG, *LONG.values()}
-    for name in (word.partition("=")[0] for word in arguments if word.startswith("--")):
-        close = get_close_matches(name, ours, n=1, cutoff=_CLOSE)
-        if close and name not in known:
-            problem = f"no such option{did_you_mean(name, close)}"
-            raise ConfigError(problem, field=name)
 
 
 def _is_named(option: str) -> bool:

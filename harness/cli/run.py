@@ -6,18 +6,16 @@ import contextlib
 import os
 import shlex
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 import pytest
-from click.shell_completion import CompletionItem
 
 from harness.cli.lab_options import (
     DEFAULT_LAB,
     NamedPath,
-    complete_devices,
     json_option,
     simulated_instead,
 )
@@ -30,7 +28,6 @@ from harness.core.schema_field import Schema2
 from harness.models.source import RESIDENCIES
 from harness.plugin.axes import DEFAULT_BACKEND
 from harness.plugin.options import CLAIMED, OPTIONS, PREFLIGHT, Option, split_list
-from harness.plugin.pytest_internals import suppress_count
 from harness.plugin.terminal import LIVE_FROM
 from harness.results.drift import DriftedOutput, steps_of
 from harness.results.record import SCHEMA
@@ -53,8 +50,6 @@ _READ: Final[Mapping[str, Any]] = {
     "--fail-on": str,
     "--fallback": click.Choice(("allow", "refuse")),
 }
-_PATHS: Final = ("FILE", "DIR", "MODEL", "RUN")
-_Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 # Exit codes of pytest itself: wrong usage, nothing collected.
 _CODES: Final = {4: 2, 5: 2}
 _WRONG: Final = 2
@@ -76,7 +71,6 @@ def _add_pytest_options(command: click.Command) -> click.Command:
             is_flag=None if option.takes_value else True,
             multiple=option.arguments.get("action") == "append",
             help=option.run_help,
-            shell_complete=_completion(option),
         )
         options.append(click_option)
     command.params[1:1] = options
@@ -86,19 +80,6 @@ def _add_pytest_options(command: click.Command) -> click.Command:
 def _name(option: Option) -> str:
     name = option.short.replace("--contexts-", "--")
     return "--contexts" if name == "--number" else name
-
-
-def _completion(option: Option) -> _Completion | None:
-    if option.short == "--device":
-        return complete_devices
-    choices: Iterable[str] | None = {"--backend": BACKENDS, "--engine": ENGINES}.get(option.short)
-    if choices is not None:
-        return lambda _, __, prefix: [
-            CompletionItem(choice) for choice in choices if choice.startswith(prefix)
-        ]
-    if option.arguments.get("metavar") in _PATHS:
-        return lambda _, __, prefix: [CompletionItem(prefix, type="file")]
-    return None
 
 
 class OutputDrifted(DriftedOutput):
@@ -111,12 +92,9 @@ class OutputDrifted(DriftedOutput):
 @_add_pytest_options
 @click.command()
 @click.argument("files", nargs=-1, type=NamedPath())
-@click.option("--quick", is_flag=True, help="Execute each graph once or twice, without a median.")
 @click.option("--pytest-arg", "more", multiple=True, metavar="ARG", help="Passed to pytest.")
 @json_option
-def run(
-    files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, quick: bool, **options: Any
-) -> int:
+def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **options: Any) -> int:
     """Load and run the contexts of FILEs on devices: context binaries, or files that have some.
 
     Each file is a case for every device, runtime, residency and number. It is the same as
@@ -129,7 +107,7 @@ def run(
     """
     if options["fallback"] == "allow" and options["engine"] is None:
         options["engine"] = "ort"  # nothing else runs nodes on the CPU
-    _choose_rounds(options, quick)
+    options["contexts_rounds"] = options["contexts_rounds"] or "auto"
     if not files:
         raise click.UsageError("FILE is missing: name the contexts or models to run")
     from harness.models.artefact_sources import artefacts_with_contexts
@@ -194,14 +172,6 @@ def _require_engines(names: Collection[str], options: Mapping[str, Any]) -> None
                 raise ConfigError(problem, field="--backend", choices=engine.backends)
 
 
-def _choose_rounds(options: dict[str, Any], quick: bool) -> None:
-    named = [name for name in ("rounds", "warmup") if options[f"contexts_{name}"] is not None]
-    if quick and named:
-        raise ConfigError("--quick executes once, without a warm-up", field=f"--{named[0]}")
-    if not quick and options["contexts_rounds"] is None:
-        options["contexts_rounds"] = "auto"
-
-
 def _say_bundle(folder: RunFolder, options: Mapping[str, Any]) -> None:
     """Print the command that bundles the first failing case, unless it came from a bundle."""
     from harness.plugin.user_files import is_of_a_file
@@ -234,16 +204,12 @@ class _RunWatcher:
     folder: RunFolder | None = None
     plan: PlanReport | None = None
     interrupted = False
-    config: pytest.Config | None = None
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         self.interrupted = isinstance(excinfo.value, KeyboardInterrupt)
-        if not self.interrupted and self.config is not None:
-            suppress_count(self.config)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
-        self.config = config
         config.stash[LIVE_FROM] = -1
         config.stash[CLAIMED] = frozenset()  # messages use the option names of `run`
         if config.option.qnn_lab is not None or (config.rootpath / DEFAULT_LAB).exists():

@@ -20,7 +20,7 @@ from harness.core.notices import Notices, shown_by
 from harness.core.outgoing_text import counted
 from harness.core.socs import HTP_ARCHS, TARGETS, Target
 from harness.diagnosis.error import Part
-from harness.runtimes.catalog import Catalog, CatalogEntry, choose_runtimes
+from harness.runtimes.catalog import Catalog, CatalogEntry
 from harness.runtimes.findings import Finding
 from harness.runtimes.preflight import PreflightInput, TargetFacts, preflight
 from harness.runtimes.pypi import PYPI
@@ -256,13 +256,6 @@ def verify(lab_file: Path, version: str | None, target: str | None, as_json: boo
     """
     catalog = open_catalog(lab_file)
     rows: list[VerifiedRuntime] = []
-    if version is not None:
-        # a version that no target has is an error
-        choose_runtimes(
-            lambda spec, place: catalog.resolve(spec, place, field="VERSION"),
-            [version],
-            [target] if target else TARGETS,
-        )
     for each in [target] if target else TARGETS:
         for name in _cached_names(catalog, version, each):
             damage = catalog.damage(name, each)

@@ -5,17 +5,14 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
-import itertools
 import json
-import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, TypeAdapter
+from pydantic._internal._docs_extraction import extract_docstrings_from_cls
 
 from harness.bisect.result import BisectionResult
 from harness.cli.bisect import BisectionPlanned
@@ -155,7 +152,7 @@ def _described(
                 and model.__module__ == module.__name__
             ):
                 properties = models[name]["properties"]
-                for field, text in _texts_below(model):
+                for field, text in _texts_below(model).items():
                     if field not in model.model_fields:
                         continue
                     key = model.model_fields[field].alias or field
@@ -163,16 +160,11 @@ def _described(
     return schema
 
 
-def _texts_below(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
-    base = model.__base__
-    if base is not None and base.__module__.startswith("harness."):
-        yield from _texts_below(base)
-    (body,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
-    assert isinstance(body, ast.ClassDef)
-    for field, below in itertools.pairwise(body.body):
-        match field, below:
-            case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
-                yield name, inspect.cleandoc(text)
+def _texts_below(model: type[BaseModel]) -> dict[str, str]:
+    bases = [base for base in reversed(model.__mro__) if base.__module__.startswith("harness.")]
+    return {
+        field: text for base in bases for field, text in extract_docstrings_from_cls(base).items()
+    }
 
 
 if __name__ == "__main__":

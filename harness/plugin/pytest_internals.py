@@ -140,17 +140,6 @@ def suppress_exit_line(config: pytest.Config) -> None:
         reporter._report_keyboardinterrupt = lambda: None
 
 
-def suppress_count(config: pytest.Config) -> None:
-    """Suppress pytest's count of tests in a run without any.
-
-    Its quiet modes have that line, too. Without it, `no tests ran` would follow an error about a
-    file.
-    """
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is not None and not reporter.stats:
-        reporter.summary_stats = lambda: None
-
-
 @contextlib.contextmanager
 def uncaptured(config: pytest.Config) -> Generator[None]:
     """Suspend pytest's capturing for a block.

@@ -125,7 +125,7 @@ class DeviceRuns:
         self, *arguments: object, timeout_s: float = RUN_TIMEOUT_S
     ) -> tuple[int, str, list[dict[str, Any]]]:
         """`qnn-harness run --json`: exit code, what was said, the records that were printed."""
-        rounds = () if any("--rounds" in str(one) for one in arguments) else ("--quick",)
+        rounds = () if any("--rounds" in str(one) for one in arguments) else ("--rounds=1",)
         done = self.qnn_harness("run", "--json", *rounds, *arguments, timeout_s=timeout_s)
         records = [json.loads(line) for line in done.stdout.splitlines()]
         return done.returncode, done.stderr, records

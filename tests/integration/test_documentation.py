@@ -190,7 +190,7 @@ def test_commands_of_a_page_run_in_their_order(
     shutil.copyfile(ROOT / "tests/field/executorch-3-contexts.pte", folder / "model.pte")
     (folder / "model.onnx").write_bytes(Model("tiny").serialized())
     (folder / "app.log").write_text("Failed to create transport for device, error: 4000\n")
-    ran, before = 0, "$ qnn-harness run model.bin --quick\n"  # a run that is looked back at
+    ran, before = 0, "$ qnn-harness run model.bin --rounds 1\n"  # a run that is looked back at
     for language in ("", "console"):
         shown = before + "".join(text for at, text in blocks(language) if at.name == page)
         for command in re.findall(r"^\$ (.*)$", shown.replace("\\\n", " "), re.MULTILINE):

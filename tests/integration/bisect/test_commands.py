@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -59,33 +58,6 @@ def test_the_log_is_shown(folder: Path) -> None:
     assert f"last good {QNN[1]}, first bad {QNN[2]}" in shown
     assert call("bisect", "log", "--reports", folder.parent)[1] == shown
     assert call("bisect", "log", "--json", folder)[1] == (folder / LOG).read_text()
-
-
-def test_a_log_can_be_replayed_without_running(folder: Path, tmp_path: Path) -> None:
-    assert call("bisect", "replay", folder / LOG, "--dry-run")[0] == 0
-    lines = (folder / LOG).read_text().splitlines()
-    remaining = [line for line in lines if f'["{QNN[2]}"]' not in line and "concluded" not in line]
-    edited = tmp_path / "edited.jsonl"
-    edited.write_text("\n".join(remaining) + "\n")
-    code, shown = call("bisect", "replay", edited, "--dry-run")
-    assert (code, shown.startswith(f"next to run: {QNN[2]}")) == (1, True)
-    code, shown = call("bisect", "replay", edited, "--dry-run", "--json")
-    document = json.loads(shown)
-    assert (code, document["next"]["at"], document["answer"], document["finished"]) == (
-        1,
-        [QNN[2]],
-        None,
-        False,
-    )
-    replayed = json.loads(call("bisect", "replay", folder / LOG, "--dry-run", "--json")[1])
-    assert (replayed["next"], replayed["answer"]["first_bad"], replayed["exit_code"]) == (
-        None,
-        QNN[2],
-        0,
-    )
-    edited.write_text("nonsense\n" + "\n".join(remaining))
-    with pytest.raises(Exception, match=r"edited.jsonl:1"):
-        call("bisect", "replay", edited, "--dry-run")
 
 
 @pytest.mark.slow

@@ -71,7 +71,7 @@ def prepared(module_lab: DeviceRuns) -> DeviceRuns:
         assert completed.code == 0, completed.output
         (folder / "parts").mkdir(exist_ok=True)
         (module_lab.reports / "latest").resolve().rename(folder / "parts" / version)
-    assert module_lab.qnn_harness("run", FILE, "--quick").returncode == 0
+    assert module_lab.qnn_harness("run", FILE, "--rounds=1").returncode == 0
     return module_lab
 
 

@@ -120,7 +120,7 @@ def test_a_reader_that_goes_away_is_no_verdict(lab: DeviceRuns) -> None:
         "-m",
         "harness.cli.main",
         "run",
-        "--quick",
+        "--rounds=1",
         "--json",
         str(FOREIGN),
     ]
@@ -249,7 +249,6 @@ def test_wrong_input(lab: DeviceRuns, tmp_path: Path, monkeypatch: pytest.Monkey
         ((FOREIGN, "--fail-on=3"), "error: --fail-on: '3' is not drift:STEPS"),
         ((FOREIGN, "--expected="), "'--expected': it is empty"),
         ((FOREIGN, "--contexts=0"), "--contexts: '0' is no number of contexts: 1 to 999999"),
-        ((FOREIGN, "--quick", "--rounds=3"), "--rounds: --quick executes once"),
         ((FOREIGN, "--engine=tvm"), "--engine: no engine 'tvm' (valid: qnn, ort"),
     ):
         completed = qnn_harness("run", *arguments)
@@ -309,11 +308,11 @@ def test_wrong_input_that_is_known_once_a_file_is_read(lab: DeviceRuns, tmp_path
     for file, option, words in (
         (
             wrong,
-            "--quick",
+            "--rounds=1",
             f"{cpu}Non-zero status code returned while running Conv node. Name:'c1'",
         ),
-        (newer, "--quick", f"error: {newer}: has IR version 99, and {ours}, which computes "),
-        (opset, "--quick", f"error: {opset}: has opset 99, and {ours}, which computes "),
+        (newer, "--rounds=1", f"error: {newer}: has IR version 99, and {ours}, which computes "),
+        (opset, "--rounds=1", f"error: {opset}: has opset 99, and {ours}, which computes "),
         (FOREIGN, "--graph=decode", "graph: has no graph 'decode'"),
         # what lies inside another file is called as users know it, not as its copy in the cache
         (program, "--graph=nix", "error: executorch-3-contexts.pte#0: graph: has no graph 'nix'"),
@@ -323,7 +322,7 @@ def test_wrong_input_that_is_known_once_a_file_is_read(lab: DeviceRuns, tmp_path
         code, stderr, records = lab.run_files(file, option)
         assert (code, records, stderr.count(words)) == (2, [], 1), stderr
         assert "qnn-harness ==" not in stderr
-        assert not re.search("!!!|no tests ran", stderr)
+        assert not re.search("!!!", stderr)
         assert not lab.reports.exists()
     # where one of several can be run, the other has a record
     code, stderr, records = lab.run_files(FOREIGN, program, "--graph=forward")
@@ -334,7 +333,7 @@ def test_wrong_input_that_is_known_once_a_file_is_read(lab: DeviceRuns, tmp_path
     (lab.folder / "some").mkdir()
     (lab.folder / "some" / "whole.bin").write_bytes(FOREIGN.read_bytes())
     (lab.folder / "some" / "cut.pte").write_bytes(program.read_bytes()[:3000])
-    code, stderr, records = lab.run_files("some", "--quick")
+    code, stderr, records = lab.run_files("some", "--rounds=1")
     assert (code, [record["outcome"] for record in records]) == (2, ["passed"]), stderr
     assert "error: not run: some/cut.pte: at byte " in stderr
     # pytest itself takes what is called like an artefact, and nothing else by its name alone

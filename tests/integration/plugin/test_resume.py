@@ -123,15 +123,15 @@ def test_what_was_stopped_before_its_first_verdict_says_how_to_go_on(
 
 def test_a_run_is_not_completed_by_what_asks_something_else_of_its_file(lab: DeviceRuns) -> None:
     shutil.copy(ROOT / "tests/field/executorch-3-contexts.pte", lab.folder / "model.pte")
-    code, output, _ = lab.run_files("model.pte", "--quick")
+    code, output, _ = lab.run_files("model.pte", "--rounds=1")
     assert code == 0, output
     (run,) = lab.reports.glob("2*")
 
-    code, output, _ = lab.run_files("model.pte", "--quick", "--resume=latest", "--graph=forward")
+    code, output, _ = lab.run_files("model.pte", "--rounds=1", "--resume=latest", "--graph=forward")
     assert code == 2, "its pass is none of the other case"
     assert f"error: {run}: asked something else of model.pte::test_contexts[" in output
     assert "(no option) than is asked now (graph forward): name the same, or begin a new" in output
-    code, output, _ = lab.run_files("model.pte", "--quick", "--resume=latest")
+    code, output, _ = lab.run_files("model.pte", "--rounds=1", "--resume=latest")
     assert code == 0, output
     assert f"nothing that was asked for is left to run in {run}" in output
 

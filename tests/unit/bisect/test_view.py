@@ -1,19 +1,13 @@
-"""Progress of a bisection: each run on a terminal, plain lines to a pipe."""
+"""Progress of a bisection: a plain line for each run."""
 
 from __future__ import annotations
 
 import io
-import re
 from pathlib import Path
 
 from harness.bisect.search import AxisSpec
 from harness.cli.bisect import BisectProgress
 from tests.unit.bisect.scripted_runs import ScriptedRuns, new_bisection
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def shown_by(stream: io.StringIO, folder: Path) -> str:
@@ -30,21 +24,7 @@ def shown_by(stream: io.StringIO, folder: Path) -> str:
     return stream.getvalue()
 
 
-def test_a_terminal_sees_each_run(tmp_path: Path) -> None:
-    text = re.sub(r"\x1b\[[0-9;]*m", "", shown_by(Terminal(), tmp_path))
-    assert text.startswith("bisecting qnn over 3 versions, 1 to 3 (compiler 1 held): at most 3 ")
-    lines = [line.rpartition("\r\x1b[2K")[2] for line in text.strip().split("\n")[2:]]
-    assert [line.split()[:3] for line in lines] == [
-        ["1", "1", "good"],
-        ["2", "3", "unknown"],
-        ["2", "3", "unknown"],
-        ["the", "lab", "failed;"],
-        ["2", "3", "bad"],
-        ["3", "2", "good"],
-    ]
-
-
-def test_a_pipe_gets_the_bound_the_folder_and_a_plain_line_for_each_run(tmp_path: Path) -> None:
+def test_the_bound_the_folder_and_a_plain_line_for_each_run(tmp_path: Path) -> None:
     text = shown_by(io.StringIO(), tmp_path)
     assert text.isprintable() or ("\x1b" not in text and "\r" not in text)
     lines = text.splitlines()

@@ -19,8 +19,6 @@ from tests.integration.in_process import qnn_harness
         (["doctor", "a", "--reboot"], "--unplug, --reboot and --output go with --acceptance"),
         (["nightly", "--budget", "169h"], "'169h' is longer than 168h"),
         (["nightly", "--budget", ""], "'' is not a duration"),
-        (["nightly", "--bugdet", "20m"], "--bugdet: no such option, did you mean '--budget'?"),
-        (["nightly", "--databse=x"], "--databse: no such option, did you mean '--database'?"),
         (["simulator", "start", "--devices", "3"], "No such option '--devices'"),
         (["simulator", "farm", "--lab", "x.yaml"], "No such option '--lab'"),
         (["contexts", "minimize"], "name the CASE to minimize, or --resume DIR alone"),

@@ -23,7 +23,7 @@ from harness.plugin.options import (
 )
 
 ROOT = Path(__file__).parents[3]
-NOT_PYTESTS = ("files", "more", "as_json", "quick")
+NOT_PYTESTS = ("files", "more", "as_json")
 
 
 def read(root: Path, *words: str) -> Options:

@@ -18,7 +18,7 @@ from harness.results.file_options import file_options_in, pytest_options
         ("pytest m.onnx --contexts-expected=out -k x", {"expected": "out"}),
         ("qnn-harness run m.onnx --tolerance 1 --tolerance 2", {"tolerance": "2"}),
         ("qnn-harness run m.onnx --inputs", {"inputs": ""}),
-        ("qnn-harness run m.onnx --quick --qnn all", {}),
+        ("qnn-harness run m.onnx --rounds 1 --qnn all", {}),
         ("pytest --contexts=m.bin --contexts-number 3", {}),
     ],
 )

@@ -119,30 +119,24 @@ def lab_to_name(lab_file: Path) -> str:
     return "" if lab_file == DEFAULT_LAB and not lab_file.exists() else str(lab_file)
 
 
-def simulated_instead(names: Sequence[str]) -> Path | None:
-    """Return the lab of this computer's simulated devices; None if it does not have all names.
-
-    A message on stderr says so; without names it is the first device. Raises ConfigError for one
-    that cannot be simulated here.
-    """
-    if (shipped := shipped_lab(names)) is None:
-        return None
-    devices = [device.name for device in load_lab(shipped).select(names or None)]
-    noun = "device" if len(devices) == 1 else "devices"
-    say(
-        f"no {DEFAULT_LAB} here: running on the simulated {noun} {', '.join(devices)} of this "
-        "computer; --lab FILE names your own devices",
-        err=True,
-    )
-    return shipped
-
-
 def lab_or_simulated(lab_file: Path, names: Sequence[str], *, notice: bool = False) -> Path:
-    """Return the lab's file, or that of this computer's simulated devices if the default lab does
-    not exist and all names are theirs; with a `notice` on stderr. Raises as `simulated_instead`."""
-    if lab_to_name(lab_file):
+    """Return the lab's file, or that of this computer's simulated devices.
+
+    That is used if the default lab does not exist and all names are theirs; without names it is the
+    first device. With a `notice` on stderr. Raises ConfigError for one that cannot be simulated
+    here.
+    """
+    if lab_to_name(lab_file) or (shipped := shipped_lab(names)) is None:
         return lab_file
-    return (simulated_instead if notice else shipped_lab)(names) or lab_file
+    if notice:
+        devices = [device.name for device in load_lab(shipped).select(names or None)]
+        noun = "device" if len(devices) == 1 else "devices"
+        say(
+            f"no {DEFAULT_LAB} here: running on the simulated {noun} {', '.join(devices)} of this "
+            "computer; --lab FILE names your own devices",
+            err=True,
+        )
+    return shipped
 
 
 def open_lab(lab: Lab, command: str, *, loan_s: float = 0.0) -> OpenLab:

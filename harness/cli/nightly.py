@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -77,9 +77,12 @@ def nightly(
         with lock_nights(reports):
             earlier, now = nights(reports), time.time()
             if resume:
-                night = _latest(earlier, reports).resumed(
-                    planned, now, budget=budget is not None, database=_is_named("database")
-                )
+                last = next(earlier, None)
+                if last is None or last.next_step is None:
+                    raise ConfigError(_NO_NIGHT, file=reports, field="--resume")
+                source = click.get_current_context().get_parameter_source("database")
+                named = source is ParameterSource.COMMANDLINE
+                night = last.resumed(planned, now, budget=budget is not None, database=named)
             else:
                 open_nights = (each for each in earlier if planned.can_resume(each, now))
                 night = next(open_nights, planned).model_copy(update={"site": planned.site})
@@ -128,18 +131,6 @@ def _night_of(
         budget_s=seconds,
         until=time.time() + seconds,
     )
-
-
-def _latest(earlier: Iterator[Night], reports: Path) -> Night:
-    last = next(earlier, None)
-    if last is None or last.next_step is None:
-        raise ConfigError(_NO_NIGHT, file=reports, field="--resume")
-    return last
-
-
-def _is_named(option: str) -> bool:
-    source = click.get_current_context().get_parameter_source(option)
-    return source is ParameterSource.COMMANDLINE
 
 
 def _storable(database: str | None) -> str | None:

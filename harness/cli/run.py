@@ -17,17 +17,16 @@ from harness.cli.lab_options import (
     DEFAULT_LAB,
     NamedPath,
     json_option,
-    simulated_instead,
+    lab_or_simulated,
 )
 from harness.cli.say import say
 from harness.core.axes import BACKENDS
-from harness.core.codes import PROFILES
 from harness.core.engines import ENGINES, find_engine
 from harness.core.errors import ConfigError, HarnessError
 from harness.core.schema_field import Schema2
 from harness.models.source import RESIDENCIES
 from harness.plugin.axes import DEFAULT_BACKEND
-from harness.plugin.options import CLAIMED, OPTIONS, PREFLIGHT, Option, split_list
+from harness.plugin.options import CLAIMED, OPTIONS, Option, nonempty, split_list
 from harness.plugin.terminal import LIVE_FROM
 from harness.results.drift import DriftedOutput, steps_of
 from harness.results.record import SCHEMA
@@ -40,15 +39,10 @@ if TYPE_CHECKING:
 # Options that are parsed here and not by pytest, so that errors have the names of `run`.
 _READ: Final[Mapping[str, Any]] = {
     "--residency": click.Choice(RESIDENCIES),
-    "--inputs": NamedPath(),
-    "--expected": NamedPath(),
     "--executorch": NamedPath(),
-    "--preflight": click.Choice(PREFLIGHT),
     "--rounds": click.IntRange(1, 99999),
     "--warmup": click.IntRange(0, 99999),
-    "--profile": click.Choice(PROFILES),
     "--fail-on": str,
-    "--fallback": click.Choice(("allow", "refuse")),
 }
 # Exit codes of pytest itself: wrong usage, nothing collected.
 _CODES: Final = {4: 2, 5: 2}
@@ -63,6 +57,10 @@ def _add_pytest_options(command: click.Command) -> click.Command:
         if option.run is None:
             continue
         type_ = _READ.get(_name(option), option.arguments.get("type"))
+        if "choices" in option.arguments:
+            type_ = click.Choice(option.arguments["choices"])
+        elif type_ is nonempty:
+            type_ = NamedPath()
         click_option = click.Option(
             [_name(option), option.parameter],
             type=type_,
@@ -212,11 +210,10 @@ class _RunWatcher:
     def pytest_configure(self, config: pytest.Config) -> None:
         config.stash[LIVE_FROM] = -1
         config.stash[CLAIMED] = frozenset()  # messages use the option names of `run`
-        if config.option.qnn_lab is not None or (config.rootpath / DEFAULT_LAB).exists():
-            return
-        with contextlib.suppress(ConfigError):  # the plug-in reports it
-            lab = simulated_instead(split_list(config.option.qnn_device))
-            config.option.qnn_lab = str(lab) if lab is not None else None
+        if config.option.qnn_lab is None:
+            with contextlib.suppress(ConfigError):  # the plug-in reports it
+                names = split_list(config.option.qnn_device)
+                config.option.qnn_lab = str(lab_or_simulated(DEFAULT_LAB, names, notice=True))
 
     def pytest_unconfigure(self, config: pytest.Config) -> None:
         from harness.plugin.plan_view import PLAN

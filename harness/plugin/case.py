@@ -40,7 +40,7 @@ from harness.plugin.collection import (
 )
 from harness.plugin.device_run import AttemptEnd
 from harness.plugin.plugin_compat import timeout_message
-from harness.plugin.pytest_internals import missing_fixture, run_phases
+from harness.plugin.pytest_internals import run_phases
 from harness.plugin.terminal import NO_DEVICE, NOT_ASKED, UNSUPPORTED
 from harness.plugin.user_files import suite_of
 from harness.results.record import (
@@ -265,7 +265,7 @@ class Case:
             self._outcome, self._cause = "error", cause
         text = str(report.longrepr if failure is None else failure).strip()
         if isinstance(failure, pytest.FixtureLookupError):  # its message is in the report only
-            text = (missing_fixture(report) or text).partition("\n")[0]
+            text = f"fixture {failure.argname!r} not found"
         if failure is not None and not isinstance(failure, (HarnessError, *_JUDGED)):
             text = f"{type(failure).__name__}: {text}"
             if refused is not None:

@@ -17,13 +17,9 @@ _USUAL_S: Final = 1.0
 
 @dataclass
 class Share:
-    """The tests that a worker gets at first, `room` of them; it begins with `device`.
-
-    `seconds` is what they will take.
-    """
+    """The tests that a worker gets at first, `room` of them; `seconds` is what they will take."""
 
     room: int
-    device: str = ""
     tests: list[int] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -56,8 +52,7 @@ def deal(
         remaining -= shares[-1].room
     homes: dict[str, Share] = {}
     for device in dict.fromkeys(device for devices in cases.values() for device in devices):
-        homes[device] = share = shares[len(homes) % workers]
-        share.device = share.device or device
+        homes[device] = shares[len(homes) % workers]
     for number in ordered(cases, lengths):
         length = lengths.get(number, usual)
         at_home = [share for device in cases[number] if (share := homes[device]).room]

@@ -105,15 +105,8 @@ class Controller:
     def pytest_sessionstart(self, session: pytest.Session) -> Generator[None]:
         """Start the workers; one that dies at once ends the run."""
         self._config = session.config
-        try:
-            with self._reporting_dead_workers(session.config, started=False):
-                return (yield)
-        except pytest.exit.Exception as end:
-            # pytest does not call `pytest_sessionfinish` for a session that has not started
-            if end.returncode == InfraError.exit_code:
-                with contextlib.suppress(HarnessError):
-                    self._run.records.finish(end.returncode, str(self._run.problem))
-            raise
+        with self._reporting_dead_workers(session.config, started=False):
+            return (yield)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
@@ -141,8 +134,9 @@ class Controller:
             detail = (str(error) or type(error).__name__).partition(": <")[0]
             problem = InfraError(f"workers of pytest-xdist died as they were started: {detail}")
             self._run.problem = problem
-            with contextlib.suppress(HarnessError):
-                self._run.records.open_folder()
+            if started:
+                with contextlib.suppress(HarnessError):
+                    self._run.records.open_folder()
             stop(config, problem, started=started)
 
     @pytest.hookimpl(optionalhook=True)

@@ -247,27 +247,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _order(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Sort the tests so that workers of pytest-xdist begin with the best ones."""
-    from harness.plugin.case_order import deal, ordered
+    from harness.plugin.case_order import deal
     from harness.plugin.parallel import worker_input
 
-    dist = worker_input(config, "dist")
     placed = {i: placement for i, item in enumerate(items) if (placement := placement_of(item))}
-    if not placed or dist not in ("load", "worksteal"):
+    if not placed or worker_input(config, "dist") != "worksteal":
         return
     lengths_by_name = worker_input(config, "lengths")
     names = [item.nodeid for item in items]
     lengths = {n: lengths_by_name[names[n]] for n in placed if names[n] in lengths_by_name}
     cases = {number: placement.candidates for number, placement in placed.items()}
-    if dist == "worksteal":
-        workers = int(config.workerinput["workercount"])  # type: ignore[attr-defined]
-        shares = deal(len(items), cases, lengths, workers)
-        order = [number for share in shares for number in share.tests]
-        run = config.stash[RUN]
-        run.homes = {names[number]: share.device for share in shares for number in share.tests}
-    else:
-        order = ordered(cases, lengths)
-        order += [number for number in range(len(items)) if number not in cases]
-    items[:] = [items[number] for number in order]
+    workers = int(config.workerinput["workercount"])  # type: ignore[attr-defined]
+    shares = deal(len(items), cases, lengths, workers)
+    items[:] = [items[number] for share in shares for number in share.tests]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -88,9 +88,9 @@ def refuse_programs_beside_files(config: pytest.Config, known: Namespace) -> Non
     ours = [here, *named, *([config.rootpath] if known.rootdir else [])]
     for file in files:
         for folder in file.parents:
-            if any(folder == path or folder in path.parents for path in ours):
-                continue
-            if any(path in folder.parents for path in named):
+            if any(folder == path or folder in path.parents for path in ours) or any(
+                path in folder.parents for path in named
+            ):
                 continue
             program = folder / "conftest.py"
             ini = config.inipath

@@ -183,15 +183,6 @@ def apply_xfail(report: pytest.TestReport) -> bool:
     return True
 
 
-def missing_fixture(report: pytest.TestReport) -> str | None:
-    """Return pytest's message about a missing fixture; None without one.
-
-    The exception itself has no message. Without it, a record would have its address only.
-    """
-    text = getattr(report.longrepr, "errorstring", None)
-    return None if text is None else str(text)
-
-
 def is_maxfail(error: KeyboardInterrupt) -> bool:
     """Return whether pytest-xdist ends because of `--maxfail` instead of Ctrl-C, by its text.
 

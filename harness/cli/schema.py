@@ -163,7 +163,9 @@ def _described(
 def _texts_below(model: type[BaseModel]) -> dict[str, str]:
     bases = [base for base in reversed(model.__mro__) if base.__module__.startswith("harness.")]
     return {
-        field: text for base in bases for field, text in extract_docstrings_from_cls(base).items()
+        field: text
+        for base in bases
+        for field, text in extract_docstrings_from_cls(base, use_inspect=True).items()
     }
 
 

@@ -24,7 +24,6 @@ from harness.bisect.folder import (
     BisectLog,
     Concluded,
     Resumed,
-    log_text,
 )
 from harness.bisect.loop import RunEnd, Watcher, pytest_arguments_to_resume
 from harness.bisect.match import ANY_FAILURE, Judged, Point, Question, Stopped, parse_match
@@ -326,13 +325,9 @@ def bisect(context: click.Context, /, **values: Any) -> int:
 @bisect.command()
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @reports_option
-@json_option
-def log(folder: Path | None, reports: Path, as_json: bool) -> None:
+def log(folder: Path | None, reports: Path) -> None:
     """Show the runs and answers of a bisection; edit its log.jsonl for `replay`."""
     bisection = BisectFolder.open(folder) if folder else BisectFolder.newest(reports)
-    if as_json:
-        say(log_text(bisection.path / LOG), nl=False)
-        return
     say(str(bisection.path / LOG))
     for line in log_lines(bisection.read()):
         say(line)

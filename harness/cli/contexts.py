@@ -27,11 +27,10 @@ from harness.cli.lab_options import (
     output_option,
     require_output,
 )
-from harness.cli.printout import Printout
 from harness.cli.say import say, say_result
 from harness.containers.artefact import Artefact, ArtefactError, Piece
 from harness.containers.extract import extract, no_context_error, piece_file
-from harness.containers.manifest import MANIFEST, PieceEntry
+from harness.containers.manifest import MANIFEST
 from harness.containers.open import open_artefact, open_artefacts
 from harness.core.cache import cache_root
 from harness.core.codes import describe
@@ -61,29 +60,13 @@ from harness.runtimes.catalog import Catalog, resolve_versions
 from harness.runtimes.runtime import Runtime
 
 
-class ContextCompiled(Printout):
-    """`contexts compile --json`. `memory_bytes` is the minimum that the context needs."""
-
-    files: list[str]
-    bytes: int
-    sha256: str
-    qnn: str
-    soc: str
-    htp_arch: int | None
-    graphs: list[str]
-    memory_bytes: int
-
-
 @click.command("compile")
 @click.argument("model", type=NamedPath())
 @output_option("Output.", required=True)
 @click.option("--soc", required=True, metavar="SOC", help="SoC to compile for, such as SM8650.")
 @click.option("--qnn", metavar="VERSION", help="QNN version of the compiler (default: newest).")
 @lab_option
-@json_option
-def compile_command(
-    model: Path, output: Path, soc: str, qnn: str | None, lab_file: Path, as_json: bool
-) -> int:
+def compile_command(model: Path, output: Path, soc: str, qnn: str | None, lab_file: Path) -> int:
     """Compile MODEL, an .onnx, for the NPU of a SoC.
 
     FILE is a context binary, or, if it ends with .onnx, a model with an EPContext node with the
@@ -108,24 +91,11 @@ def compile_command(
         binary = compile_to_file(source, host, chosen, probes, output)
     except CompileError as error:
         return _say_refused(error, [model])
-    compiled = ContextCompiled(
-        files=[str(output)],
-        bytes=binary.bytes,
-        sha256=binary.sha256,
-        qnn=host.qnn_version,
-        soc=chosen.name,
-        htp_arch=chosen.htp_arch,
-        graphs=[str(graph.get("name")) for graph in entries(binary.metadata, "graphs")],
-        memory_bytes=memory_bytes(binary.metadata),
-    )
-    origin = f"compiled by QNN {compiled.qnn} for {compiled.soc}, HTP v{compiled.htp_arch}"
-    needs = f"it needs {compiled.memory_bytes:,} bytes at least"
-    lines = [
-        f"{output}: {origin}",
-        f"    context of {compiled.bytes:,} bytes; {needs}; graphs: {', '.join(compiled.graphs)}",
-        f"    sha256 {compiled.sha256}",
-    ]
-    say_result(compiled, lines, as_json)
+    graphs = ", ".join(str(graph.get("name")) for graph in entries(binary.metadata, "graphs"))
+    least = f"it needs {memory_bytes(binary.metadata):,} bytes at least"
+    say(f"{output}: compiled by QNN {host.qnn_version} for {chosen.name}, HTP v{chosen.htp_arch}")
+    say(f"    context of {binary.bytes:,} bytes; {least}; graphs: {graphs}")
+    say(f"    sha256 {binary.sha256}")
     return 0
 
 
@@ -146,13 +116,6 @@ _NEGATIVE = 1
 _MAX_DETAILED = 8
 
 
-class ContextsExtracted(Printout):
-    """`contexts extract --json`: the new folder, and what its manifest.json lists."""
-
-    folder: str
-    pieces: tuple[PieceEntry, ...]
-
-
 @click.group()
 def contexts() -> None:
     """Inspect, extract, compile, fit and bundle context binaries in model files.
@@ -168,8 +131,7 @@ def contexts() -> None:
 @output_option(
     "A new folder for the context binaries and their manifest.json.", metavar="DIR", required=True
 )
-@json_option
-def extract_command(files: tuple[Path, ...], output: Path, as_json: bool) -> None:
+def extract_command(files: tuple[Path, ...], output: Path) -> None:
     """Copy the context binaries out of FILEs, in the order in which a runtime would load them.
 
     A manifest.json lists the source and size of each; the folder can be used as a FILE.
@@ -177,13 +139,10 @@ def extract_command(files: tuple[Path, ...], output: Path, as_json: bool) -> Non
     manifest = extract(open_artefacts(files), output)
     pieces = manifest.pieces
     width = max(len(piece.file or "-") for piece in pieces)
-    lines = [
-        f"{piece.file or '-':<{width}}  {piece.size:>12} bytes  {piece.kind:<7}  "
-        f"{piece.artefact} {piece.origin}".rstrip()
-        for piece in pieces
-    ]
-    lines.append(f"{output / MANIFEST} lists them")
-    say_result(ContextsExtracted(folder=str(output), pieces=pieces), lines, as_json)
+    for piece in pieces:
+        columns = f"{piece.file or '-':<{width}}  {piece.size:>12} bytes  {piece.kind:<7}"
+        say(f"{columns}  {piece.artefact} {piece.origin}".rstrip())
+    say(f"{output / MANIFEST} lists them")
 
 
 @contexts.command()

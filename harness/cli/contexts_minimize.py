@@ -23,9 +23,7 @@ from harness.cli.lab_options import (
     require_output,
     run_timeout_option,
 )
-from harness.cli.printout import Printout
-from harness.cli.say import say, say_json, say_result
-from harness.containers.manifest import Expects
+from harness.cli.say import say, say_json
 from harness.core.engine import DEFAULT_ENGINE
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.outgoing_text import counted
@@ -45,7 +43,6 @@ from harness.reduce.subject import (
     find_subject,
     pack_model,
 )
-from harness.results.case_names import split_node_id
 from harness.results.file_options import file_options_in
 from harness.results.record import CaseRecord
 from harness.results.run_folder import RunFolder
@@ -57,23 +54,11 @@ _RUN: Final = "Run with the record of the case (default: the latest of --reports
 AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
 
 
-class CaseBundled(Printout):
-    """`contexts bundle --json`: the archive, its content, and the expected outcome of a run."""
-
-    case: str
-    engine: str
-    contexts: list[str]
-    model: str | None
-    bundle: str
-    expects: Expects
-
-
 def _case_options(command: AnyCommand) -> AnyCommand:
     for option in (
         click.option("--lab", "lab_file", type=NamedPath(), help="The lab's devices."),
         reports_option,
         click.option("--run", type=NamedPath(), metavar="DIR", help=_RUN),
-        json_option,
     ):
         command = option(command)
     return command
@@ -89,6 +74,7 @@ def _case_options(command: AnyCommand) -> AnyCommand:
 @run_timeout_option
 @click.option("--pytest-arg", "pytest_arguments", multiple=True, help="Passed to pytest.")
 @click.option("--resume", type=NamedPath(), metavar="DIR", help="Resume the stopped search in DIR.")
+@json_option
 @_case_options
 def minimize_command(
     case: str | None, output: Path | None, resume: Path | None, as_json: bool, **options: Any
@@ -149,7 +135,7 @@ def minimize_command(
 @click.argument("case")
 @output_option("The new archive.", required=True)
 @_case_options
-def bundle_command(case: str, output: Path, as_json: bool, **options: Any) -> None:
+def bundle_command(case: str, output: Path, **options: Any) -> None:
     """Pack CASE of a run: its contexts or model, its plan, versions and outcome, in one archive.
 
     CASE is a case of a file, as reports name it: 'model.pte::test_contexts[...]'. `run` accepts the
@@ -162,38 +148,26 @@ def bundle_command(case: str, output: Path, as_json: bool, **options: Any) -> No
     if expects is None:
         raise ConfigError(f"{case} ended without a verdict: name another run", field="--run")
     engine = engine_of(record.case)
-    contexts, subject = list[str](), None
+    subject = None
     if engine.name == DEFAULT_ENGINE:
         with contextlib.suppress(CompileError):  # then the model itself is bundled
             subject = _subject(record, options)
     if subject is not None:
         subject.bundle(output, subject.way, record, expects)
-        contexts, plan = subject.names(subject.way), subject.plan
-        content = f"{counted(len(contexts), 'context')}, {plan.residency}"
+        plan = subject.plan
+        content = f"{counted(len(subject.names(subject.way)), 'context')}, {plan.residency}"
     else:
         file_options = _options_of_its_run(record, options)
         plan = pack_model(output, record.case, file_options, record, expects)
         content = (
             f"the model, for {engine.title if engine.name != DEFAULT_ENGINE else 'the compiler'}"
         )
-    file = split_node_id(record.case)[0].partition("::")[0]
-    bundled = CaseBundled(
-        case=record.case,
-        engine=engine.name,
-        contexts=contexts,
-        model=None if subject is not None and not subject.model else Path(file).name,
-        bundle=str(output),
-        expects=expects,
-    )
-    diagnosis = record.error.diagnosis if record.error is not None else None
     outcome, *more = outcome_lines(record)
-    lines = [
-        f"written: {output}: {content}",
-        f"outcome of the case: {': '.join([outcome, *more[:2]])}",
-        *([f"    {diagnosis.text()}"] if diagnosis is not None else []),
-        f"send this file; to run it: {_run_command(str(output), plan.qnn)}",
-    ]
-    say_result(bundled, lines, as_json)
+    say(f"written: {output}: {content}")
+    say(f"outcome of the case: {', '.join([outcome, *more[:2]])}")
+    if record.error is not None and record.error.diagnosis is not None:
+        say(f"    {record.error.diagnosis.text()}")
+    say(f"send this file; to run it: {_run_command(str(output), plan.qnn)}")
 
 
 def _run_command(bundle: str, qnn: str | None) -> str:

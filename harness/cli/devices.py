@@ -98,38 +98,6 @@ class DevicesListed(Printout):
     devices: list[ListedDevice]
 
 
-class CleanedDevice(Part):
-    """A device and the result; only `problem` if it could not be cleaned."""
-
-    name: str
-    problem: str | None = None
-    cleaned: Cleaned | None = None
-
-
-class DevicesCleaned(Printout):
-    """`devices clean --json`."""
-
-    devices: list[CleanedDevice]
-
-
-class HealedDevice(Part):
-    """A device after `steps`; only `problem` if another process holds it."""
-
-    name: str
-    state: State | None = None
-    problem: str | None = None
-    findings: list[str] = Field(default_factory=list)
-    was_in_quarantine: bool | None = None
-    in_quarantine: bool | None = None
-    steps: list[LabEvent] = Field(default_factory=list)
-
-
-class DevicesHealed(Printout):
-    """`devices heal --json`."""
-
-    devices: list[HealedDevice]
-
-
 @click.group(invoke_without_command=True)
 @lab_option
 @json_option
@@ -144,8 +112,7 @@ def devices(context: click.Context, lab_file: Path, as_json: bool) -> None:
         _list(context, lab_file, as_json)
         return
     # `devices --lab FILE clean` means the same as `devices clean --lab FILE`
-    defaults = {"lab_file": lab_file, "as_json": as_json}
-    context.default_map = dict.fromkeys(devices.commands, defaults)
+    context.default_map = {name: {"lab_file": lab_file} for name in devices.commands}
 
 
 def _list(context: click.Context, lab_file: Path, as_json: bool) -> None:
@@ -297,11 +264,7 @@ def _cell(column: str, value: object) -> str:
     help="Remove everything, including files of a running case.",
 )
 @lab_option
-@json_option
-@click.pass_context
-def clean(
-    context: click.Context, names: tuple[str, ...], everything: bool, lab_file: Path, as_json: bool
-) -> None:
+def clean(names: tuple[str, ...], everything: bool, lab_file: Path) -> int:
     """Remove unused runtimes and contexts from DEVICEs (default: all enabled).
 
     Only files of the harness in a device's work folder are removed. Exit code 3 if a device does
@@ -309,22 +272,18 @@ def clean(
     """
     lab = load_lab(lab_file)
     configs = lab.select(list(names)) if names else lab.enabled_devices()
-    rows: list[CleanedDevice] = []
+    code = 0
     with open_lab(lab, "devices clean") as opened:
         for config in configs:
             try:
                 device = opened.device(config.name).attach()
                 cleaned = clean_device(device.transport, device.workdir, everything=everything)
             except HarnessError as error:
-                rows.append(CleanedDevice(name=config.name, problem=str(error)))
                 say(f"error: {error}", err=True)
+                code = InfraError.exit_code
                 continue
-            rows.append(CleanedDevice(name=config.name, cleaned=cleaned))
-            if not as_json:
-                say(f"{config.name}: {_cleaned_text(cleaned, everything)}")
-    if as_json:
-        say_json(DevicesCleaned(devices=rows))
-    context.exit(3 if any(row.problem for row in rows) else 0)
+            say(f"{config.name}: {_cleaned_text(cleaned, everything)}")
+    return code
 
 
 def _cleaned_text(cleaned: Cleaned, everything: bool) -> str:
@@ -385,11 +344,7 @@ def _claim(device: LabDevice) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="DEVICE...")
 @click.option("--force", is_flag=True, help="End the quarantine of a bad device, too.")
 @lab_option
-@json_option
-@click.pass_context
-def heal(
-    context: click.Context, names: tuple[str, ...], force: bool, lab_file: Path, as_json: bool
-) -> None:
+def heal(names: tuple[str, ...], force: bool, lab_file: Path) -> int:
     """Check DEVICEs, recover those that are bad, and end the quarantine of healthy ones.
 
     The steps are those of runs, too: reconnect, end leftovers, restart an adb server of ours,
@@ -401,13 +356,10 @@ def heal(
     lab.select(names)
     quarantine = Quarantine(quarantine_root(cache_root()))
     builder = ProbeBuilder(cache_root() / "probe")
-    rows: list[HealedDevice] = []
-    steps: list[LabEvent] = []
+    codes = {0}
 
     def report(event: LabEvent) -> None:
-        steps.append(event)
-        if not as_json:
-            say(f"{event.device}: {event.event}: {event.detail}", err=True)
+        say(f"{event.device}: {event.event}: {event.detail}", err=True)
 
     with open_lab(lab, "devices heal") as opened:
         watch = DeviceWatch(
@@ -423,27 +375,14 @@ def heal(
                 before = quarantine.find(device.key)
                 health = watch.heal(device)
             except DeviceHeld as error:
-                rows.append(HealedDevice(name=name, problem=str(error)))
                 say(f"error: {error}", err=True)
+                codes.add(3)
                 continue
             if force:
                 quarantine.lift(device.key)
             entry = quarantine.find(device.key)
-            rows.append(
-                HealedDevice(
-                    name=name,
-                    state=health.state,
-                    findings=[finding.text for finding in health.findings],
-                    was_in_quarantine=before is not None,
-                    in_quarantine=entry is not None,
-                    steps=[step for step in steps if step.device == name],
-                )
-            )
-            if not as_json:
-                change = "in quarantine" if entry else "no longer in quarantine" if before else ""
-                say(f"{name}: {health}" + (f" ({change})" if change else ""))
-    if as_json:
-        say_json(DevicesHealed(devices=rows))
-    if any(row.problem for row in rows):
-        context.exit(3)
-    context.exit(1 if any(row.state == "bad" for row in rows) else 0)
+            change = "in quarantine" if entry else "no longer in quarantine" if before else ""
+            say(f"{name}: {health}" + (f" ({change})" if change else ""))
+            if health.state == "bad":
+                codes.add(1)
+    return max(codes)

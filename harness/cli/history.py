@@ -16,7 +16,6 @@ from harness.cli.lab_options import (
     lab_to_name,
     reports_option,
 )
-from harness.cli.printout import Printout
 from harness.cli.say import say, say_result
 from harness.core.errors import ConfigError
 from harness.core.outgoing_text import counted
@@ -107,33 +106,20 @@ def history(
     return 0 if report.cases else _NEGATIVE
 
 
-class RunsImported(Printout):
-    """`history import --json`: the imported runs, and those that were stored already."""
-
-    imported: tuple[str, ...]
-    held: tuple[str, ...]
-
-
 @history.command("import")
 @click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
 @database_option
 @reports_option
-@json_option
-def import_command(
-    runs: tuple[Path, ...], database: str | None, reports: Path, as_json: bool
-) -> None:
+def import_command(runs: tuple[Path, ...], database: str | None, reports: Path) -> None:
     """Import RUNS into the history: folders of runs, or their parents (default: --reports).
 
     Stored runs are left as they are; two processes may import at once.
     """
     paths = [path for folder in runs or (reports,) for path in runs_in(folder)]
     opened = open_database(database or str(reports / HISTORY))
-    known = {str(path): _import(opened, path) for path in paths}
-    imported = tuple(path for path, new in known.items() if new)
-    held = tuple(path for path, new in known.items() if not new)
-    summary = f"{counted(len(imported), 'run')} of {len(known)} imported"
-    lines = [f"{summary}, the others were stored already"]
-    say_result(RunsImported(imported=imported, held=held), lines, as_json)
+    imported = [_import(opened, path) for path in paths].count(True)
+    summary = f"{counted(imported, 'run')} of {len(paths)} imported"
+    say(f"{summary}, the others were stored already")
 
 
 def _import(database: Database, path: Path) -> bool:

@@ -9,12 +9,10 @@ from typing import Final
 
 import click
 
-from harness.cli.lab_options import json_option, lab_option, open_lab
-from harness.cli.printout import Printout
-from harness.cli.say import say, say_json
+from harness.cli.lab_options import lab_option, open_lab
+from harness.cli.say import say
 from harness.core.errors import ConfigError, InfraError
 from harness.core.whole_file import write_whole
-from harness.diagnosis.error import Part
 from harness.doctor.new_lab import lab_text
 from harness.lab.attach import OpenLab
 from harness.lab.inventory import Lab
@@ -23,24 +21,6 @@ from harness.transport.adb_address import USER_SERVER, TcpAddress
 from harness.transport.adb_server import AdbServer, adb_binary
 
 _WITHOUT: Final = "Without one: qnn-harness init --simulated"
-
-
-class NewDevice(Part):
-    """A detected device; `problem` is the reason why it is left out of devices.yaml."""
-
-    name: str
-    serial: str
-    target: str | None
-    soc: str | None
-    htp_arch: int | None
-    problem: str | None
-
-
-class LabWritten(Printout):
-    """`init --json`: the written file, and the detected devices."""
-
-    file: str
-    devices: list[NewDevice]
 
 
 @click.command()
@@ -53,8 +33,7 @@ class LabWritten(Printout):
     help="The adb server.",
 )
 @lab_option
-@json_option
-def init(simulated: bool, server: str, lab_file: Path, as_json: bool) -> None:
+def init(simulated: bool, server: str, lab_file: Path) -> None:
     """Write a devices.yaml with the devices that the adb server sees, and their properties.
 
     An existing file is not overwritten: --lab FILE names another one. A device that does not
@@ -72,20 +51,6 @@ def init(simulated: bool, server: str, lab_file: Path, as_json: bool) -> None:
         raise _exists_error(lab_file) from error
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror}", file=lab_file) from error
-    if as_json:
-        rows = [
-            NewDevice(
-                name=new.name,
-                serial=new.serial,
-                target=new.device.target if new.device else None,
-                soc=new.soc.name,
-                htp_arch=new.soc.htp_arch,
-                problem=new.problem or None,
-            )
-            for new in devices
-        ]
-        say_json(LabWritten(file=str(lab_file), devices=rows))
-        return
     for device in devices:
         say(f"{device.name} ({device.serial}): {device.problem or device.description}")
     first = next((device.name for device in devices if device.device), SIMULATED)

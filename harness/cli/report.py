@@ -10,30 +10,16 @@ import click
 from harness.cli.lab_options import (
     NamedPath,
     database_option,
-    json_option,
     output_option,
     reports_option,
 )
-from harness.cli.printout import Printout
-from harness.cli.say import say, say_result
+from harness.cli.say import say
 from harness.core.outgoing_text import counted
 from harness.history.previous import since_previous
 from harness.report.ci import export_to_ci
 from harness.report.projections import project
-from harness.report.summary import cut_short, totals
-from harness.results.coverage import Coverage
+from harness.report.summary import cut_short
 from harness.results.run_folder import JOURNAL, RunFolder
-
-
-class RunsMerged(Printout):
-    """`report merge --json`: the new run. `lost_logs` could not be copied."""
-
-    folder: str
-    merged: list[str]
-    cases: int
-    coverage: Coverage
-    outcomes: dict[str, int]
-    lost_logs: list[str]
 
 
 @click.group()
@@ -58,8 +44,7 @@ def write(run: Path) -> None:
 @report.command()
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=NamedPath())
 @output_option("A new folder for it.", metavar="DIR", required=True)
-@json_option
-def merge(runs: tuple[Path, ...], output: Path, as_json: bool) -> None:
+def merge(runs: tuple[Path, ...], output: Path) -> None:
     """Merge RUNs, such as those of several machines, into one run with reports.
 
     If several RUNs have a case, all attempts are kept, and the latest is final.
@@ -74,15 +59,8 @@ def merge(runs: tuple[Path, ...], output: Path, as_json: bool) -> None:
     if lost_logs:
         logs = counted(len(lost_logs), "log")
         say(f"warning: {logs} not there, or not inside its run: {', '.join(lost_logs)}", err=True)
-    document = RunsMerged(
-        folder=str(folder.path),
-        merged=[str(part.get("run")) for part in made_of.info["merged"]],
-        cases=len(made_of.cases),
-        coverage=made_of.coverage,
-        outcomes=totals(made_of.cases),
-        lost_logs=lost_logs,
-    )
-    say_result(document, made_of.summary, as_json)
+    for line in made_of.summary:
+        say(line)
 
 
 @report.command()

@@ -20,7 +20,7 @@ from harness.core.notices import Notices, shown_by
 from harness.core.outgoing_text import counted
 from harness.core.socs import HTP_ARCHS, TARGETS, Target
 from harness.diagnosis.error import Part
-from harness.runtimes.catalog import Catalog, CatalogEntry
+from harness.runtimes.catalog import Catalog, CatalogEntry, choose_runtimes
 from harness.runtimes.findings import Finding
 from harness.runtimes.preflight import PreflightInput, TargetFacts, preflight
 from harness.runtimes.pypi import PYPI
@@ -53,21 +53,6 @@ class RuntimesListed(Printout):
     runtimes: list[CatalogEntry]
     orts: list[ListedOrt]
     problems: list[str]
-
-
-class FetchedRuntime(Part):
-    """A runtime, or an ONNX Runtime, that is now in the cache."""
-
-    name: str
-    target: str
-    files: int
-    bytes: int
-
-
-class RuntimesFetched(Printout):
-    """`runtimes fetch --json`."""
-
-    runtimes: list[FetchedRuntime]
 
 
 class RuntimeFile(Part):
@@ -115,20 +100,6 @@ class RuntimesShown(Printout):
     """`runtimes show --json`."""
 
     runtimes: list[ShownRuntime]
-
-
-class VerifiedRuntime(Part):
-    """A runtime on this computer; `damage` lists the changed files."""
-
-    name: str
-    target: str
-    damage: list[str]
-
-
-class RuntimesVerified(Printout):
-    """`runtimes verify --json`."""
-
-    runtimes: list[VerifiedRuntime]
 
 
 @click.group()
@@ -183,24 +154,16 @@ def _table(head: str, name: str, rows: Iterable[CatalogEntry | ListedOrt]) -> It
 @click.argument("version")
 @click.option("--ort", metavar="VERSION", help="Fetch these versions of ONNX Runtime, too.")
 @target_option
-@json_option
-def fetch(lab_file: Path, version: str, ort: str | None, target: str, as_json: bool) -> None:
+def fetch(lab_file: Path, version: str, ort: str | None, target: str) -> None:
     """Fetch runtimes into the cache, so that a later run needs no network."""
     catalog = open_catalog(lab_file)
     orts = catalog.ort.resolve(ort, target, field="--ort") if ort else []
-    rows: list[FetchedRuntime] = []
     for name in catalog.resolve(version, target, field="VERSION"):
         runtime = catalog.runtime(name, target)
-        files, size = len(runtime.files), runtime.size
-        rows.append(FetchedRuntime(name=name, target=target, files=files, bytes=size))
+        files = counted(len(runtime.files), "file")
+        say(f"{name} {target}: {files}, {runtime.size / 1e6:.1f} MB")
     for name in orts:
-        size = catalog.ort.fetch(name, target).size
-        rows.append(FetchedRuntime(name=f"ORT {name}", target=target, files=1, bytes=size))
-    lines = (
-        f"{row.name} {target}: {counted(row.files, 'file')}, {row.bytes / 1e6:.1f} MB"
-        for row in rows
-    )
-    say_result(RuntimesFetched(runtimes=rows), lines, as_json)
+        say(f"ORT {name} {target}: 1 file, {catalog.ort.fetch(name, target).size / 1e6:.1f} MB")
 
 
 @runtimes.command()
@@ -247,28 +210,28 @@ def show(
 @lab_option
 @click.argument("version", required=False)
 @click.option("--target", type=click.Choice(TARGETS), help="Only those for this target.")
-@json_option
-def verify(lab_file: Path, version: str | None, target: str | None, as_json: bool) -> int:
+def verify(lab_file: Path, version: str | None, target: str | None) -> int:
     """Read every byte of the runtimes on this computer and list changed files.
 
     Without VERSION all are verified. A fetched runtime is repaired when it is used next; your own
     (an SDK, a folder) is used as it is.
     """
     catalog = open_catalog(lab_file)
-    rows: list[VerifiedRuntime] = []
-    for each in [target] if target else TARGETS:
+    damages: dict[str, list[str]] = {}
+    targets = [target] if target else TARGETS
+    if version is not None:  # one that no target has is an error
+        choose_runtimes(partial(catalog.resolve, field="VERSION"), [version], targets)
+    for each in targets:
         for name in _cached_names(catalog, version, each):
-            damage = catalog.damage(name, each)
-            rows.append(VerifiedRuntime(name=name, target=each, damage=damage))
+            damages[f"{name} {each}"] = catalog.damage(name, each)
         if version is None:
             for ort in filter(lambda ort: ort.cached, _orts(catalog, [each])):
-                damage = catalog.ort.damage(ort.ort, each)
-                rows.append(VerifiedRuntime(name=f"ORT {ort.ort}", target=each, damage=damage))
-    if not rows:
+                damages[f"ORT {ort.ort} {each}"] = catalog.ort.damage(ort.ort, each)
+    if not damages:
         raise ConfigError(f"no runtime {version or ''} is on this computer".replace("  ", " "))
-    lines = (f"{row.name} {row.target}: {'; '.join(row.damage) or 'whole'}" for row in rows)
-    say_result(RuntimesVerified(runtimes=rows), lines, as_json)
-    return _NEGATIVE if any(row.damage for row in rows) else 0
+    for name, damage in damages.items():
+        say(f"{name}: {'; '.join(damage) or 'whole'}")
+    return _NEGATIVE if any(damages.values()) else 0
 
 
 def _cached_names(catalog: Catalog, version: str | None, target: str) -> Sequence[str]:

@@ -16,19 +16,9 @@ from pydantic._internal._docs_extraction import extract_docstrings_from_cls
 
 from harness.bisect.result import BisectionResult
 from harness.cli.bisect import BisectionPlanned
-from harness.cli.contexts import ContextCompiled, ContextsExtracted
-from harness.cli.contexts_minimize import CaseBundled
-from harness.cli.devices import DevicesCleaned, DevicesHealed, DevicesListed
-from harness.cli.history import RunsImported
-from harness.cli.init import LabWritten
-from harness.cli.report import RunsMerged
+from harness.cli.devices import DevicesListed
 from harness.cli.run import OutputDrifted
-from harness.cli.runtimes import (
-    RuntimesFetched,
-    RuntimesListed,
-    RuntimesShown,
-    RuntimesVerified,
-)
+from harness.cli.runtimes import RuntimesListed, RuntimesShown
 from harness.containers.manifest import Manifest
 from harness.core.tagged_model import TaggedModel
 from harness.core.whole_file import write_whole
@@ -55,23 +45,7 @@ FOLDER: Final = Path("docs/schema")
 _OF_LAB: Final = (devices, fields, health, inventory, source_kinds)
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-Printed = (
-    DevicesListed
-    | DevicesCleaned
-    | DevicesHealed
-    | LabWritten
-    | RuntimesListed
-    | RuntimesFetched
-    | RuntimesShown
-    | RuntimesVerified
-    | ContextsExtracted
-    | ContextCompiled
-    | CaseBundled
-    | RunsMerged
-    | RunsImported
-    | BisectionPlanned
-    | OutputDrifted
-)
+Printed = DevicesListed | RuntimesListed | RuntimesShown | BisectionPlanned | OutputDrifted
 """The documents of commands without a schema file of their own."""
 
 

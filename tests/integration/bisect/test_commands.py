@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from harness.bisect.folder import LOG
 from harness.bisect.loop import judge, run_case
 from harness.bisect.match import ANY_FAILURE
 from harness.bisect.search import AxisSpec
@@ -57,7 +56,6 @@ def test_the_log_is_shown(folder: Path) -> None:
     assert f"bisecting qnn over 5 versions, {QNN[0]} to {QNN[-1]}: at most 4 runs" in shown
     assert f"last good {QNN[1]}, first bad {QNN[2]}" in shown
     assert call("bisect", "log", "--reports", folder.parent)[1] == shown
-    assert call("bisect", "log", "--json", folder)[1] == (folder / LOG).read_text()
 
 
 @pytest.mark.slow

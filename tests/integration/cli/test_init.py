@@ -36,18 +36,13 @@ def test_what_adb_sees_is_written_and_can_be_used(
     adb: AdbClient, start_device: StartDevice, file: Path
 ) -> None:
     device = start_device()
-    completed = qnn_harness("init", "--server", f"127.0.0.1:{adb.port}", "--lab", file, "--json")
+    completed = qnn_harness("init", "--server", f"127.0.0.1:{adb.port}", "--lab", file)
     assert completed.returncode == 0, completed.stderr
-    (row,) = json.loads(completed.stdout)["devices"]
-    assert (row["serial"], row["target"]) == (device.address, "linux-x64")
-    assert (row["soc"], row["htp_arch"]) == ("QCS8550", 73)
+    assert f"({device.address}): QCS8550, HTP v73, linux-x64: it" in completed.stdout
     found, simulated = load_lab(file).devices
     assert isinstance(found, AdbDeviceConfig)
     assert (found.name, found.serial) == ("qcs8550-simulator", device.address)
     assert (found.soc, found.target, simulated.enabled) == ("QCS8550", "linux-x64", False)
-    other = file.with_name("other.yaml")
-    stdout = qnn_harness("init", "--server", f"127.0.0.1:{adb.port}", "--lab", other).stdout
-    assert f"({device.address}): QCS8550, HTP v73, linux-x64: it" in stdout
     listed = json.loads(qnn_harness("devices", "--lab", file, "--json").stdout)["devices"]
     assert (listed[0]["state"], listed[0]["health"]) == ("device", "good"), listed[0]
 

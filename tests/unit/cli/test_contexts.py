@@ -37,17 +37,12 @@ def test_extract_says_what_was_copied(tmp_path: Path) -> None:
     assert len(open_artefact(tmp_path / "out/manifest.json").pieces) == 3
 
 
-def test_extract_prints_the_manifest(tmp_path: Path) -> None:
+def test_extract_lists_each_piece(tmp_path: Path) -> None:
     out = str(tmp_path / "out")
-    completed = CliRunner().invoke(
-        contexts, ["extract", str(FIELD / "*.onnx"), "--output", out, "--json"]
-    )
-    printed = json.loads(completed.output)
-    assert printed["folder"] == out
+    words = ["extract", str(FIELD / "*.onnx"), "--output", out]
+    completed = CliRunner().invoke(contexts, words)
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
-    assert len(printed["pieces"]) == len(manifest["pieces"]) == 4
-    for piece, stored in zip(printed["pieces"], manifest["pieces"], strict=True):
-        assert piece == {"inputs": [], "expected": []} | stored
+    assert len(completed.output.splitlines()) == len(manifest["pieces"]) + 1 == 5
 
 
 def test_of_many_contexts_the_first_are_shown() -> None:

@@ -170,16 +170,13 @@ def test_no_link_leads_out_of_a_run_and_nothing_is_overwritten(tmp_path: Path) -
 def test_a_run_that_was_cut_short_is_told_so(tmp_path: Path) -> None:
     whole = run_of(tmp_path / "a", attempt("a passed"))
     cut = run_of(tmp_path / "b", attempt("b passed"), day=1, selected=2, finished=None)
-    completed = merge(whole, cut, "-o", tmp_path / "merged", "--json")
+    completed = merge(whole, cut, "-o", tmp_path / "merged")
     assert completed.exit_code == 0
     assert f"warning: cut short: {cut.name}: no end" in completed.stderr
-    document = json.loads(completed.stdout)
-    assert (
-        document["cases"],
-        document["coverage"]["selected"],
-        document["coverage"]["not_run"],
-    ) == (2, 4, 2)
-    assert document["merged"] == [whole.name, cut.name]
+    folder = RunFolder.open(tmp_path / "merged")
+    coverage = folder.coverage()
+    assert (len(folder.contents().cases), coverage.selected, coverage.not_run) == (2, 4, 2)
+    assert [part["run"] for part in folder.info()["merged"]] == [whole.name, cut.name]
     assert RunFolder.open(tmp_path / "merged").info()["exit_code"] == 3
 
 

@@ -223,11 +223,10 @@ def lines(report: Inspection, *, whole: bool = False) -> Iterator[str]:
             for kind, tensors in (("in", graph.inputs), ("out", graph.outputs)):
                 for tensor in tensors:
                     yield f"        {kind:<4}{_tensor(tensor)}"
-    read = [each.size for each in report.contexts if each.kind == "context"]
-    if read or not (report.problems or report.models or report.contexts):
+    read_count = sum(each.kind == "context" for each in report.contexts)
+    if read_count or not (report.problems or report.models or report.contexts):
         more = "; --long shows all" if len(shown) < len(report.contexts) else ""
-        total = f" of {size(sum(read))}" if len(read) > 1 else ""
-        yield f"{counted(len(read), 'context')}{total}, read by QNN {report.qnn}{more}"
+        yield f"{counted(read_count, 'context')}, read by QNN {report.qnn}{more}"
 
 
 def _made_for_text(context: ContextReport) -> str:

@@ -47,7 +47,7 @@ _CODES: Final = (
 _COMPLETION: Final = """\
 ## Completion in the shell
 
-The Tab key completes commands, options and their values. Put the line of your shell into its file:
+The Tab key completes commands, options and their choices. Put the line of your shell into its file:
 
 | shell | file | line |
 |---|---|---|

@@ -94,10 +94,7 @@ def test_the_version_tells_the_schemas() -> None:
         ("contexts ins", [("plain", "inspect")]),
         ("run --resid", [("plain", "--residency")]),
         ("run --residency se", [("plain", "sequential")]),
-        ("run --engine o", [("plain", "ort")]),
-        ("run --backend h", [("plain", "htp")]),
         ("run --reference m", [("file", "m")]),
-        ("run --lab m", [("file", "m")]),
         ("run m", [("file", "m")]),
     ],
 )

@@ -124,15 +124,12 @@ def test_with_workers_the_run_has_a_line(lab: DeviceRuns, suite: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("number", "workers"),
-    [(signal.SIGINT, 1), (signal.SIGTERM, 0)],
-)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ended_in_the_middle_it_leaves_nothing(
-    lab: DeviceRuns, suite: Path, number: signal.Signals, workers: int
+    lab: DeviceRuns, suite: Path, number: signal.Signals
 ) -> None:
-    with on_terminal(lab, f"-n{workers}", "-k", "slowly", suite) as terminal:
-        terminal.wait_for(lambda screen: seen(screen, OF_THE_RUN if workers else LOADING))
+    with on_terminal(lab, "-k", "slowly", suite) as terminal:
+        terminal.wait_for(lambda screen: seen(screen, LOADING))
         if number == signal.SIGINT:
             terminal.send("\x03")
         else:

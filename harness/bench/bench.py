@@ -44,7 +44,7 @@ from harness.models.source import (
 )
 from harness.probe.plan import ONCE, Plan, Rounds, Settings
 from harness.results.drift import KEPT
-from harness.results.measurements import graph_figures, named_graphs, token_figures
+from harness.results.measurements import graph_figures
 from harness.results.record import Check, as_json, conclusion, failure_text
 from harness.transport.shell import Completed
 
@@ -394,21 +394,17 @@ class Bench:
         self.measure(**{KEPT: figures})
         result = result.keeping(kept)
         names = [each.model if isinstance(each, OnnxModel) else str(each) for each in sources]
-        self.note_graphs(result, names, deployed)
+        self.note_graphs(result, names)
         error = result.verdict.error
         step = None if error is None or error.step is None else plan.steps[error.step]
         if step is not None and (graph := graph_of(deployed, step)):
             self.conclude(f"graph {graph} failed")
         return result
 
-    def note_graphs(
-        self, result: Observation, names: Sequence[str], contexts: Sequence[DeployedContext] = ()
-    ) -> None:
+    def note_graphs(self, result: Observation, names: Sequence[str]) -> None:
         """Record the times of each graph that an observation has."""
-        graphs = graph_figures(result.run.transcript.steps, names, self.case.executes_on)
-        metadata = zip(names, (context.context.metadata for context in contexts), strict=False)
-        tokens = token_figures(graphs, named_graphs(metadata))
-        self.measure(graphs=graphs, **({"tokens": tokens} if tokens else {}))
+        steps = result.run.transcript.steps
+        self.measure(graphs=graph_figures(steps, names, self.case.executes_on))
 
     def context_plan(
         self,

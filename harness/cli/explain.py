@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import gzip
-import shlex
 import sys
 import zlib
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from io import BufferedReader, RawIOBase
 from itertools import groupby
 from pathlib import Path
@@ -16,15 +14,14 @@ from typing import BinaryIO, cast
 
 import click
 
-from harness.cli.lab_options import NamedPath, json_option
+from harness.cli.lab_options import json_option
 from harness.cli.say import say_result
 from harness.core.errors import ConfigError
-from harness.diagnosis.any_log import LogText, ScannedLog, read_log
+from harness.diagnosis.any_log import ScannedLog, read_log
 from harness.diagnosis.explanation import (
     Explained,
     dsp_numbers,
     explain_symptoms,
-    next_command,
     symptoms_in,
 )
 from harness.diagnosis.rules import all_rules
@@ -32,7 +29,6 @@ from harness.diagnosis.rules import all_rules
 _NEGATIVE = 1
 _STDIN = "-"
 _MAX_SHOWN = 3
-_MAX_WITH = 16
 _LOOKED_AT = 8192
 _PACKED = {b"PK\3\4": "zip", b"\xfd7zXZ": "xz", b"BZh": "bzip2", b"\x28\xb5\x2f\xfd": "zstd"}
 _NO_TEXT = bytes({*range(1, 32)} - {*b"\b\t\n\f\r\x1b"})
@@ -40,40 +36,19 @@ _NO_TEXT = bytes({*range(1, 32)} - {*b"\b\t\n\f\r\x1b"})
 
 @click.command()
 @click.argument("file", default=_STDIN, type=click.Path())
-@click.option(
-    "--with",
-    "others",
-    type=NamedPath(),
-    multiple=True,
-    metavar="FILE",
-    help="Output of a suggested command, or another log of the failure; may be repeated.",
-)
 @json_option
-def explain(file: str, others: tuple[Path, ...], as_json: bool) -> int:
+def explain(file: str, as_json: bool) -> int:
     """Explain the failure in a log of any program that uses QNN or FastRPC.
 
     FILE (default: standard input) may be of logcat, qnn-net-run, Genie, LiteRT, ExecuTorch, ONNX
     Runtime or llama.cpp, or copied out of a web page. The answer is the surest cause, followed by
-    others that fit, and a command to run next if none is sure. Ends with 1 if nothing is
-    recognised.
+    others that fit. Ends with 1 if nothing is recognised.
     """
-    if len(others) > _MAX_WITH:
-        raise click.UsageError(f"--with takes at most {_MAX_WITH} files")
-    if [file, *map(str, others)].count(_STDIN) > 1:
-        raise click.UsageError("standard input is read once: name files for all logs but one")
     log = _read(file)
-    lines = list(log.lines)
-    for other in others:
-        lines += [replace(line, file=str(other)) for line in _read(str(other)).lines]
-    symptoms = symptoms_in(lines)
-    explanation = explain_symptoms(symptoms, lines)
+    symptoms = symptoms_in(log.lines)
+    explanation = explain_symptoms(symptoms, log.lines)
     explanation = explanation.model_copy(update={"diagnoses": _surest_first(explanation.diagnoses)})
-    text = (
-        *_answer_lines(explanation.diagnoses, log),
-        *filter(None, [explanation.limits]),
-        *_next_step(explanation.diagnoses, file, others, lines),
-        *dsp_numbers(symptoms),
-    )
+    text = (*_answer_lines(explanation.diagnoses, log), *dsp_numbers(symptoms))
     say_result(explanation, text, as_json)
     return 0 if explanation.diagnoses else _NEGATIVE
 
@@ -152,19 +127,6 @@ def _failure_lines(answer: Explained, *others: Explained) -> Iterator[str]:
         yield f"    what tells: {distinctions[cause.id]}"
 
 
-def _next_step(
-    causes: Sequence[Explained], file: str, others: Sequence[Path], lines: Sequence[LogText]
-) -> Iterator[str]:
-    command = next_command(causes, lines, len(others))
-    if command is None:
-        return
-    log = "LOG" if file == _STDIN else shlex.quote(file)
-    options = "".join(f" --with {shlex.quote(str(path))}" for path in others)
-    yield "to be surer, run and explain again:"
-    yield f"  {command.command} > {command.file}"
-    yield f"  qnn-harness explain {log}{options} --with {command.file}"
-
-
 def _lines_of(cause: Explained) -> Iterable[str]:
     for line in cause.lines[:_MAX_SHOWN]:
-        yield f"  line {line.number}{f' of {line.file}' if line.file else ''}: {line.text}"
+        yield f"  line {line.number}: {line.text}"

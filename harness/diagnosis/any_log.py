@@ -11,18 +11,16 @@ from __future__ import annotations
 
 import codecs
 import re
-from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from io import BufferedReader, RawIOBase, TextIOWrapper
-from itertools import accumulate, pairwise
 from typing import BinaryIO, Final, cast
 
 import re2
 
-from harness.diagnosis.chain import ECHO, benign_part
+from harness.diagnosis.chain import ECHO
 from harness.diagnosis.error import clean_text
 from harness.diagnosis.rule import Rule
 from harness.diagnosis.rules import all_rules
@@ -192,9 +190,6 @@ _MAX_LINE_CHARS: Final = 16_384
 _MAX_TEXT_CHARS: Final = 1_000
 _OVERLAP: Final = 200
 """The overlap of the pieces of a line that is too long for one text, or one chunk."""
-_WIDTHS: Final = (80, 100, 120, 132, 160)
-_MAX_WRAPPED: Final = 8
-"""The most pieces of a line that a terminal may have cut at its width."""
 
 # It begins with a letter, not with \b, for speed.
 _ERROR: Final = re.compile(rb"ERROR(?<![A-Z_]ERROR)(?![A-Z_])")
@@ -218,15 +213,11 @@ _NUMBERS: Final = re.compile(r"\d(?:(?<=0)[xX][0-9a-fA-F]+|\d*)")
 
 @dataclass(frozen=True)
 class LogText:
-    """A line of a log, counted from 1, without its prefix, and its origin.
-
-    `file` is the name of another log than the explained one.
-    """
+    """A line of a log, counted from 1, without its prefix, and its origin."""
 
     number: int
     text: str
     origin: Origin = NOBODY
-    file: str | None = None
 
 
 @dataclass(frozen=True)
@@ -279,7 +270,6 @@ class _LineStore:
         self._alike: Counter[int] = Counter()
         self._full: set[int] = set()
         self._scanned = 0
-        self._widest = 0
         self._unscanned: deque[tuple[int, str, int]] = deque(maxlen=MAX_LINES // 2)
 
     def add(self, text: str, number: int) -> int:
@@ -291,55 +281,18 @@ class _LineStore:
         if self.error is None and (error := _ERROR.search(data)) is not None:
             self.error = number + data.count(b"\n", 0, error.start())
         lines = data.split(b"\n")
-        wrapped, harmless = self._wrapped(lines)
         for index, line in enumerate(lines):
-            joined = wrapped.get(index)
-            if (joined is None and not self._passes(line)) or index in harmless:
+            if not self._passes(line):
                 continue
             # a line that differs from many before it only in digits, such as its time, is dropped
             if (rough := hash(line.translate(_DIGITS))) not in self._full:
                 self._add_line(number + index, line.decode("utf-8", "replace"), rough)
-            if joined is not None:
-                self._add_line(number + index, joined.decode("utf-8", "replace"), 0)
         return len(lines)
 
     def lines(self) -> tuple[LogText, ...]:
         while self._unscanned:
             self._scan(*self._unscanned.popleft())
         return (*self._first, *self._last)
-
-    def _wrapped(self, lines: list[bytes]) -> tuple[dict[int, bytes], set[int]]:
-        """Rejoin lines that a terminal may have cut; return them by the index of the last piece.
-
-        The second result are the pieces of lines that are benign when joined.
-        """
-        self._widest = max(self._widest, *map(len, lines))
-        if self._widest > _WIDTHS[0] and self._widest not in _WIDTHS:
-            return {}, set()
-        cut = [len(line) == self._widest in _WIDTHS for line in lines]
-        space = b""
-        if self._widest <= _WIDTHS[0]:
-            # a line is wrapped between words where the next word does not fit
-            full = [
-                len(line) + 1 + len(after.partition(b" ")[0]) > _WIDTHS[0]
-                for line, after in pairwise(lines)
-            ]
-            if sum(full) > 2 * sum(cut):
-                cut, space = [*full, False], b" "
-        wrapped: dict[int, bytes] = {}
-        harmless: set[int] = set()
-        for first in (i for i, is_cut in enumerate(cut) if is_cut and not (i and cut[i - 1])):
-            limit = min(first + _MAX_WRAPPED, len(cut))
-            last = next((i for i in range(first, limit) if not cut[i]), limit - 1)
-            pieces = lines[first : last + 1]
-            joined = space.join(pieces)
-            if self._passes(joined):
-                wrapped[last if space else first] = joined
-                if (part := benign_part(joined.decode("latin-1"))) is not None:
-                    ends = list(accumulate(len(piece) + len(space) for piece in pieces))
-                    begin, end = bisect_right(ends, part[0]), bisect_right(ends, part[1] - 1)
-                    harmless |= {*range(first + begin, first + end + 1)}
-        return wrapped, harmless
 
     def _add_line(self, number: int, line: str, rough: int) -> None:
         if _ECHO.search(line):

@@ -169,14 +169,8 @@ def call_chain(
 
 def is_benign(line: str) -> bool:
     """Return whether a line of a log is no failure."""
-    return benign_part(line) is not None
-
-
-def benign_part(line: str) -> tuple[int, int] | None:
-    """Return the span of the text that makes a line benign; None if it is not."""
     text = line[:MAX_LINE_CHARS]
-    matches = (re.search(pattern, text, re.I) for pattern in (*BENIGN, messages_of("benign")))
-    return next((match.span() for match in matches if match is not None), None)
+    return any(re.search(pattern, text, re.I) for pattern in (*BENIGN, messages_of("benign")))
 
 
 def _logged(step: StepResult) -> tuple[ChainLink, ...]:

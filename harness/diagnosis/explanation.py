@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from bisect import bisect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from math import inf
@@ -16,7 +15,6 @@ from typing import Final
 
 from harness.core.codes import describe, dsp_errors, qnn_code_in
 from harness.core.schema_field import Schema1
-from harness.core.socs import Claim, claim_of, limits_of_simulation
 from harness.diagnosis.any_log import (
     API,
     CALLS,
@@ -46,19 +44,11 @@ _FASTRPC: Final = re.compile(r"\b(?:remote_handle\w*|fastrpc_\w+|apps_dev_init) 
 _BEHIND: Final = re.compile(rf"^{CAME_TRUE}.*|( \(and \d+ more like it\))?\s+\[then: .*")
 
 
-_SIMULATOR: Final = re.compile(
-    r"\bx86_64-linux-clang/|/simulated/\.runs/|\bsimulated on this computer\b"
-)
-_BOARD: Final = re.compile(r"libQnnHtpV\d+Stub\.so|cdsprpc")
-"""Words that the simulator in libQnnHtp.so itself never logs."""
-
-
 class ExplainedLine(Part):
-    """A line that shows a cause, counted from 1; `file`: the name of another log."""
+    """A line that shows a cause, counted from 1."""
 
     number: int
     text: str
-    file: str | None = None
 
 
 class Explained(Part):
@@ -78,14 +68,10 @@ class Explained(Part):
 
 
 class Explanation(Part):
-    """All causes that fit a log, the best first; none if nothing is recognised.
-
-    `limits` states what remains open if the log is of a simulator.
-    """
+    """All causes that fit a log, the best first; none if nothing is recognised."""
 
     schema_number: Schema1 = 1
     diagnoses: tuple[Explained, ...]
-    limits: str | None = None
 
 
 _Times = Mapping[int, float | None]
@@ -125,26 +111,13 @@ def explain_symptoms(
         failure = 1 if part is whole else failure
         causes += [cause.model_copy(update={"failure": failure}) for cause in new]
     causes.sort(key=lambda cause: cause.failure)
-    limits = _limits_in(symptoms, lines) if causes else None
-    return Explanation(diagnoses=tuple(causes), limits=limits)
-
-
-def _limits_in(symptoms: Symptoms, lines: Sequence[LogText]) -> str | None:
-    """Return what a log of a simulator leaves open; None for a log of a device."""
-    simulated, board = (
-        any(pattern.search(line.text) for line in lines) for pattern in (_SIMULATOR, _BOARD)
-    )
-    claims = {claim_of(code) for code in symptoms.codes}
-    claim: Claim = "capacity" if "capacity" in claims else "version"
-    target = None if board else "linux-x64"
-    return limits_of_simulation(claim, target, (), simulated=simulated)
+    return Explanation(diagnoses=tuple(causes))
 
 
 def _times(lines: Sequence[LogText]) -> _Times:
-    main = [line for line in lines if line.file is None]
-    if any(line.origin.time is not None for line in main):
-        return {line.number: line.origin.time for line in main}
-    return {line.number: line.number * _NEAR_S / _NEAR_LINES for line in main}
+    if any(line.origin.time is not None for line in lines):
+        return {line.number: line.origin.time for line in lines}
+    return {line.number: line.number * _NEAR_S / _NEAR_LINES for line in lines}
 
 
 def _by_failure(causes: list[Explained], times: _Times) -> list[list[Explained]]:
@@ -255,7 +228,7 @@ def _place(line: LogText, offset: int = 0) -> object:
     if line.origin.process:
         return line.origin.process
     span = 1 if line.origin.process == KERNEL else _NEAR_LINES
-    return line.file, span, line.number // span + (offset if span > 1 else 0)
+    return span, line.number // span + (offset if span > 1 else 0)
 
 
 @lru_cache(MAX_LINES)
@@ -283,7 +256,7 @@ def _explained(
         fix=diagnosis.fix,
         threads=rule.rule.links,
         lines=tuple(
-            ExplainedLine(number=line.number, text=line.text, file=line.file)
+            ExplainedLine(number=line.number, text=line.text)
             for line in [line for line in lines if line.text in shown][:MAX_SHOWN]
         ),
         process=process,
@@ -293,114 +266,3 @@ def _explained(
 def _is_foreign(rule: FittingRule, explained: Explained) -> bool:
     by_code = not rule.lines and bool(explained.lines)
     return by_code and not any(OURS.search(line.text) for line in explained.lines)
-
-
-@dataclass(frozen=True)
-class DiagnosticCommand:
-    """A command, a file name for its output, and the causes that it confirms or refutes."""
-
-    command: str
-    file: str
-    causes: frozenset[str]
-
-
-COMMANDS: Final = tuple(
-    DiagnosticCommand(command, file, frozenset(causes.split()))
-    for command, file, causes in (
-        (
-            "adb logcat -d",
-            "logcat.txt",
-            "skel-not-found skel-refused dsp-library-missing linker-namespace stub-missing "
-            "stub-not-loaded no-fastrpc invalid-config not-mapped no-memory no-dsp-session "
-            "domain-refused mixed-libraries",
-        ),
-        (
-            "adb shell dmesg",
-            "dmesg.txt",
-            "dsp-restarted pd-died no-dsp-session fastrpc-denied stale-handle failed-without-cause",
-        ),
-        (
-            "adb shell 'for p in /sys/class/remoteproc/*; do echo $(cat $p/name) is "
-            "$(cat $p/state); done'",
-            "dsp.txt",
-            "no-dsp-session npu-busy",
-        ),
-        ("adb shell ls -lZ /dev", "dev.txt", "fastrpc-denied no-channel no-unsigned-pd"),
-        (
-            "env",
-            "env.txt",
-            "adsp-path-colons older-libraries unknown-soc backend-not-loaded symbol-missing "
-            "npu-driver",
-        ),
-        (
-            "adb shell cat /proc/PID/maps",
-            "maps.txt",
-            "older-libraries mixed-libraries two-copies unknown-dsp-arch",
-        ),
-    )
-)
-"""The commands for an Android device."""
-_ELSEWHERE: Final = {
-    "linux": {"adb logcat -d": "journalctl -b"},
-    "windows": {
-        "adb logcat -d": "wevtutil qe Application /c:200 /rd:true /f:text",
-        "adb shell dmesg": "wevtutil qe System /c:200 /rd:true /f:text",
-        "env": "set",
-        "adb shell cat /proc/PID/maps": 'powershell "(ps -Id PID).Modules | select FileName"',
-    },
-}
-"""Replacements on other systems. On Linux the rest is run without `adb shell`."""
-_SYSTEMS: Final = (
-    ("windows", re.compile(r"(?i)\.dll\b|\b[a-z]:\\|WinError|Win32|LoadLibrary")),
-    (
-        "android",
-        re.compile(
-            r"/data/(?:local|app|user|data)|/vendor/|/system/|adsprpc/src|avc: |(?i:android)"
-        ),
-    ),
-    (
-        "linux",
-        re.compile(
-            r"/(?:usr|home|lib|etc|root)/|\.so\.\d|^[A-Z][a-z]{2} [ \d]\d [\d:]{8} |\bkernel: "
-            r"|systemd|fastrpc_test|remoteproc\d|\.\./src/|/dev/fastrpc|snd_|^\w+\.c:\d+:"
-        ),
-    ),
-)
-"""Patterns of the system that wrote a log, the surest first; the default is Android."""
-
-
-def next_command(
-    causes: Sequence[Explained], lines: Sequence[LogText] = (), known_files: int = 0
-) -> DiagnosticCommand | None:
-    """Return the command that decides between causes, the best first; None if a line states it.
-
-    It is the one about most of the equally sure causes. `lines` are those of the log: they tell
-    the system, and that a log of the kernel or of the system is there already. `known_files` is
-    the number of outputs that are there already, so the next best command is returned.
-    """
-    if not causes or causes[0].confidence == "known":
-        return None
-    first = causes[0]
-    equal = {
-        cause.id
-        for cause in causes
-        if (cause.confidence, cause.failure) == (first.confidence, first.failure)
-    }
-    systems = (name for name, words in _SYSTEMS if any(words.search(line.text) for line in lines))
-    system = next(systems, "android")
-    processes = {line.origin.process for line in lines if not line.file} - {None}
-    included = {"dmesg.txt" if process == KERNEL else "logcat.txt" for process in processes}
-    commands = (
-        replace(entry, command=_command_on(entry.command, system))
-        for entry in COMMANDS
-        if entry.file not in included
-    )
-    fitting = [entry for entry in commands if entry.command and entry.causes & equal]
-    fitting.sort(key=lambda entry: -len(entry.causes & equal))
-    return fitting[known_files] if known_files < len(fitting) else None
-
-
-def _command_on(command: str, system: str) -> str:
-    if system == "android" or command in _ELSEWHERE[system]:
-        return _ELSEWHERE.get(system, {}).get(command, command)
-    return command.removeprefix("adb shell ").strip("'") if system == "linux" else ""

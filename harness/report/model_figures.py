@@ -274,35 +274,6 @@ def elements(records: Iterable[CaseRecord]) -> list[Block]:
     return tables[:_MOST_ROWS]
 
 
-def tokens(records: Iterable[CaseRecord]) -> list[Block]:
-    """Return a row for each stage of a language model, and the time to the first token."""
-    rows: list[list[Line]] = []
-    notes: list[Block] = []
-    cases = 0
-    for record in records:
-        cases += 1
-        figures = part_of(record, "tokens")
-        for i, stage in enumerate(entries(figures, "stages")):
-            length, cache = stage.get("context_length"), stage.get("kv_bytes")
-            sizes = [f"{stage.get('tokens')}", "?" if length is None else f"{length}"]
-            rate = _number(stage.get("tokens_per_s"))
-            room = f"{cache:,}" if is_figure(cache) else ""
-            evidence = Span(str(stage.get("told")))
-            times = [duration(stage.get("us")), rate, room]
-            rows.append([_case(record, i), f"{stage.get('stage')}", *sizes, *times, evidence])
-        if first := figures.get("first_token"):
-            notes.append(Paragraph(first_token(first)))
-    names = ("Case", "Stage", "Tokens", "Context", "Latency", "Tokens/s", "KV cache (bytes)")
-    return [*table("Tokens", *_named((*names, "Told by"), rows, cases)), *notes]
-
-
-def first_token(first: Mapping[str, Any]) -> str:
-    """Return the time to a prompt's first token, in words."""
-    units = ("prompt_tokens", "token"), ("chunk", "token"), ("chunks", "execution")
-    size, of, chunks = (counted(first.get(key) or 0, unit) for key, unit in units)
-    return f"First token of a prompt of {size}: {duration(first.get('us'))}, {chunks} of {of}."
-
-
 def versions(records: Iterable[CaseRecord]) -> list[Block]:
     """Compare versions and backends: a row with latency and accuracy for each output."""
     rows: list[list[Line]] = []
@@ -339,7 +310,6 @@ def _device(record: CaseRecord) -> str:
 
 FIGURES: Final[tuple[Callable[[Iterable[CaseRecord]], list[Block]], ...]] = (
     latency,
-    tokens,
     nodes_tables,
     accuracy,
     elements,

@@ -1,22 +1,15 @@
-"""Figures of a record made from the probe's reports: times, memory, graphs, tokens (pure).
-
-Graphs and caches are recognised by the names that exporters give them: AI Hub calls graphs
-`prompt_ar128_cl4096_1_of_3` and `token_ar1_cl4096_1_of_3` and caches `past_key_0_in`; ExecuTorch
-calls graphs `prefill_forward` and `kv_forward` and caches `input_3_args_0@0`, for which only shapes
-help.
-"""
+"""Figures of a record made from the probe's reports: times, memory, graphs (pure)."""
 
 from __future__ import annotations
 
 import math
 import re
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-from harness.core.outgoing_text import counted
 from harness.models.metadata import entries
 from harness.probe.transcript import StepResult, Transcript
 from harness.results.record import whole_numbers
@@ -296,160 +289,6 @@ def _memory(steps: Iterable[StepResult], name: str) -> dict[str, int] | None:
 
 def _number(value: object) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
-
-
-PROMPT_TOKENS: Final = 512
-"""The length of the prompt for the time to the first token, if the context has room for it."""
-
-_AR: Final = re.compile(r"(?:^|_)ar(\d{1,6})(?:_|$)")
-_CL: Final = re.compile(r"(?:^|_)cl(\d{1,7})(?:_|$)")
-_IDS: Final = re.compile(r"(?i)input_ids|tokens?(?![a-z])")
-_CACHE: Final = re.compile(r"(?i)past_?(?:key|value|kv)|(?:key|value|kv?|v)_?cache|cache_?(?:k|v)")
-
-
-@dataclass(frozen=True)
-class TokenGraph:
-    """A graph of a language model: the tokens of an execution, and the basis for that.
-
-    `length` is the number of tokens that its context has room for, None if unknown. `cache_bytes`
-    is the size of the keys and values among its inputs.
-    """
-
-    tokens: int
-    length: int | None
-    cache_bytes: int
-    basis: str
-
-
-def named_graphs(
-    contexts: Iterable[tuple[str, Mapping[str, Any]]],
-) -> dict[tuple[str, str], Mapping[str, Any]]:
-    """Return the graphs in the metadata of contexts, by the names of context and graph."""
-    return {
-        (name, str(graph.get("name"))): graph
-        for name, metadata in contexts
-        for graph in entries(metadata, "graphs")
-    }
-
-
-def token_graphs(
-    graphs: Mapping[tuple[str, str], Mapping[str, Any]],
-) -> dict[tuple[str, str], TokenGraph]:
-    """Return the graphs that take tokens; none if no graph has keys and values.
-
-    `graphs` has the metadata of each graph, by the names of its context and of itself.
-    """
-    sizes = {key: tokens for key, graph in graphs.items() if (tokens := _tokens(key[1], graph))}
-    pairs = {key: [*_pairs(graphs[key], number)] for key, (number, _) in sizes.items()}
-    listed = (pair for of_graph in pairs.values() for pair in of_graph)
-    lengths = [(name, length) for name, _, length in listed if length is not None]
-    grown = {name for name, _ in lengths}
-    longest = max((length for _, length in lengths), default=None)
-    result = {}
-    for key, (number, basis) in sizes.items():
-        by_shape = {name: tensor for name, tensor, _ in pairs[key] if name in grown}
-        by_name = {
-            str(tensor.get("name")): tensor
-            for tensor in entries(graphs[key], "inputs")
-            if _CACHE.search(str(tensor.get("name")))
-        }
-        cache = by_name or by_shape
-        origin = "named" if by_name else "that grow by what comes out"
-        caches = f"; keys and values: {counted(len(cache), 'input')} {origin}" if cache else ""
-        in_name = _CL.search(key[1])
-        length = int(in_name[1]) if in_name else longest
-        size = sum(_whole(tensor.get("bytes")) for tensor in cache.values())
-        result[key] = TokenGraph(number, length, size, basis + caches)
-    return result if any(graph.cache_bytes for graph in result.values()) else {}
-
-
-def _tokens(name: str, graph: Mapping[str, Any]) -> tuple[int, str] | None:
-    if (match := _AR.search(name)) and int(match[1]):
-        return int(match[1]), f"ar{match[1]} in its name"
-    for tensor in entries(graph, "inputs"):
-        called, shape = str(tensor.get("name")), _shape(tensor)
-        whole = re.match(r"u?int(32|64)$", str(tensor.get("data_type")))
-        if whole and shape and _IDS.search(called):
-            return math.prod(shape), f"its input {called[:60]} is {shape}"
-    return None
-
-
-def _pairs(
-    graph: Mapping[str, Any], tokens: int
-) -> Iterator[tuple[str, Mapping[str, Any], int | None]]:
-    """Yield the inputs that an output of so many tokens is appended to, and the total length.
-
-    The length is None if both have the same shape, so that no axis shows it.
-    """
-    outputs = [(_shape(tensor), tensor.get("data_type")) for tensor in entries(graph, "outputs")]
-    for tensor in entries(graph, "inputs"):
-        shape, kind = _shape(tensor), tensor.get("data_type")
-        for out_shape, of in outputs:
-            if of != kind or len(out_shape) != len(shape) or len(shape) < 3:
-                continue
-            axes = [axis for axis, size in enumerate(shape) if size != out_shape[axis]]
-            if not axes and tokens in shape:
-                yield str(tensor.get("name")), tensor, None
-                break
-            if len(axes) == 1 and out_shape[axes[0]] == tokens and shape[axes[0]] > tokens:
-                yield str(tensor.get("name")), tensor, shape[axes[0]] + tokens
-                break
-
-
-def token_figures(
-    graphs: Sequence[Mapping[str, Any]],
-    metadata: Mapping[tuple[str, str], Mapping[str, Any]],
-    prompt: int = PROMPT_TOKENS,
-) -> dict[str, Any] | None:
-    """Return the `tokens` of a record: the speed of each stage, and the time to the first token.
-
-    `graphs` are those of `graph_figures`. Graphs that take the same number of tokens are parts of
-    one model, one after the other. None if there is no such graph.
-    """
-    known = token_graphs(metadata)
-    stages: dict[tuple[int, int | None], dict[str, Any]] = {}
-    added = set()
-    for figures in graphs:
-        key = str(figures["context"]), str(figures["graph"])
-        graph = known.get(key)
-        if graph is None or key in added:
-            continue
-        added.add(key)
-        in_name = _CL.search(key[1])
-        stage = stages.setdefault(
-            (graph.tokens, int(in_name[1]) if in_name else None),
-            {"stage": "decode" if graph.tokens == 1 else "prefill", "tokens": graph.tokens}
-            | {"context_length": None, "graphs": [], "us": 0, "kv_bytes": 0, "told": graph.basis},
-        )
-        stage["context_length"] = stage["context_length"] or graph.length
-        stage["graphs"].append(key[1])
-        stage["us"] += figures["median_us"]
-        stage["kv_bytes"] += graph.cache_bytes
-    if not stages:
-        return None
-    listed = [stages[key] for key in sorted(stages, key=lambda key: (-key[0], key[1] or 0))]
-    for stage in listed:
-        stage["tokens_per_s"] = round(stage["tokens"] * 1e6 / max(1, stage["us"]), 3)
-    return {"stages": listed, "first_token": _first_token(listed, prompt)}
-
-
-def _first_token(stages: Sequence[Mapping[str, Any]], prompt: int) -> dict[str, Any]:
-    """Return the time to the first token of an answer, with the prompt processed in chunks."""
-    longest = max(_whole(stage["context_length"]) for stage in stages)
-    # the longest context, and the largest chunk
-    stage = max(
-        (stage for stage in stages if _whole(stage["context_length"]) == longest),
-        key=lambda stage: int(stage["tokens"]),
-    )
-    length = min(prompt, longest - 1) if longest > 1 else prompt
-    chunks = math.ceil(length / stage["tokens"])
-    size = stage["tokens"]
-    return {"prompt_tokens": length, "chunk": size, "chunks": chunks, "us": chunks * stage["us"]}
-
-
-def _shape(tensor: Mapping[str, Any]) -> list[int]:
-    shape = tensor.get("dimensions")
-    return [_whole(size) for size in shape] if isinstance(shape, list) else []
 
 
 def _whole(value: object) -> int:

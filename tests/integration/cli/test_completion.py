@@ -29,7 +29,7 @@ def test_tab_completes_commands_options_and_files(shell: Terminal) -> None:
         shell.wait_for("ready")
         for typed, completed in (
             ("qnn-harness expl", "qnn-harness explain "),
-            ("--wi", "qnn-harness explain --with "),
+            ("--js", "qnn-harness explain --json "),
             ("\x15qnn-harness explain mod", "qnn-harness explain model.log "),
         ):
             shell.send(f"{typed}\t")

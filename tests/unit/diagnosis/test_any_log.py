@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import textwrap
 
 import pytest
 from hypothesis import given, strategies as st
@@ -15,7 +14,7 @@ from harness.diagnosis.chain import is_benign
 from harness.diagnosis.explanation import explain
 from harness.diagnosis.rules import own_rules
 from tests.properties import damaged, reached, reaches
-from tests.unit.diagnosis.failure_rows import OLD_DAEMON, ROWS
+from tests.unit.diagnosis.failure_rows import ROWS
 
 RULES = own_rules()
 
@@ -87,35 +86,6 @@ def test_the_middle_of_a_line_of_megabytes_is_looked_at(index: int) -> None:
     assert any(LINE in line.text for line in log.lines)
     assert {line.number for line in log.lines} == {1}
     assert len(log.lines) < 10
-
-
-@pytest.mark.parametrize("columns", [80, 100, 120])
-def test_a_line_that_a_terminal_cut_is_read_whole(columns: int) -> None:
-    long = f"12-07 04:15:01.332 17202 17203 E qnn : {'x' * 2 * columns} {LINE}"
-    cut = "\n".join(long[index : index + columns] for index in range(0, len(long), columns))
-    log = read(f"before\n{cut}\nafter".encode())
-    whole = next(line for line in log.lines if line.text.endswith(LINE))
-    assert (whole.number, whole.origin.process) == (2, 17202)
-    # with a longer line in it, no terminal has cut the log
-    other = read(f"{'y' * (columns + 1)}\n{cut}".encode())
-    assert all(line.origin.process is None or LINE not in line.text for line in other.lines)
-
-
-def test_a_line_that_was_broken_between_words_is_read_whole() -> None:
-    words = f"{'xy ' * 30}{LINE}"
-    log = read(f"before\n{textwrap.fill(words, 80)}\nafter".encode())
-    assert any(line.text.endswith(LINE) for line in log.lines)
-    # a line that had room for the next word was not broken there
-    first, second = LINE.split(" ", 1)
-    assert all(LINE not in line.text for line in read(f"{first}\n{second}".encode()).lines)
-
-
-def test_pieces_of_a_line_that_is_nothing_wrong_are_nothing_wrong() -> None:
-    for before in range(0, 80, 2):
-        long = "x" * before + f" cdsprpcd[311]: {OLD_DAEMON}"
-        cut = "\n".join(long[index : index + 80] for index in range(0, len(long), 80))
-        log = read(f"{'y' * 80}\nbefore\n{cut}\nafter".encode())
-        assert not explain(log.lines).diagnoses, cut
 
 
 def test_texts_that_differ_in_numbers_only_crowd_no_other_out() -> None:

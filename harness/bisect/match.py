@@ -426,7 +426,7 @@ class Match:
         answer: RunAnswer = "bad" if beyond else "untestable" if unknown else "good"
         for output in beyond or unknown or drifting:
             difference = output.differences[1] or NOT_KEPT
-            return Judged(answer, f"{output.context}, output {output.name}: {difference}")
+            return Judged(answer, f"{output.context}, output {output.output}: {difference}")
         return Judged(answer, "the outputs of the good end")
 
 

@@ -28,7 +28,7 @@ from harness.models.source import RESIDENCIES
 from harness.plugin.axes import DEFAULT_BACKEND
 from harness.plugin.options import CLAIMED, OPTIONS, Option, nonempty, split_list
 from harness.plugin.terminal import LIVE_FROM
-from harness.results.drift import DriftedOutput, steps_of
+from harness.results.drift import Output, steps_of
 from harness.results.record import SCHEMA
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _name(option: Option) -> str:
     return "--contexts" if name == "--number" else name
 
 
-class OutputDrifted(DriftedOutput):
+class OutputDrifted(Output):
     """A line of `run --json`, after the records: an output that differs between cases."""
 
     schema_number: Schema2 = SCHEMA
@@ -193,7 +193,7 @@ def _print_results(watch: _RunWatcher) -> None:
         say(record.model_dump_json(by_alias=True))
     for output in folder.drift():
         if output.drifts:
-            say(OutputDrifted(**dict(output.document())).model_dump_json())
+            say(OutputDrifted(**dict(output)).model_dump_json())
 
 
 class _RunWatcher:

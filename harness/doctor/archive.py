@@ -33,7 +33,7 @@ from harness.doctor.check import Checked, DoctorReport, report_of
 from harness.evidence.text import EvidenceFile, clean, fit, redact
 from harness.lab.devices import SshDeviceConfig
 from harness.lab.inventory import Lab
-from harness.probe.build import FOLDER_VARIABLE, VARIABLES as NDK_VARIABLES
+from harness.probe.build import VARIABLES as NDK_VARIABLES
 from harness.runtimes.local_sources import SDK_VARIABLES
 from harness.transport.adb_address import USER_SERVER
 
@@ -47,7 +47,6 @@ _LIMITS: Final = ArchiveLimits(members=1000, total_bytes=2 * _TOTAL_BYTES, ratio
 _READ_BYTES: Final = 64 << 20
 _LEAST_CHARS: Final = 3
 _CELL_CHARS: Final = 200
-_FOLDERS: Final = (*NDK_VARIABLES, FOLDER_VARIABLE)
 # names that identify nobody, and occur in too many lines
 _NOBODY: Final = frozenset({"root", "user", "localhost", "/", "/root"})
 _README: Final = """What `qnn-harness doctor --acceptance` found of one device.
@@ -88,7 +87,7 @@ def private_words(
 ) -> dict[str, str]:
     """Return {word: replacement} for all private words: `words`, and those of this computer."""
     words = dict(words)
-    variables = (*_FOLDERS, *SDK_VARIABLES)
+    variables = (*NDK_VARIABLES, *SDK_VARIABLES)
     words |= {environment.get(name, "").strip(): f"<{name}>" for name in variables}
     words |= {
         sys.prefix: "<Python>",

@@ -50,7 +50,7 @@ from harness.report.document import (
 )
 from harness.report.summary import cut_short
 from harness.results.coverage import LOST_TO, Coverage
-from harness.results.drift import DriftedOutput, drift_lines
+from harness.results.drift import Output, drift_lines
 from harness.results.run_folder import JOURNAL, RunFolder
 
 _MOST: Final = 20
@@ -492,7 +492,7 @@ class DriftRow(Part):
     """An output of a case that differs from that of the base."""
 
     case: str
-    output: DriftedOutput
+    output: Output
 
 
 class ComparisonReport(Part):
@@ -552,7 +552,7 @@ def report_of(
         for category in TITLES
     }
     drifted = tuple(
-        DriftRow(case=drifted.pair.shown.case, output=output.document())
+        DriftRow(case=drifted.pair.shown.case, output=output)
         for drifted in view.drifted
         for output in drifted.outputs
     )

@@ -1,11 +1,10 @@
-"""The probe for a target: built once per source, flags and compiler, or prebuilt.
+"""The probe for a target: that of the package, or built once per source, flags and compiler.
 
 The layout is that of the NDK's own documentation ("Use the NDK with other build systems"):
 toolchains/llvm/prebuilt/<host>/bin/aarch64-linux-android<API>-clang, one per API level.
 
-`QNN_HARNESS_PROBES` names a folder with `<target>/qnn-probe` or `qnn-probe-<target>` in it. The
-package from an index has such a folder, too (`python -m harness.cli.ship` makes it), so that its
-users need no compiler.
+A wheel has probes in `shipped` (`python -m harness.cli.ship` makes them), so that its users need no
+compiler.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from harness.core.socs import PLATFORMS
 from harness.core.verified_folder import make_file
 from harness.core.whole_file import read_bounded
 from harness.probe.plan import SOURCE_FOLDER
-from harness.runtimes.elf import ElfError, ElfFacts, read_elf
+from harness.runtimes.elf import ElfError, read_elf
 from harness.simulator.board import HOST_COMPILERS, ZIG_TARGET, find_compiler, run_program
 
 VARIABLES: Final = ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT", "ANDROID_NDK")
@@ -100,126 +99,35 @@ def fitting_level(
     return max(older)
 
 
-FOLDER_VARIABLE: Final = "QNN_HARNESS_PROBES"
-PROTOCOL: Final = 2
 SHIPPED: Final = Path(__file__).with_name("shipped")
 """Folder of probes in the package, if it has any."""
 _NAME: Final = "qnn-probe"
 _MAX_BYTES: Final = 64 << 20
-_IDENTITY: Final = re.compile(
-    rb"qnn-probe protocol=(\d{1,4}) source=([0-9a-zA-Z]{1,64}) target=([a-z0-9-]{1,32})"
-)
-
-
-@dataclass(frozen=True)
-class ProbeIdentity:
-    """Output of `qnn-probe --version`, read from the file itself."""
-
-    protocol: int
-    source: str
-    target: str
-
-
-def find_prebuilt(environment: Mapping[str, str], target: str) -> Path | None:
-    """Return the probe for a target in the folder that the environment names, if any.
-
-    Raises ConfigError if that is no folder.
-    """
-    named = environment.get(FOLDER_VARIABLE, "").strip()
-    if not named:
-        return None
-    folder = Path(named).expanduser()
-    if not folder.is_dir():
-        raise ConfigError(f"{folder} is not a folder", field=FOLDER_VARIABLE)
-    candidates = (folder / target / _NAME, folder / f"{_NAME}-{target}")
-    return next((path for path in candidates if path.exists()), None)
+_IDENTITY: Final = re.compile(rb"qnn-probe protocol=\d{1,4} source=([0-9a-zA-Z]{1,64}) ")
 
 
 def shipped_probe(target: str, *, source: str) -> Path | None:
     """Return the package's probe; None if it has none, or one of other sources."""
     path = SHIPPED / f"{_NAME}-{target}"
-    identity = identity_of(_read(path)) if path.exists() else None
-    return path if identity is not None and identity.source == source else None
-
-
-def checked_prebuilt(path: Path, target: str, *, source: str, android_api: int | None) -> Path:
-    """Return a prebuilt probe if it equals the one that would be built here for this device.
-
-    `source` is the hash of the current sources. Raises ConfigError naming each mismatch.
-    """
-    data = _read(path)
-    facts = _elf(path, data, target)
-    problems = mismatches(facts, identity_of(data), target, source=source, android_api=android_api)
-    if problems:
-        raise ConfigError(f"this prebuilt probe does not fit: {'; '.join(problems)}", file=path)
-    return path
+    match = _IDENTITY.search(_read(path)) if path.exists() else None
+    return path if match is not None and match[1].decode() == source else None
 
 
 def check_probe(path: Path, target: str) -> Path:
     """Return a program that was just built. Raises ConfigError unless it is for the target."""
-    if problem := libc_problem(_elf(path, _read(path), target), target):
-        raise ConfigError(problem, file=path)
-    return path
-
-
-def identity_of(data: bytes) -> ProbeIdentity | None:
-    """Return the identity in a probe's file, None if it has none (pure)."""
-    match = _IDENTITY.search(data)
-    if match is None:
-        return None
-    return ProbeIdentity(int(match[1]), match[2].decode(), match[3].decode())
-
-
-def mismatches(
-    facts: ElfFacts,
-    identity: ProbeIdentity | None,
-    target: str,
-    *,
-    source: str,
-    android_api: int | None,
-) -> list[str]:
-    """Return all reasons why a prebuilt probe cannot be used (pure)."""
-    problems = []
-    if problem := libc_problem(facts, target):
-        problems.append(problem)
-    built_for = facts.android_api
-    if built_for is not None and android_api is not None and built_for > android_api:
-        problems.append(f"it was built for Android API {built_for}, the device has {android_api}")
-    if identity is None:
-        problems.append(
-            "it does not say what it was built from (older, or no probe): build it anew"
-        )
-        return problems
-    if identity.target != target:
-        problems.append(f"it says that it is for {identity.target}, not {target}")
-    if identity.protocol != PROTOCOL:
-        problems.append(f"it speaks protocol {identity.protocol}, this harness {PROTOCOL}")
-    if identity.source != source:
-        problems.append(
-            f"it was built from the sources {identity.source[:16]}, the ones here are "
-            f"{source[:16]}: build it anew"
-        )
-    return problems
-
-
-def libc_problem(facts: ElfFacts, target: str) -> str | None:
-    """Return the problem of a program that is linked with another C library, if any (pure)."""
-    libc = PLATFORMS[target].libc
-    if facts.libc in (None, libc):
-        return None
-    return f"it is linked with {facts.libc}, and {target} has {libc}"
-
-
-def _elf(path: Path, data: bytes, target: str) -> ElfFacts:
-    machine = PLATFORMS[target].machine
+    platform = PLATFORMS[target]
     try:
-        facts = read_elf(data)
+        facts = read_elf(_read(path))
     except ElfError as error:
         raise ConfigError(f"not a 64-bit program for {target}: {error}", file=path) from None
-    if facts.bits != 64 or facts.machine != machine:
+    if facts.bits != 64 or facts.machine != platform.machine:
         description = f"{facts.bits} bits, {facts.machine}"
         raise ConfigError(f"not a 64-bit program for {target}: it is for {description}", file=path)
-    return facts
+    if facts.libc not in (None, platform.libc):
+        raise ConfigError(
+            f"it is linked with {facts.libc}, and {target} has {platform.libc}", file=path
+        )
+    return path
 
 
 def _read(path: Path) -> bytes:
@@ -304,8 +212,7 @@ class ProbeBuilder:
 
     `environment` names compilers: CC for this host's own architecture; CC_LINUX_X64,
     CC_LINUX_ARM64 and CC_ANDROID_ARM64 for the others, which never fall back to the host's. For
-    Android it is also found in the NDK: `ndk`, else ANDROID_NDK_HOME. QNN_HARNESS_PROBES names a
-    folder with prebuilt probes, which are taken before any is built.
+    Android it is also found in the NDK: `ndk`, else ANDROID_NDK_HOME.
     """
 
     cache: Path
@@ -316,18 +223,13 @@ class ProbeBuilder:
         """Return the probe for a target, built if its sources, flags or compiler are new.
 
         `android_api` is the API level of the device, by which the NDK's compiler is chosen. Raises
-        ConfigError if there is no compiler for the target, it does not accept the sources, or a
-        prebuilt probe does not fit. Raises InfraError if it hangs or the result cannot be stored.
+        ConfigError if there is no compiler for the target, or it does not accept the sources.
+        Raises InfraError if it hangs or the result cannot be stored.
         """
         sources = read_sources()
         digest = source_hash(sources)
-        if target in _TARGETS:
-            prebuilt = find_prebuilt(self.environment, target)
-            if prebuilt is not None:
-                return checked_prebuilt(prebuilt, target, source=digest, android_api=android_api)
-            shipped = shipped_probe(target, source=digest)
-            if shipped is not None:
-                return self._runnable(shipped, digest)
+        if target in _TARGETS and (shipped := shipped_probe(target, source=digest)) is not None:
+            return self._runnable(shipped, digest)
         compiler = self.compiler(target, android_api=android_api)
         flags = (*_FLAGS, *_RELEASE, *_TARGETS[target].flags)
         identity = (*compiler, _identity(compiler), *flags, digest)
@@ -411,12 +313,7 @@ class ProbeBuilder:
         return make_file(file, checked, doing="building the probe", timeout_s=BUILD_TIMEOUT_S)
 
     def origin(self, target: str) -> str:
-        """Return the origin of the probe for a target: its path, or a compiler's command.
-
-        Raises ConfigError saying what to install.
-        """
-        if (prebuilt := find_prebuilt(self.environment, target)) is not None:
-            return str(prebuilt)
+        """Return the origin of a target's probe. Raises ConfigError saying what to install."""
         if shipped_probe(target, source=source_hash(read_sources())) is not None:
             return CAME_ALONG
         return " ".join(self.compiler(target))
@@ -440,7 +337,7 @@ class ProbeBuilder:
         install = f" (apt install gcc-{known.package}, or zig)" if known.package else ""
         raise ConfigError(
             f"no C compiler found for {target}; set {variable} to a cross compiler{install}"
-            f"{android}, or put a prebuilt probe into the folder that {FOLDER_VARIABLE} names"
+            f"{android}"
         )
 
     def _find(

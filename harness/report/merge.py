@@ -137,7 +137,7 @@ def _end(runs: Sequence[RunFolder], merged: RunFolder, name: str) -> None:
         "exit_code": merged.coverage().exit_code or max(codes),
         "problem": "; ".join(problems) or None,
         "other_failures": any(values("other_failures")),
-        "drift": [output.document().model_dump() for output in merged.drift() if output.drifts],
+        "drift": [output.model_dump() for output in merged.drift() if output.drifts],
         "devices": list(dict.fromkeys(chain(*values("devices")))),
         "known_issues": dict(chain(*(issues.items() for issues in values("known_issues")))),
         "lab": next(iter(values("lab")), {}),

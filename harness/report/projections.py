@@ -75,7 +75,7 @@ def finish(
     facts: dict[str, object] = {
         "exit_code": exit_code,
         "other_failures": other_failures,
-        "drift": [output.document().model_dump() for output in folder.drift() if output.drifts],
+        "drift": [output.model_dump() for output in folder.drift() if output.drifts],
         "problem": problem,
         "plugin_errors": [],
     }

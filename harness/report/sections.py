@@ -163,19 +163,20 @@ def drift_tables(outputs: Sequence[Output]) -> list[Table]:
     drifting = [output for output in outputs if output.drifts]
     if not drifting:
         return []
-    versions = sorted({point[2] for output in drifting for point in output.points}, key=version_key)
+    versions = sorted(
+        {point.qnn for output in drifting for point in output.points}, key=version_key
+    )
     rows = []
     for output in drifting:
-        for place in dict.fromkeys(point[:2] for point in output.points):
-            cells = [Span(f"{output.context}, {output.name}"), Span(" ".join(place))]
-            for version in versions:
-                variants = output.points.get((*place, version))
-                if variants is None:
-                    cells.append(Span(""))
-                    continue
-                mark = "error" if len(variants) > 1 else "failed" if variants[0] else "passed"
-                cells.append(Span(output.describe((*place, version)), mark))
-            rows.append(cells)
+        rows_of: dict[tuple[str, str], dict[str, Span]] = {}
+        for point in output.points:
+            variants = point.variants
+            mark = "error" if len(variants) > 1 else "failed" if variants[0] else "passed"
+            cells = rows_of.setdefault((point.device, point.backend), {})
+            cells[point.qnn] = Span(output.describe(point), mark)
+        for place, cells in rows_of.items():
+            titles = [Span(f"{output.context}, {output.output}"), Span(" ".join(place))]
+            rows.append([*titles, *(cells.get(version, Span("")) for version in versions)])
     rows = rows[:_MOST_ROWS]
     head = ("Output", "Where", *(f"QNN {version}" for version in versions))
     return [Table("", head, rows, "measured")]

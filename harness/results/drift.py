@@ -83,41 +83,29 @@ class OutputDifference:
 
 
 class DriftPoint(Part):
-    """A place where an output was seen; `variant` is its index in `differences`."""
+    """A place where an output was seen; `variants` are indexes in `differences`.
+
+    Several variants at one point mean that it is not deterministic there.
+    """
 
     device: str
     backend: str
     qnn: str
-    variant: int
-    deterministic: bool
+    variants: tuple[int, ...]
 
 
-class DriftedOutput(Part):
-    """An output that was not the same everywhere.
+class Output(Part):
+    """One output of a context, with its variants.
 
-    `differences` are those from the first variant, null for one that was not kept.
+    Variant 0 is that of the first point. Other bytes of the same values, as for -0 and 0, are the
+    same variant. `differences` has the difference of each variant from the first; null for one that
+    was not kept.
     """
 
     context: str
     output: str
-    points: list[DriftPoint]
-    differences: list[OutputDifference | None]
-
-
-@dataclass(frozen=True)
-class Output:
-    """One output of a context, with its variants.
-
-    `points` maps (device, backend, QNN version) to the numbers of the variants seen there; variant
-    0 is that of the first point. Other bytes of the same values, as for -0 and 0, are the same
-    variant. Several variants at one point mean that it is not deterministic there. `differences`
-    has the difference of each variant from the first; None for one that was not kept.
-    """
-
-    context: str
-    name: str
-    points: Mapping[tuple[str, str, str], tuple[int, ...]]
-    differences: Sequence[OutputDifference | None]
+    points: tuple[DriftPoint, ...]
+    differences: tuple[OutputDifference | None, ...]
 
     @property
     def drifts(self) -> bool:
@@ -134,38 +122,19 @@ class Output:
             for other in others
         )
 
-    def place(self, point: tuple[str, str, str]) -> str:
+    def place(self, point: DriftPoint) -> str:
         """Return the name of a point, without what all points share."""
-        apart = [
-            name for i, name in enumerate(point[:2]) if len({other[i] for other in self.points}) > 1
-        ]
-        return " ".join([*apart, point[2]])
+        names = ("device", "backend")
+        apart = [name for name in names if len({getattr(other, name) for other in self.points}) > 1]
+        return " ".join([*(getattr(point, name) for name in apart), point.qnn])
 
-    def describe(self, point: tuple[str, str, str]) -> str:
+    def describe(self, point: DriftPoint) -> str:
         """Return the variants seen at a point, in words."""
         variants = [
             str(self.differences[variant] or NOT_KEPT) if variant else "the first"
-            for variant in self.points[point]
+            for variant in point.variants
         ]
         return f"not deterministic: {'; '.join(variants)}" if len(variants) > 1 else variants[0]
-
-    def document(self) -> DriftedOutput:
-        """Return the model that is stored and printed."""
-        return DriftedOutput(
-            context=self.context,
-            output=self.name,
-            points=[
-                DriftPoint(
-                    device=device,
-                    backend=backend,
-                    qnn=qnn,
-                    variant=variants[0],
-                    deterministic=len(variants) == 1,
-                )
-                for (device, backend, qnn), variants in self.points.items()
-            ],
-            differences=list(self.differences),
-        )
 
 
 def drift(cases: Iterable[CaseRecord], read: Read) -> list[Output]:
@@ -200,7 +169,7 @@ def drift_lines(outputs: Sequence[Output]) -> Iterator[str]:
     """Yield lines on the outputs that drift."""
     for output in outputs:
         if output.drifts:
-            yield f"{output.context}, output {output.name} is not the same everywhere:"
+            yield f"{output.context}, output {output.output} is not the same everywhere:"
             places: dict[str, list[str]] = {}
             for point in output.points:
                 places.setdefault(output.describe(point), []).append(output.place(point))
@@ -279,8 +248,13 @@ def _output(
         else:
             numbers[digest] = len(differences)
             differences.append(far)
-    variants_at = {
-        point: tuple(dict.fromkeys(numbers[digest] for digest in points[point]))
+    seen = (
+        DriftPoint(
+            device=point[0],
+            backend=point[1],
+            qnn=point[2],
+            variants=tuple(dict.fromkeys(numbers[digest] for digest in points[point])),
+        )
         for point in ordered
-    }
-    return Output(key[0], key[2], variants_at, differences)
+    )
+    return Output(context=key[0], output=key[2], points=tuple(seen), differences=tuple(differences))

@@ -406,7 +406,7 @@ def test_outputs_that_drift_are_told_and_can_fail_the_run(
     printed = json.loads((ROOT / "docs/schema/printed.schema.json").read_text())
     jsonschema.validate(drift, printed | {"anyOf": [{"$ref": "#/$defs/OutputDrifted"}]})
     assert (drift["kind"], drift["context"], drift["output"]) == ("drift", "net.bin", "y")
-    assert [point["variant"] for point in drift["points"]] == [0, 1]
+    assert [point["variants"] for point in drift["points"]] == [[0], [1]]
     assert drift["differences"][1]["elements"] == 535
     assert "net.bin, output y is not the same everywhere:" in stderr
     for steps, expected in ((1, 0), (0, 1)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 
 from harness.lab.attach import AttachedDevice, OpenLab
 from harness.lab.inventory import load_lab
-from harness.probe.build import FOLDER_VARIABLE, ProbeBuilder, read_sources, source_hash
+from harness.probe.build import ProbeBuilder, read_sources, source_hash
 from harness.probe.fitness import built_probe_problem
 from tests.logged import Logged
 
@@ -54,7 +53,6 @@ def test_one_of_other_sources_is_named(
 def test_what_cannot_be_built_is_no_fault_of_the_device(
     device: AttachedDevice, tmp_path: Path, logged: Logged
 ) -> None:
-    nothing = ProbeBuilder(tmp_path / "cache", {"PATH": "/none", FOLDER_VARIABLE: ""})
+    nothing = ProbeBuilder(tmp_path / "cache", {"PATH": "/none"})
     assert built_probe_problem(nothing, device) is None
     assert "no C compiler found" in logged.warnings[0]
-    assert os.environ.get(FOLDER_VARIABLE) is None

@@ -1,10 +1,9 @@
-"""Probes for other targets: cross compiled, of an NDK (a stand-in for it), and prebuilt ones."""
+"""Probes for other targets: cross compiled, and of an NDK (a stand-in for it)."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -12,15 +11,7 @@ import pytest
 
 from harness.core.errors import ConfigError
 from harness.probe import build
-from harness.probe.build import (
-    FOLDER_VARIABLE,
-    PROTOCOL,
-    ProbeBuilder,
-    ProbeIdentity,
-    identity_of,
-    read_sources,
-    source_hash,
-)
+from harness.probe.build import ProbeBuilder, read_sources, source_hash
 from harness.runtimes.elf import read_elf
 from tests.android import bionic
 from tests.integration.probe.stand_in_ndk import CROSS, make_stand_in_ndk
@@ -50,14 +41,14 @@ def said_by(*command: object) -> str:
 def test_it_says_what_it_is(plain_probe: Path) -> None:
     said = version([plain_probe])
     assert said == f"qnn-probe protocol=2 source={SOURCE} target=linux-x64\n"
-    assert identity_of(plain_probe.read_bytes()) == ProbeIdentity(PROTOCOL, SOURCE, "linux-x64")
+    assert f"source={SOURCE} target=linux-x64".encode() in plain_probe.read_bytes()
 
 
 @pytest.mark.needs(CROSS)
 @pytest.mark.needs("qemu-aarch64")
 def test_the_cross_compiled_one_runs_and_says_the_same(tmp_path: Path) -> None:
     probe = ProbeBuilder(tmp_path, SYSTEM).build("linux-arm64")
-    assert identity_of(probe.read_bytes()) == ProbeIdentity(PROTOCOL, SOURCE, "linux-arm64")
+    assert f"source={SOURCE} target=linux-arm64".encode() in probe.read_bytes()
     facts = read_elf(probe.read_bytes())
     assert (facts.machine, facts.libc) == ("aarch64", "glibc")
     said = version(["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", probe])
@@ -76,7 +67,7 @@ def test_the_ndk_compiler_is_chosen_by_the_device(
     facts = read_elf(probe.read_bytes())
     assert (facts.bits, facts.machine, facts.libc) == (64, "aarch64", "bionic")
     assert facts.android_api == level
-    assert identity_of(probe.read_bytes()) == ProbeIdentity(PROTOCOL, SOURCE, "android-arm64")
+    assert f"source={SOURCE} target=android-arm64".encode() in probe.read_bytes()
 
 
 @pytest.mark.needs(ANDROID)
@@ -125,28 +116,3 @@ def test_an_ndk_path_goes_before_the_environment(
     assert builder.build("android-arm64", android_api=34).is_file()
     with pytest.raises(ConfigError, match="the device has 19"):
         builder.build("android-arm64", android_api=19)
-
-
-@pytest.mark.needs(CROSS)
-def test_a_prebuilt_probe_is_taken_where_nothing_can_be_compiled(ndk: Path, tmp_path: Path) -> None:
-    probe = ProbeBuilder(tmp_path / "cache", {"ANDROID_NDK_HOME": str(ndk)} | SYSTEM).build(
-        "android-arm64", android_api=30
-    )
-    folder = tmp_path / "probes"
-    prebuilt = folder / "android-arm64/qnn-probe"
-    prebuilt.parent.mkdir(parents=True)
-    shutil.copy(probe, prebuilt)
-    elsewhere = ProbeBuilder(tmp_path / "other", {FOLDER_VARIABLE: str(folder), "PATH": "/none"})
-    assert elsewhere.build("android-arm64", android_api=34) == prebuilt
-    with pytest.raises(ConfigError, match="Android API 30, the device has 29"):
-        elsewhere.build("android-arm64", android_api=29)
-    with pytest.raises(ConfigError, match="no C compiler found for linux-arm64"):
-        elsewhere.build("linux-arm64")
-
-
-def test_a_prebuilt_probe_of_other_sources_is_named(plain_probe: Path, tmp_path: Path) -> None:
-    other = plain_probe.read_bytes().replace(SOURCE.encode(), b"0" * 64)
-    (tmp_path / "qnn-probe-linux-x64").write_bytes(other)
-    builder = ProbeBuilder(tmp_path / "cache", {FOLDER_VARIABLE: str(tmp_path)} | SYSTEM)
-    with pytest.raises(ConfigError, match=f"built from the sources {'0' * 16}.*{SOURCE[:16]}"):
-        builder.build()

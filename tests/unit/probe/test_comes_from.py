@@ -1,4 +1,4 @@
-"""The origin of a probe: named, shipped, or compiled."""
+"""The origin of a probe: shipped, or compiled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def ship(folder: Path, target: str, source: str) -> None:
-    identity = f"qnn-probe protocol={build.PROTOCOL} source={source} target={target}"
+    identity = f"qnn-probe protocol=2 source={source} target={target}"
     (folder / f"qnn-probe-{target}").write_text(identity)
 
 
@@ -36,12 +36,3 @@ def test_what_came_along_wants_no_compiler(target: str, shipped: Path, tmp_path:
         builder.origin(target)
     ship(shipped, target, source_hash(read_sources()))
     assert builder.origin(target) == CAME_ALONG
-
-
-def test_what_is_named_comes_first(shipped: Path, tmp_path: Path) -> None:
-    ship(shipped, "linux-x64", source_hash(read_sources()))
-    named = tmp_path / "linux-x64/qnn-probe"
-    named.parent.mkdir()
-    named.touch()
-    environment = {"PATH": str(tmp_path), "QNN_HARNESS_PROBES": str(tmp_path)}
-    assert ProbeBuilder(tmp_path, environment).origin("linux-x64") == str(named)

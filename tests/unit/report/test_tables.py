@@ -8,7 +8,7 @@ from urllib.parse import unquote
 from harness.report.document import Span, Table
 from harness.report.html import html_text
 from harness.report.sections import RunData, drift_tables, pairings, sharings
-from harness.results.drift import Output, OutputDifference
+from harness.results.drift import DriftPoint, Output, OutputDifference
 from harness.results.journal import Contents
 from harness.results.record import CaseRecord, held, undecided
 from tests.unit.results.records import record
@@ -103,14 +103,14 @@ def test_what_sharing_saved_is_told_in_bytes() -> None:
 
 
 def test_drift_has_a_column_for_each_version() -> None:
-    points = {
-        ("a", "htp", "2.9.0"): (0,),
-        ("a", "htp", "2.10.0"): (1,),
-        ("b", "htp", "2.9.0"): (0,),
-    }
+    points = tuple(
+        DriftPoint(device=device, backend="htp", qnn=qnn, variants=(variant,))
+        for device, qnn, variant in (("a", "2.9.0", 0), ("a", "2.10.0", 1), ("b", "2.9.0", 0))
+    )
     differs = OutputDifference(elements=3, total=9, max_steps=2, max_abs=0.5, cosine=0.99)
-    drifting = Output("m.bin", "y", points, [None, differs])
-    (table,) = drift_tables([drifting, Output("m.bin", "same", points, [None])])
+    drifting = Output(context="m.bin", output="y", points=points, differences=(None, differs))
+    same = Output(context="m.bin", output="same", points=points, differences=(None,))
+    (table,) = drift_tables([drifting, same])
     assert table.columns == ("Output", "Where", "QNN 2.9.0", "QNN 2.10.0")
     assert [cell.mark for cell in spans_of(table)[0]] == [None, None, "passed", "failed"]
     assert [cell.text for cell in spans_of(table)[1]] == ["m.bin, y", "b htp", "the first", ""]

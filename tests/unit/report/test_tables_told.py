@@ -9,10 +9,23 @@ import pytest
 
 from harness.report.document import Span
 from harness.report.sections import drift_tables, pairings, sharings
-from harness.results.drift import Output, OutputDifference
+from harness.results.drift import DriftPoint, Output, OutputDifference
 from harness.results.record import CaseRecord, Check, held, undecided
 from tests.unit.report.test_tables import pairing, spans_of
 from tests.unit.results.records import DEVICE, error, record
+
+
+def drifted(points: dict[tuple[str, str, str], tuple[int, ...]]) -> Output:
+    differs = OutputDifference(elements=3, total=9, max_steps=2, max_abs=0.5, cosine=0.99)
+    return Output(
+        context="m",
+        output="y",
+        points=tuple(
+            DriftPoint(device=device, backend=backend, qnn=qnn, variants=variants)
+            for (device, backend, qnn), variants in points.items()
+        ),
+        differences=(None, differs),
+    )
 
 
 def measured(memory: dict[str, Any], checks: list[Check] | None = None) -> dict[str, Span]:
@@ -122,9 +135,8 @@ def test_two_hundred_rows_of_a_table_are_shown() -> None:
     rows = [shared(1, case=f"s[{index}]", axes={"strategy": str(index)}) for index in range(201)]
     (table,) = sharings(rows)
     assert (len(spans_of(table)), spans_of(table)[199][0].text) == (200, "199")
-    differs = OutputDifference(elements=3, total=9, max_steps=2, max_abs=0.5, cosine=0.99)
     points = {(f"d{index}", "htp", "2.9.0"): (index % 2,) for index in range(201)}
-    (drift,) = drift_tables([Output("m", "y", points, [None, differs])])
+    (drift,) = drift_tables([drifted(points)])
     assert [len(spans_of(drift)), *{row[0].link for row in spans_of(drift)}] == [200, ""]
 
 
@@ -149,8 +161,7 @@ def test_what_is_not_the_same_twice_at_one_place_is_an_error() -> None:
         ("a", "htp", "2.10.0"): (0,),
         ("a", "gpu", "2.9.0"): (1,),
     }
-    differs = OutputDifference(elements=3, total=9, max_steps=2, max_abs=0.5, cosine=0.99)
-    (table,) = drift_tables([Output("m", "y", points, [None, differs])])
+    (table,) = drift_tables([drifted(points)])
     marks = [[cell.mark for cell in row[2:]] for row in spans_of(table)]
     assert marks == [["error", "passed"], ["failed", None]]
     assert [row[1].text for row in spans_of(table)] == ["a htp", "a gpu"]

@@ -49,9 +49,6 @@ CALLS: Final = tuple(
 OURS: Final = re.compile(
     r"(?i)qnn|htp|hexagon|[acs]dsp|rpc|skel\b|stub\b|snapdragon|genie|qualcomm|adreno|0x8000|npu\b"
 )
-# A finding of preflight in a summary of the harness.
-FORESEEN: Final = re.compile(r"\bpreflight (?:error|warning) ([a-z][a-z0-9-]{2,40}): (.{1,300})")
-CAME_TRUE: Final = "it came true, as the failure says"
 API: Final = re.compile(r"\bQnn[A-Z][A-Za-z]{2,24}_[a-z][A-Za-z]{2,40}\b")
 # A line of every program with TensorFlow Lite, even if it does not use the NPU.
 UNRELATED: Final = re.compile(r"TfLiteXNNPackDelegate")
@@ -112,7 +109,7 @@ def patterns_of(rules: Iterable[Rule]) -> list[str]:
     """Return the patterns of all signs, and those of lines about QNN."""
     signs = [sign for rule in rules for sign in rule.all_signs]
     texts = [text for sign in signs for text in (sign.text, sign.evidence, sign.absent)]
-    words = [pattern.pattern for pattern in (API, CLIENT, FORESEEN, OURS)]
+    words = [pattern.pattern for pattern in (API, CLIENT, OURS)]
     return list(dict.fromkeys(filter(None, [*texts, *words, *(call.pattern for call, _ in CALLS)])))
 
 

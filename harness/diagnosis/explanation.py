@@ -18,9 +18,7 @@ from harness.core.schema_field import Schema1
 from harness.diagnosis.any_log import (
     API,
     CALLS,
-    CAME_TRUE,
     CLIENT,
-    FORESEEN,
     KERNEL,
     MAX_LINES,
     OURS,
@@ -39,9 +37,6 @@ _NEAR_S: Final = 60.0
 _NEAR_LINES: Final = 100
 # The number of such a call is a code of FastRPC, even if QNN has the same one.
 _FASTRPC: Final = re.compile(r"\b(?:remote_handle\w*|fastrpc_\w+|apps_dev_init) failed\b")
-
-# The text after a finding in a summary of the harness, and in place of a repeated one.
-_BEHIND: Final = re.compile(rf"^{CAME_TRUE}.*|( \(and \d+ more like it\))?\s+\[then: .*")
 
 
 class ExplainedLine(Part):
@@ -216,11 +211,6 @@ def symptoms_in(lines: Sequence[LogText], process: int | None = None) -> Symptom
         codes=tuple(dict.fromkeys(code for text in coded for code in _codes_in(text))),
         messages=texts,
         evidence=tuple(dict.fromkeys(line.text for line in near)),
-        foreseen=tuple(
-            (match[1], _BEHIND.sub("", match[2]))
-            for text in texts
-            if (match := FORESEEN.search(text)) is not None
-        ),
     )
 
 

@@ -50,16 +50,6 @@ class UnsupportedRule:
 
 
 EMULATORS: Final = "no phone lacks that; docs/dsp.md says what each emulator lacks"
-_CONVERSIONS: Final = {
-    0xA6E01A10: "of halves whose scale the earlier result limits, as of a float convolution with "
-    "Sigmoid or Tanh",
-    0xA6E01910: "of 16-bit operands that the earlier result limits",
-    0xA6E01710: "of bytes with bias words that bend the sum",
-}
-"""HMX's conversions, some operands of which no emulator supports, by their fixed bits."""
-_FIXED: Final = 0xFFE03F3F
-_HMX: Final = re.compile(r"HMX instruction ([0-9a-f]{8})\b")
-
 _SETTING_UP = r"Qnn(?:Log|Backend|Device)_create|QnnContext_create\w*"
 
 UNSUPPORTED: Final = (
@@ -104,13 +94,10 @@ def emulator_lacks(replies: Sequence[DspReply], error: ErrorRecord | None) -> Er
     lacking = [reply for reply in replies if reply.kind == "emulator"]
     if not lacking:
         return None
-    lines = []
-    for reply in lacking:
-        match = _HMX.search(reply.words)
-        kind = _CONVERSIONS.get(int(match[1], 16) & _FIXED) if match is not None else None
-        conversion = f": a conversion {kind}" if kind is not None else ""
-        answer = f"({reply.call}: {reply.answer})"
-        lines.append(f"the emulator cannot execute {reply.words} {answer}{conversion}")
+    lines = [
+        f"the emulator cannot execute {reply.words} ({reply.call}: {reply.answer})"
+        for reply in lacking
+    ]
     record = ErrorRecord.of(message="\n".join([*lines, EMULATORS]))
     if error is None:
         return record

@@ -117,7 +117,7 @@ class CaseEvidence:
         script = look_script(
             token, pid, file_bytes=self.limits.file_bytes, seconds=max(1.0, timeout_s - 0.5)
         )
-        self._process = split_sections(self._run(script, timeout_s, sections=6), token)
+        self._process = split_sections(self._run(script, timeout_s, sections=5), token)
         if not self._process:
             self._note(f"process {pid} could not be inspected before it ended")
 
@@ -137,7 +137,7 @@ class CaseEvidence:
             tombstones=self.limits.tombstones,
         )
         answer = self._run(
-            script, _leaving_time_to_end(deadline), sections=5 + self.limits.tombstones
+            script, _leaving_time_to_end(deadline), sections=4 + self.limits.tombstones
         )
         sections = split_sections(answer, token)
         if not sections:

@@ -9,13 +9,13 @@ import contextlib
 import math
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from harness.evidence.text import EvidenceFile, clean, whole_lines
-from harness.transport.questions import Section, integer, shell_text
+from harness.transport.questions import Section, shell_text
 from harness.transport.shell_protocol import TOKEN_VARIABLE
 
 TAGS: Final[Mapping[str, str]] = {
@@ -47,8 +47,6 @@ _LINE: Final = re.compile(
 )
 # [12.345678], [12.345678][T123], <6>[12.345678], as `dmesg` prints them
 _KERNEL: Final = re.compile(r"(?:<[0-9]{1,3}>)?\[ {0,12}([0-9]{1,10}\.[0-9]{1,9})\]")
-# a line of fdinfo, with or without the name of its file before it
-_FDINFO: Final = re.compile(r"(?:\A|[:/])(pos|ino|size|exp_name):[ \t]*([0-9]{1,19}\b|[^0-9]|\Z)")
 _HALF_A_YEAR: Final = timedelta(days=180)
 
 
@@ -169,28 +167,6 @@ def changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
         for name in sorted({*before, *after})
         if before.get(name) != after.get(name)
     ]
-
-
-def total_dmabuf(lines: Iterable[str]) -> tuple[int, int]:
-    """Return (number, bytes) of the DMA buffers in the `fdinfo` of a process, each counted once.
-
-    The kernel documents the fields (filesystems/proc: `ino`, `size`, `exp_name` of a DMA buffer).
-    `lines` may be those of many descriptors, one after the other.
-    """
-    sizes: dict[str, int] = {}
-    inode = size = ""
-    for number, line in enumerate(lines):
-        match = _FDINFO.search(line)
-        name, value = (match[1], match[2]) if match else ("", "")
-        if name == "pos":
-            inode = size = ""
-        elif name == "ino":
-            inode = value
-        elif name == "size":
-            size = value
-        elif name == "exp_name" and size:
-            sizes[inode or f"#{number}"] = int(size)
-    return len(sizes), sum(sizes.values())
 
 
 DEVICE_READ_BYTES: Final = 16 << 20
@@ -322,15 +298,11 @@ class Report:
             texts["dmesg"] = self._dmesg(texts["dmesg"], clock)
         if "denied" in texts.get("tombstones", ""):
             self._note(f"no tombstones: {texts['tombstones'].strip().splitlines()[0]}")
-        numbers = map(integer, texts.get("dmabuf", "").split())
-        sizes = [size for size in numbers if size is not None]
-        self.facts["dmabuf_bytes"] = sum(sizes) if sizes else None
 
     def read_process(self, pid: int, sections: Mapping[str, Section]) -> None:
         """Read the answer to `look_script`; without sections, there was none."""
         self._process = {name: clean(section.content) for name, section in sections.items()}
-        count, size = total_dmabuf(self._process.get("fdinfo", "").split("\n"))
-        self.facts["hung_process"] = {"pid": pid, "dmabufs": count, "dmabuf_bytes": size}
+        self.facts["hung_process"] = pid
         stack = self._process.get("stack", "").strip()
         refused = stack.removesuffix(NO_STACK).strip()
         if sections and not refused:
@@ -362,7 +334,6 @@ class Report:
             EvidenceFile("meminfo.txt", texts.get("meminfo", "")),
             EvidenceFile("process.txt", f"{process.get('status', '')}\n{process.get('files', '')}"),
             EvidenceFile("process-maps.txt", process.get("maps", "")),
-            EvidenceFile("process-fdinfo.txt", process.get("fdinfo", "")),
         ]
 
     def _log(self, name: str, text: str, *sources: str) -> EvidenceFile:

@@ -15,7 +15,6 @@ from typing import Any, Final, get_args
 
 from harness.core.axes import AXES, IN_AXES, VERSIONS
 from harness.core.outgoing_text import counted
-from harness.diagnosis.any_log import CAME_TRUE
 from harness.diagnosis.error import Diagnosis, ErrorRecord, Outcome
 from harness.report.document import aligned
 from harness.results.case_names import split_node_id
@@ -230,7 +229,7 @@ def preflight_lines(cases: Iterable[CaseRecord], *, width: int = _WIDTH) -> list
                 explanations, counts = by_finding.setdefault(key, ({}, Counter()))
                 diagnosis = record.error.diagnosis if record.error else None
                 is_foreseen = diagnosis is not None and entry.explanation in diagnosis.words
-                text = CAME_TRUE if is_foreseen else entry.explanation
+                text = "it came true, as the failure says" if is_foreseen else entry.explanation
                 explanations[text] = None
                 counts[record.outcome] += key not in keys  # a case counts once
                 keys.add(key)

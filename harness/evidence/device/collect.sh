@@ -22,7 +22,6 @@ tags() { lines | head -c "$read_bytes" | grep -aiE "$coarse" | tail -c "$most"; 
 kernel() { $T dmesg 2>&1 | head -c "$read_bytes" | tail -c "$most"; }
 tombstones() { ls -t "$d"; }
 meminfo() { cat /proc/meminfo; }
-dmabuf() { cat /sys/kernel/dmabuf/buffers/*/size; }
 
 bounded 5
 # in this shell and not in one of its own: what it finds out is used further down
@@ -45,4 +44,3 @@ part tags "$most"
 part dmesg "$most" kernel
 part logcat "$most" all_lines
 part meminfo 16384
-part dmabuf 1048576

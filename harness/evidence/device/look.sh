@@ -8,7 +8,6 @@ threads() {
 }
 status() { $T cat "/proc/$p/status"; }
 maps() { $T cat "/proc/$p/maps"; }
-fdinfo() { cd "/proc/$p/fdinfo" && $T grep -aH "" *; }
 files() { ls -l "/proc/$p/fd"; }
 try() { # the next one is tried where one is missing or fails, as debuggerd does for whom it does
   # not trust; after one that took too long there is no time left for another
@@ -28,7 +27,6 @@ $T grep -aqs "$variable" "/proc/$p/environ" || exit 3
 part threads "$most"
 part status 16384
 part maps "$most"
-part fdinfo "$most"
 part files "$most"
 part stack "$most"
 kill -9 "$p"

@@ -82,34 +82,6 @@ def test_a_number_of_another_program_stands_behind_its_equals() -> None:
     assert [cause.id for cause in explanation.diagnoses] == ["one", "other"]
 
 
-def test_what_a_run_foresaw_is_read_from_its_summary() -> None:
-    foreseen = "preflight error context-vtcm: the context is for more VTCM"
-    cause = explain(log("QnnContext_createFromBinary returned 5005", foreseen)).diagnoses[0]
-    assert (cause.id, cause.confidence) == ("other-vtcm-size", "known")
-    assert cause.words.startswith("as foreseen, the context is for more VTCM: ")
-    info = explain(
-        log("QnnContext_createFromBinary returned 5005", foreseen.replace("error", "info"))
-    )
-    assert info.diagnoses[0].confidence == "possible"
-
-
-@pytest.mark.parametrize(
-    ("message", "text"),
-    [
-        ("it is too new  [then: 1 failed]", "as foreseen, it is too new: "),
-        ("it is too new (and 2 more like it)  [then: 1 failed]", "as foreseen, it is too new: "),
-        ("it came true, as the failure says  [then: 1 failed]", "the context "),
-        ("it came true, as the failure says (and 2 more like it)  [then: 1 failed]", "the con"),
-    ],
-)
-def test_what_a_summary_says_behind_a_finding_is_no_part_of_it(message: str, text: str) -> None:
-    lines = "QnnContext_createFromBinary returned 5005", f"preflight error context-vtcm: {message}"
-    cause = explain(log(*lines)).diagnoses[0]
-    assert (cause.id, cause.confidence) == ("other-vtcm-size", "known")
-    assert cause.words.startswith(text)
-    assert "[then" not in cause.words
-
-
 def test_of_many_lines_the_first_eight_are_shown() -> None:
     (cause,) = explain(log(*(f"skel {number}" for number in range(20))), [LINE]).diagnoses
     assert [line.number for line in cause.lines] == list(range(1, 9))

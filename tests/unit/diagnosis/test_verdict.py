@@ -406,24 +406,6 @@ def test_what_an_emulator_lacks_is_never_a_failure(
         assert (verdict.error.api, verdict.error.step) == (plain.error.api, plain.error.step)
 
 
-@pytest.mark.parametrize(
-    ("word", "meaning"),
-    [
-        ("a6ffda10", ": a conversion of halves whose scale the earlier result limits"),
-        ("a6f8da10", ": a conversion of halves"),
-        ("a6e1d910", ": a conversion of 16-bit operands"),
-        ("a6e05710", ": a conversion of bytes"),
-        ("a6e0c011", "\n"),
-    ],
-)
-def test_the_operands_that_no_emulator_has_are_named(word: str, meaning: str) -> None:
-    reply = DspReply("emulator", "invoke", "SIGILL", f"HMX instruction {word} at x")
-    error = judge(run(START, begin(), end(**FAIL), DONE, exit_code=1), dsp_replies=(reply,)).error
-    assert error is not None
-    first = f"the emulator cannot execute HMX instruction {word} at x (invoke: SIGILL)"
-    assert error.message.startswith(first + meaning)
-
-
 def test_what_the_lab_lost_says_nothing_of_an_emulator() -> None:
     assert judge(run(exit_code=1), dsp_replies=(LACKING,)).outcome == "error"
 

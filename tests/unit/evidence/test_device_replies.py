@@ -120,9 +120,8 @@ def test_an_endless_line_is_kept_whatever_comes_behind_it() -> None:
 
 def test_a_hung_process() -> None:
     evidence, notes = report({})
-    fdinfo = "5:pos:\t0\n5:ino:\t7\n5:size:\t4096\n5:exp_name:\tqcom\n"
-    evidence.read_process(7, sections({"threads": "7/comm:x\n", "fdinfo": fdinfo, "stack": ""}))
-    assert evidence.facts["hung_process"] == {"pid": 7, "dmabufs": 1, "dmabuf_bytes": 4096}
+    evidence.read_process(7, sections({"threads": "7/comm:x\n", "stack": ""}))
+    assert evidence.facts["hung_process"] == 7
     assert any("no native stack" in note for note in notes)
     assert files(evidence)["process-threads.txt"] == "7/comm:x\n"
 
@@ -186,9 +185,7 @@ def test_another_boot_id_tells_of_a_boot(boot_id: str, uptime: str, rebooted: bo
 
 
 def test_facts_of_an_answer_are_what_the_device_said() -> None:
-    evidence, notes = report(
-        {"clock": CLOCK + "jump_s=77\n", "dmabuf": "4096\n-1 x 5\n", "dsps": "a/state=running\n"}
-    )
+    evidence, notes = report({"clock": CLOCK + "jump_s=77\n", "dsps": "a/state=running\n"})
     assert evidence.facts == {
         "window_s": 10,
         "device_clock": "1716287700",
@@ -196,10 +193,8 @@ def test_facts_of_an_answer_are_what_the_device_said() -> None:
         "dsps": {"a/state": "running"},
         "uptime_s": 5000.25,
         "rebooted": False,
-        "dmabuf_bytes": 4101,
     }
     assert notes == ["times are not known or have jumped: the logs are not cut to the case"]
-    assert report({})[0].facts["dmabuf_bytes"] is None
 
 
 def test_a_section_that_ended_early_is_noted_by_its_name() -> None:
@@ -274,14 +269,11 @@ def test_a_process_that_nothing_was_heard_of_has_no_note() -> None:
     evidence, notes = report({})
     evidence.read_process(7, {})
     assert notes == []
-    assert evidence.facts["hung_process"] == {"pid": 7, "dmabufs": 0, "dmabuf_bytes": 0}
-    evidence.read_process(
-        7, sections({"status": "Name: x", "files": "0 -> /a", "maps": "m", "fdinfo": "f"})
-    )
+    assert evidence.facts["hung_process"] == 7
+    evidence.read_process(7, sections({"status": "Name: x", "files": "0 -> /a", "maps": "m"}))
     assert files(evidence) == {
         "process.txt": "Name: x\n0 -> /a",
         "process-maps.txt": "m",
-        "process-fdinfo.txt": "f",
     }
 
 
@@ -302,7 +294,7 @@ def test_a_baseline_is_when_a_device_booted_and_how_its_dsps_were(
     assert baseline_of(sections({"dsps": "x=y\n"})) is None
 
 
-NAMES = st.sampled_from(["clock", "dsps", "tools", "tags", "dmesg", "logcat", "dmabuf"])
+NAMES = st.sampled_from(["clock", "dsps", "tools", "tags", "dmesg", "logcat"])
 TEXTS = st.binary(max_size=100) | st.text("0123456789=.:-_ \nepochsuptilca", max_size=80).map(
     lambda text: ("epoch_s=9e99\nuptime_s=nan\nlocal=0001-01-01\n" + text).encode()
 )

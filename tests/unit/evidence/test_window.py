@@ -18,7 +18,6 @@ from harness.evidence.device_replies import (
     matching,
     parse_log_line,
     table,
-    total_dmabuf,
     window,
 )
 from tests.properties import reached, reaches
@@ -103,7 +102,6 @@ def test_no_text_upsets_a_window(text: str, last_s: float) -> None:
     assert inside.count("\n") + left_out <= text.count("\n") + 1
     kernel_window(text, last_s)
     by_tag(text)
-    total_dmabuf(text.split("\n"))
 
 
 @given(st.integers(0, 400 * 86400), st.integers(0, 170 * 86400), st.integers(0, 170 * 86400))
@@ -151,14 +149,6 @@ def test_tables() -> None:
     assert changed(before, before) == []
 
 
-def test_dma_buffers_are_counted_once() -> None:
-    descriptor = ["3:pos:\t0", "3:flags:\t02", "3:ino:\t77", "3:size:\t4096", "3:exp_name:\tqcom"]
-    same = [line.replace("3:", "9:", 1) for line in descriptor]
-    other = ["pos:\t0", "ino:\t78", "size:\t8192", "count: 2", "exp_name:\tsystem"]
-    plain = ["pos:\t0", "ino:\t79", "size:\t1"]
-    assert total_dmabuf([*descriptor, *same, *other, *plain]) == (2, 12288)
-
-
 def test_an_entry_as_old_as_the_window_is_inside() -> None:
     text = "05-21 12:34:50.000     1     2 I a: x"
     assert window(text, NOW, 10) == (text, 0)
@@ -179,24 +169,6 @@ def test_a_line_of_the_coming_half_year_was_written_after_a_clock_was_set() -> N
     assert leap is not None
     assert age_s(leap, DeviceClock(datetime(2022, 6, 1))) == -1.0
     assert age_s(leap, DeviceClock(datetime(1, 1, 1))) == -1.0
-
-
-@pytest.mark.parametrize(
-    ("lines", "total"),
-    [
-        (["size: 7", "exp_name: a", "size: 8", "exp_name: a"], (2, 15)),
-        (["ino: 5", "exp_name: a"], (0, 0)),
-        (["ino: 5", "size: 7", "count: 1", "what nobody knows"], (0, 0)),
-        (["size: 7", "pos: 0", "exp_name: a"], (0, 0)),
-        (["ino: 5", "size: 7", "pos: 0", "size: 7", "exp_name: a"], (1, 7)),
-        (["a/3:ino: 5", "a/3:size: 7", "a/3:exp_name: a", "resize: 9"], (1, 7)),
-        ([], (0, 0)),
-    ],
-)
-def test_a_dma_buffer_is_what_has_a_size_and_an_exporter(
-    lines: list[str], total: tuple[int, int]
-) -> None:
-    assert total_dmabuf(lines) == total
 
 
 def test_lines_before_the_first_entry_belong_to_no_tag() -> None:

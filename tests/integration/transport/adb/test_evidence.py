@@ -129,7 +129,7 @@ def test_a_hung_process(
     )
     assert shared.device.shell(wait_for_end, timeout_s=60).ok
     collect(evidence, tmp_path)
-    assert summary(tmp_path)["hung_process"]["pid"] == pid
+    assert summary(tmp_path)["hung_process"] == pid
     threads = (tmp_path / "process-threads.txt").read_text()
     assert f"{pid}/comm:qnn-probe" in threads
     assert "qnn-probe" in (tmp_path / "process-maps.txt").read_text()

@@ -187,6 +187,9 @@ _MAX_LINE_CHARS: Final = 16_384
 _MAX_TEXT_CHARS: Final = 1_000
 _OVERLAP: Final = 200
 """The overlap of the pieces of a line that is too long for one text, or one chunk."""
+_WIDTHS: Final = (80, 100, 120, 132, 160)
+_MAX_WRAPPED: Final = 8
+"""The most pieces of a line that a terminal may have cut at its width."""
 
 # It begins with a letter, not with \b, for speed.
 _ERROR: Final = re.compile(rb"ERROR(?<![A-Z_]ERROR)(?![A-Z_])")
@@ -267,6 +270,7 @@ class _LineStore:
         self._alike: Counter[int] = Counter()
         self._full: set[int] = set()
         self._scanned = 0
+        self._widest = 0
         self._unscanned: deque[tuple[int, str, int]] = deque(maxlen=MAX_LINES // 2)
 
     def add(self, text: str, number: int) -> int:
@@ -278,7 +282,9 @@ class _LineStore:
         if self.error is None and (error := _ERROR.search(data)) is not None:
             self.error = number + data.count(b"\n", 0, error.start())
         lines = data.split(b"\n")
-        for index, line in enumerate(lines):
+        self._widest = max(self._widest, *map(len, lines))
+        wrapped = self._widest in _WIDTHS
+        for index, line in self._unwrapped(lines) if wrapped else enumerate(lines):
             if not self._passes(line):
                 continue
             # a line that differs from many before it only in digits, such as its time, is dropped
@@ -290,6 +296,15 @@ class _LineStore:
         while self._unscanned:
             self._scan(*self._unscanned.popleft())
         return (*self._first, *self._last)
+
+    def _unwrapped(self, lines: list[bytes]) -> Iterator[tuple[int, bytes]]:
+        """Yield lines and their indexes, with the pieces that a terminal cut put together."""
+        first, whole = 0, b""
+        for index, line in enumerate(lines):
+            whole += line
+            if len(line) < self._widest or index - first >= _MAX_WRAPPED or index + 1 == len(lines):
+                yield first, whole
+                first, whole = index + 1, b""
 
     def _add_line(self, number: int, line: str, rough: int) -> None:
         if _ECHO.search(line):

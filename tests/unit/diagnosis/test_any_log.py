@@ -88,6 +88,18 @@ def test_the_middle_of_a_line_of_megabytes_is_looked_at(index: int) -> None:
     assert len(log.lines) < 10
 
 
+@pytest.mark.parametrize("columns", [80, 100, 120])
+def test_a_line_that_a_terminal_cut_is_read_whole(columns: int) -> None:
+    long = f"12-07 04:15:01.332 17202 17203 E qnn : {'x' * 2 * columns} {LINE}"
+    cut = "\n".join(long[index : index + columns] for index in range(0, len(long), columns))
+    log = read(f"before\n{cut}\nafter".encode())
+    whole = next(line for line in log.lines if line.text.endswith(LINE))
+    assert (whole.number, whole.origin.process) == (2, 17202)
+    # with a longer line in it, no terminal has cut the log
+    other = read(f"{'y' * (columns + 1)}\n{cut}".encode())
+    assert all(line.origin.process is None or LINE not in line.text for line in other.lines)
+
+
 def test_texts_that_differ_in_numbers_only_crowd_no_other_out() -> None:
     many = b"\n".join(b"QnnDsp error fd %d" % number for number in range(2 * MAX_LINES))
     log = read(LINE.encode() + b"\n" + many + b"\n" + LINE.encode())

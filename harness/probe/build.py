@@ -54,10 +54,8 @@ class Ndk:
         return self.compilers[fitting_level(self.compilers, device_api, field=self.named_by)]
 
 
-def find_ndk(environment: Mapping[str, str], path: Path | None = None) -> Ndk | None:
-    """Return the NDK at `path`, else the one that the environment names, if any."""
-    if path is not None:
-        return read_ndk(path, "ndk")
+def find_ndk(environment: Mapping[str, str]) -> Ndk | None:
+    """Return the NDK that the environment names, if any."""
     for variable in VARIABLES:
         if root := environment.get(variable, "").strip():
             return read_ndk(Path(root), variable)
@@ -212,12 +210,11 @@ class ProbeBuilder:
 
     `environment` names compilers: CC for this host's own architecture; CC_LINUX_X64,
     CC_LINUX_ARM64 and CC_ANDROID_ARM64 for the others, which never fall back to the host's. For
-    Android it is also found in the NDK: `ndk`, else ANDROID_NDK_HOME.
+    Android it is also found in the NDK of ANDROID_NDK_HOME.
     """
 
     cache: Path
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    ndk: Path | None = None
 
     def build(self, target: str = "linux-x64", *, android_api: int | None = None) -> Path:
         """Return the probe for a target, built if its sources, flags or compiler are new.
@@ -328,7 +325,7 @@ class ProbeBuilder:
         names = HOST_COMPILERS if native else known.cross_compilers
         if command := self._find(variable, names, zig_target=known.zig):
             return command
-        ndk = find_ndk(self.environment, self.ndk) if target.startswith("android") else None
+        ndk = find_ndk(self.environment) if target.startswith("android") else None
         if ndk is not None:
             return (str(ndk.compiler(android_api)),)
         if native:

@@ -154,10 +154,7 @@ def ort_figures(steps: Sequence[StepResult]) -> dict[str, object]:
 
     `sessions`, `runs` and `released` count successful steps; `create_us`, `run_us` and `release_us`
     have a duration for each. `placement` has the number of nodes per execution provider, of the
-    session queried last. `kept_bytes` is the anonymous memory after the last release, less that
-    before the first session. `growth_bytes_per_session` is its growth with most sessions, after the
-    first few; `drift_bytes` is its growth over all of these. Each has its noise: how far it may be
-    off, and how much came back on the way.
+    session queried last.
     """
     if not any(step.verb.startswith("ort-") for step in steps):
         return {}
@@ -176,16 +173,6 @@ def ort_figures(steps: Sequence[StepResult]) -> dict[str, object]:
     for step in steps:
         if step.verb == "ort-placement" and step.ended:
             figures["placement"] = _placement(step)
-    levels = _levels(steps)
-    before = _count(created[0], "anonymous_before_bytes") if created else None
-    if levels and before is not None:
-        figures["kept_bytes"] = levels[-1] - before
-    growth = session_growth(steps)
-    if growth is not None:
-        figures["growth_bytes_per_session"] = growth.per_round
-        figures["growth_noise_bytes"] = growth.noise
-        figures["drift_bytes"] = growth.in_all
-        figures["drift_noise_bytes"] = growth.came_back
     return figures
 
 

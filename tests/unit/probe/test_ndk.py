@@ -30,11 +30,11 @@ def test_a_folder_that_is_no_ndk(tmp_path: Path) -> None:
         ndk.compiler(34)
 
 
-def test_a_path_goes_before_the_environment(tmp_path: Path) -> None:
+def test_its_version_is_read(tmp_path: Path) -> None:
     (tmp_path / "source.properties").write_text(
         "Pkg.Desc = Android NDK\nPkg.Revision = 27.2.12479018\n"
     )
-    ndk = find_ndk({"ANDROID_NDK_HOME": "/nowhere"}, tmp_path)
+    ndk = find_ndk({"ANDROID_NDK_HOME": str(tmp_path)})
     assert ndk is not None
     assert (ndk.root, ndk.revision) == (tmp_path, "27.2.12479018")
     assert read_ndk(Path("/proc/1/nowhere"), "x").compilers == {}

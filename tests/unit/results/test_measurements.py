@@ -82,7 +82,7 @@ def rounds(levels: list[int]) -> list[StepResult]:
     steps = [step("ort-load", data={"version": "1.26.0"})]
     for level in levels:
         steps += [
-            step("ort-session", data={"anonymous_before_bytes": 1000}, duration_us=7),
+            step("ort-session", duration_us=7),
             step("ort-run", duration_us=5, data={"outputs": [{"max_abs": 0.5, "beyond": 0}]}),
             step("ort-session-free", data={"anonymous_bytes": level}, duration_us=3),
         ]
@@ -98,28 +98,13 @@ def test_figures_of_sessions_one_after_the_other() -> None:
     assert figures["ort_version"] == "1.26.0"
     assert (figures["sessions"], figures["runs"], figures["released"]) == (20, 20, 20)
     assert figures["placement"] == {"QNN": 3}
-    assert figures["kept_bytes"] == 8110
-    assert (figures["growth_bytes_per_session"], figures["growth_noise_bytes"]) == (10, 0)
-    assert (figures["drift_bytes"], figures["drift_noise_bytes"]) == (90, 0)
-
-
-def test_sessions_that_exist_together_say_nothing_of_growth() -> None:
-    created = [step("ort-session", data={"anonymous_before_bytes": 0}) for _ in range(30)]
-    released = [
-        step("ort-session-free", data={"anonymous_bytes": 99 - index}) for index in range(30)
-    ]
-    figures = ort_figures([*created, *released])
-    assert figures["kept_bytes"] == 70
-    assert "growth_bytes_per_session" not in figures
+    assert session_growth(steps) == Growth(10, 0, 90, 0)
 
 
 @pytest.mark.parametrize("value", [None, "many", True, -5, 1.5])
 def test_memory_that_the_device_does_not_tell(value: object) -> None:
-    steps = [
-        step("ort-session", data={"anonymous_before_bytes": 1}),
-        step("ort-session-free", data={"anonymous_bytes": value}),
-    ]
-    assert "kept_bytes" not in ort_figures(steps)
+    steps = [step("ort-session"), step("ort-session-free", data={"anonymous_bytes": value})]
+    assert session_growth(steps * 30) is None
 
 
 def test_a_process_without_ort_has_no_figures_of_it() -> None:
@@ -261,7 +246,7 @@ def test_figures_of_sessions_are_of_those_that_went_well() -> None:
     steps = [
         step("ort-load", data={"version": 7}),
         step("ort-load", data={"version": "1.26.0"}),
-        step("ort-session", duration_us=7, data={"anonymous_before_bytes": 100}),
+        step("ort-session", duration_us=7),
         step("ort-session", duration_us=8, code=1),
         step("ort-run", duration_us=5),
         step("ort-run", duration_us=6, code=1),
@@ -280,12 +265,8 @@ def test_figures_of_sessions_are_of_those_that_went_well() -> None:
         "run_us": [5],
         "release_us": [3],
         "placement": {"CPU": 1},
-        "kept_bytes": 30,
     }
     assert measure(Transcript(steps=steps)).items() >= ort_figures(steps).items()
-    # what was there before is unknown
-    steps[2].data = {}
-    assert "kept_bytes" not in ort_figures(steps)
     assert ort_figures(steps[:2])["sessions"] == 0
 
 
@@ -295,6 +276,10 @@ def test_eight_sessions_are_warm_up_and_levels_count_where_none_is_left() -> Non
     assert session_growth(rounds([0] * 7 + [900] * 12)) is None
     overlapping = [step("ort-session"), *rounds([7] * 20)]
     assert session_growth(overlapping) is None
+    together = [step("ort-session")] * 30 + [
+        step("ort-session-free", data={"anonymous_bytes": 9})
+    ] * 30
+    assert session_growth(together) is None
     failed = [step("ort-session", code=1), *rounds([7] * 20)]
     assert session_growth(failed) == Growth(0, 0, 0, 0)
 

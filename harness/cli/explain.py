@@ -18,12 +18,7 @@ from harness.cli.lab_options import json_option
 from harness.cli.say import say_result
 from harness.core.errors import ConfigError
 from harness.diagnosis.any_log import ScannedLog, read_log
-from harness.diagnosis.explanation import (
-    Explained,
-    dsp_numbers,
-    explain_symptoms,
-    symptoms_in,
-)
+from harness.diagnosis.explanation import Explained, explain as explain_log
 from harness.diagnosis.rules import all_rules
 
 _NEGATIVE = 1
@@ -45,10 +40,9 @@ def explain(file: str, as_json: bool) -> int:
     others that fit. Ends with 1 if nothing is recognised.
     """
     log = _read(file)
-    symptoms = symptoms_in(log.lines)
-    explanation = explain_symptoms(symptoms, log.lines)
+    explanation = explain_log(log.lines)
     explanation = explanation.model_copy(update={"diagnoses": _surest_first(explanation.diagnoses)})
-    text = (*_answer_lines(explanation.diagnoses, log), *dsp_numbers(symptoms))
+    text = (*_answer_lines(explanation.diagnoses, log), *explanation.numbers)
     say_result(explanation, text, as_json)
     return 0 if explanation.diagnoses else _NEGATIVE
 

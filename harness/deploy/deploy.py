@@ -113,7 +113,13 @@ def plan_push(
         ".links": _lines(f"{name} {path}" for name, path in links_made),
     }
     if links != "copy":
-        notes[".links.tar"] = _link_archive(links_made, links)
+        # links have the mode of their target, since some tars (toybox) apply it to that
+        parts: list[bytes] = []
+        for name, path in links_made:
+            up = "" if links == "hard" else "../" * path.count("/")
+            kind = tarfile.LNKTYPE if links == "hard" else tarfile.SYMTYPE
+            parts += _tar_member(path, stored_mode(name), kind=kind, target=f"{up}store/{name}")
+        notes[".links.tar"] = b"".join((*parts, _END_OF_TAR))
     for file_set in sets:
         notes[f"listed/{file_set.name}.{end}"] = _lines(stored[entry] for entry in file_set.entries)
     return PushPlan(packed, alone, notes)
@@ -122,16 +128,6 @@ def plan_push(
 def stored_mode(name: str) -> int:
     """Return the permission bits of a file in the store, by its name (pure)."""
     return 0o555 if "-x." in name else 0o444
-
-
-def _link_archive(paths: Iterable[tuple[str, str]], links: LinkKind) -> bytes:
-    # links have the mode of their target, since some tars (toybox) apply it to that
-    parts: list[bytes] = []
-    for name, path in paths:
-        up = "" if links == "hard" else "../" * path.count("/")
-        kind = tarfile.LNKTYPE if links == "hard" else tarfile.SYMTYPE
-        parts += _tar_member(path, stored_mode(name), kind=kind, target=f"{up}store/{name}")
-    return b"".join((*parts, _END_OF_TAR))
 
 
 _END_OF_TAR: Final = bytes(2 * tarfile.BLOCKSIZE)

@@ -102,7 +102,12 @@ class Instances:
         fresh = self._folder / f".{name}"
         fresh.mkdir(mode=PRIVATE)
         (fresh / LOCK_FILE).touch()
-        began_with = link_store(_store_of(self._root / name), fresh / _WORKDIR)
+        source, target = _store_of(self._root / name), fresh / _WORKDIR
+        began_with = set()
+        if _prepare_store(source, target):
+            began_with = {
+                content for content in _contents(source) if _link(source, target, content)
+            }
         note = self._folder / f"{_BEGAN_WITH}{name}"
         note.write_text("".join(f"{name}\n" for name in sorted(began_with)))
         fresh.rename(storage)
@@ -155,16 +160,6 @@ def _store_of(storage: Path) -> Path:
         with contextlib.suppress(FileNotFoundError):
             list_inside(storage, f"{_WORKDIR}/{folder}")
     return storage / _WORKDIR
-
-
-def link_store(source: Path, target: Path) -> set[str]:
-    """Link the contents of the store `source` into the new store `target`; return their names.
-
-    Nothing is linked if `source` does not use hard links. Raises OSError.
-    """
-    if not _prepare_store(source, target):
-        return set()
-    return {name for name in _contents(source) if _link(source, target, name)}
 
 
 def merge_store(source: Path, target: Path, began_with: set[str]) -> None:

@@ -22,7 +22,6 @@ _VARYING: Final = (
     (re.compile(r"\b(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{8,}\b", re.I), "<hex>"),
     (re.compile(r"(?:(?<![\w>.)])[-+])?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?", re.I), "<n>"),
 )
-_SPACE: Final = re.compile(r"\s+")
 
 
 def clean_text(text: object) -> object:
@@ -235,11 +234,9 @@ def signature_text(signature: str) -> str:
 
 def without_varying_parts(message: str) -> str:
     """Return the message as in a signature. Idempotent."""
-    lines = (_without(line) for line in message[: 20 * MAX_SIGNATURE_CHARS].splitlines())
-    return " / ".join(dict.fromkeys(line for line in lines if line))[:MAX_SIGNATURE_CHARS].rstrip()
-
-
-def _without(line: str) -> str:
-    for pattern, name in _VARYING:
-        line = pattern.sub(name, line)
-    return _SPACE.sub(" ", line).strip()
+    lines = {}
+    for line in message[: 20 * MAX_SIGNATURE_CHARS].splitlines():
+        for pattern, name in _VARYING:
+            line = pattern.sub(name, line)
+        lines[" ".join(line.split())] = None
+    return " / ".join(filter(None, lines))[:MAX_SIGNATURE_CHARS].rstrip()

@@ -63,10 +63,14 @@ class Explained(Part):
 
 
 class Explanation(Part):
-    """All causes that fit a log, the best first; none if nothing is recognised."""
+    """All causes that fit a log, the best first; none if nothing is recognised.
+
+    `numbers` are the meanings of the DSP runtime's codes in it, as far as they have names.
+    """
 
     schema_number: Schema1 = 1
     diagnoses: tuple[Explained, ...]
+    numbers: tuple[str, ...] = ()
 
 
 _Times = Mapping[int, float | None]
@@ -75,14 +79,8 @@ _Times = Mapping[int, float | None]
 
 def explain(lines: Sequence[LogText], rules: Sequence[Rule] | None = None) -> Explanation:
     """Return the causes that fit a log, by these rules or all."""
-    return explain_symptoms(symptoms_in(lines), lines, rules)
-
-
-def explain_symptoms(
-    symptoms: Symptoms, lines: Sequence[LogText], rules: Sequence[Rule] | None = None
-) -> Explanation:
-    """Return the causes that fit these symptoms, which are those of the lines."""
     rules = all_rules() if rules is None else rules
+    symptoms = symptoms_in(lines)
     whole = _explain(symptoms, lines, rules)
     fitting = {cause.id for cause in whole}
     # a rule that fits a part of the lines fits all, unless a line elsewhere excludes it
@@ -106,7 +104,7 @@ def explain_symptoms(
         failure = 1 if part is whole else failure
         causes += [cause.model_copy(update={"failure": failure}) for cause in new]
     causes.sort(key=lambda cause: cause.failure)
-    return Explanation(diagnoses=tuple(causes))
+    return Explanation(diagnoses=tuple(causes), numbers=_dsp_numbers(symptoms))
 
 
 def _times(lines: Sequence[LogText]) -> _Times:
@@ -169,15 +167,14 @@ def _lines_near(lines: Sequence[LogText], process: int) -> list[LogText]:
     return [line for line in lines if line.origin.time is None or first <= line.origin.time <= last]
 
 
-def dsp_numbers(symptoms: Symptoms) -> list[str]:
-    """Return the meanings of the DSP runtime's codes in a log, as far as they have names."""
+def _dsp_numbers(symptoms: Symptoms) -> tuple[str, ...]:
     named = (describe(code) for code in symptoms.codes)
     errors = ((info, *dsp_errors()[info.code]) for info in named if info.code in dsp_errors())
-    return [
+    return tuple(
         f"{info.hex} is {name}" + (f": {meaning}" if meaning else "")
         for info, name, meaning in errors
         if info.component == "dsp"
-    ]
+    )
 
 
 def symptoms_in(lines: Sequence[LogText], process: int | None = None) -> Symptoms:

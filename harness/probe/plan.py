@@ -349,9 +349,8 @@ def numbered(key: str, values: Iterable[object | None]) -> dict[str, str]:
 
 
 def _line(verb: str, fields: Mapping[str, str]) -> str:
-    return " ".join([verb, *(f"{key}={_quote(value)}" for key, value in fields.items())])
-
-
-def _quote(value: str) -> str:
-    text = value.encode("utf-8", "surrogateescape")
-    return _QUOTED.sub(lambda match: b"%%%02X" % match[0][0], text).decode()
+    encoded = ((key, value.encode("utf-8", "surrogateescape")) for key, value in fields.items())
+    quoted = (
+        (key, _QUOTED.sub(lambda match: b"%%%02X" % match[0][0], text)) for key, text in encoded
+    )
+    return " ".join([verb, *(f"{key}={text.decode()}" for key, text in quoted)])

@@ -175,6 +175,8 @@ def run_plan(
         del stderr[:-MAX_STDERR_BYTES]
 
     plan = with_deadline(plan, timeout_s, lingers=on_hang is not None)
+    usual_ms = with_deadline(Plan(()), timeout_s).settings.deadline_ms or 0
+    due_s = min(plan.settings.deadline_ms or usual_ms, usual_ms) / 1000
     overall = Deadline(timeout_s)
     # a link with checksums needs no second report of the status
     script = first + _script(probe, env, cwd, tell_status=not device.is_checked)
@@ -198,7 +200,7 @@ def run_plan(
         alive = alive_at_deadline(
             parser.transcript,
             error.processes,
-            _due_s(plan, timeout_s),
+            due_s,
             late_bytes=error.late_bytes,
             read_to_end=error.read_to_end,
         )
@@ -332,8 +334,3 @@ def _take_status(completed: Completed, stderr: bytearray) -> tuple[int | None, b
     agrees = int(match[1]) == status
     del stderr[match.start() :]
     return completed.exit_code, agrees
-
-
-def _due_s(plan: Plan, timeout_s: float) -> float:
-    usual = with_deadline(Plan(()), timeout_s).settings.deadline_ms or 0
-    return min(plan.settings.deadline_ms or usual, usual) / 1000

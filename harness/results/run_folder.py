@@ -381,19 +381,12 @@ class RunFolder:
             self._journal = None
 
     def remove(self) -> None:
-        """Delete the folder, and that of all runs if it was the first; reset `latest`."""
-        reports = self.path.parent
+        """Delete the folder; reset `latest`."""
         shutil.rmtree(self.path, ignore_errors=True)
-        if earlier := run_folders(reports):
+        if earlier := run_folders(self.path.parent):
             point_to(earlier[-1], LATEST)
-            return
-        for name in (LATEST, COUNTER):
-            (reports / name).unlink(missing_ok=True)
-        unseen = reports / UNSEEN
-        with contextlib.suppress(OSError):  # there are other files
-            if list(reports.iterdir()) == [unseen] and unseen.read_text() == _NOTHING:
-                unseen.unlink()
-            reports.rmdir()
+        else:
+            (self.path.parent / LATEST).unlink(missing_ok=True)
 
     @property
     def run_id(self) -> str:

@@ -59,7 +59,7 @@ def test_numbers_of_the_dsp_are_named() -> None:
 def test_json_has_the_answer_first() -> None:
     completed = CliRunner().invoke(explain, ["--json"], input=SKEL_CHAIN)
     keys = json.loads(completed.output)
-    assert list(keys) == ["schema", "diagnoses"]
+    assert list(keys) == ["schema", "diagnoses", "numbers"]
     first = keys["diagnoses"][0]
     keys = ["id", "confidence", "words", "fix", "threads", "lines", "process", "failure"]
     assert list(first) == keys
@@ -113,7 +113,7 @@ def test_a_log_that_tells_nothing_ends_with_1(tmp_path: Path, ended: Ended) -> N
     assert code == 1
     assert out.startswith("nothing in the one line is recognised as a cause\nno line says ERROR")
     code, out, _ = ended(str(log), "--json")
-    assert (code, json.loads(out)) == (1, {"schema": 1, "diagnoses": []})
+    assert (code, json.loads(out)) == (1, {"schema": 1, "diagnoses": [], "numbers": []})
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from harness.diagnosis.any_log import read_log
 from harness.diagnosis.explanation import explain
 from harness.diagnosis.rule import CONFIDENCES, Rule
 from harness.diagnosis.rules import own_rules
-from harness.runtimes.findings import CODES
 from tests.unit.diagnosis.failure_rows import ROWS, Row
 from tests.unit.diagnosis.log_rows import LOG_ROWS
 
@@ -133,10 +132,8 @@ def _logs_of(row: Row) -> Iterator[str]:
     """Yield the lines that a case logs of its failure, less or more of them."""
     message = "\n".join((*row.lines, *row.evidence))
     call = f"{row.api} returned {row.code}" if row.code is not None else f"{row.api} failed"
-    foreseen = [f"preflight error {code}: {CODES[code].meaning}" for code in row.foreseen]
     yield message or f"{call}\n{row.message or ''}"
     yield "\n".join((call, message))
-    yield "\n".join((message or call, *foreseen))
 
 
 def _add(shown: dict[str, dict[str, list[str]]], expected: str, text: str) -> bool:

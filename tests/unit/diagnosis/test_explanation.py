@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.diagnosis.any_log import LogText
-from harness.diagnosis.explanation import dsp_numbers, explain, symptoms_in
+from harness.diagnosis.explanation import explain, symptoms_in
 from harness.diagnosis.rule import Rule, Symptoms, likely, possible
 from harness.diagnosis.rules import own_rules
 
@@ -90,10 +90,10 @@ def test_of_many_lines_the_first_eight_are_shown() -> None:
 def test_numbers_of_the_dsp_have_their_names_and_meanings() -> None:
     # AEEStdErr.h of qualcomm/fastrpc: 6 is AEE_EUNABLETOLOAD; 5005 and 1002 are QNN's
     codes = (5005, 0x80000406, 0x80000FFE, 6, 1002, 0x8000048A)
-    assert dsp_numbers(Symptoms("failed", codes=codes)) == [
+    assert explain(log(*(f"qnn: error {code:#x}" for code in codes))).numbers == (
         "0x80000406 is AEE_EUNABLETOLOAD: Unable to load object/applet",
         "0x8000048a is AEE_ENOSESSION",
-    ]
+    )
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,9 @@ def middle(text: str, others: int = OTHERS) -> str:
 
 def test_every_cause_has_examples_on_the_page() -> None:
     assert len(examples()) > 240
-    assert {expected.split()[0] for expected, _ in examples()} == {rule.id for rule in RULES}
+    # what only preflight can tell is in no log
+    causes = {rule.id for rule in RULES if not all(sign.foreseen for sign in rule.signs)}
+    assert {expected.split()[0] for expected, _ in examples()} == causes
 
 
 @pytest.mark.parametrize("disguise", BY_DAY)

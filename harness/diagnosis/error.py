@@ -234,7 +234,7 @@ def signature_text(signature: str) -> str:
 
 def without_varying_parts(message: str) -> str:
     """Return the message as in a signature. Idempotent."""
-    lines = {}
+    lines: dict[str, None] = {}
     for line in message[: 20 * MAX_SIGNATURE_CHARS].splitlines():
         for pattern, name in _VARYING:
             line = pattern.sub(name, line)

@@ -95,7 +95,7 @@ def _arm64(cache: Path, folder: Path) -> ProbeBuild:
     """The one that a phone gets; its name is qemu's, too, since threads are named after that."""
     need("qemu-aarch64")
     root = roots() / "arm64-android11"
-    builder = ProbeBuilder(cache, {"PATH": os.environ["PATH"]}, ndk())
+    builder = ProbeBuilder(cache, {"PATH": os.environ["PATH"], "ANDROID_NDK_HOME": str(ndk())})
     built = builder.build("android-arm64", android_api=API)
     signals = plain_signals(folder)
     qemu = folder / "qemu" / PROBE_NAME

@@ -302,7 +302,10 @@ class _LineStore:
         first, whole = 0, b""
         for index, line in enumerate(lines):
             whole += line
-            if len(line) < self._widest or index - first >= _MAX_WRAPPED or index + 1 == len(lines):
+            after = lines[index + 1].decode("latin-1") if index + 1 < len(lines) else ""
+            is_cut = len(line) == self._widest and index - first < _MAX_WRAPPED
+            # another line begins with a time, a number or a level of its own
+            if not is_cut or not after or _BEFORE.sub("", after, 1) != after.lstrip():
                 yield first, whole
                 first, whole = index + 1, b""
 

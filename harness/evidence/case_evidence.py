@@ -41,7 +41,7 @@ from harness.transport.shell import END_GRACE_S, ScriptTimeout
 SUMMARY: Final = "evidence.json"
 _STATE_BYTES: Final = 64 << 10
 _TELLING: Final = ("dsp.", "avc.", "dmesg.", "logcat-")
-_MAX_TELLING_LINES: Final = 200
+_MAX_TELLING_LINES: Final = 500
 _MAX_NOTES: Final = 200
 _MAX_NOTE_CHARS: Final = 500
 

@@ -18,20 +18,11 @@ from harness.evidence.text import EvidenceFile, clean, whole_lines
 from harness.transport.questions import Section, shell_text
 from harness.transport.shell_protocol import TOKEN_VARIABLE
 
-TAGS: Final[Mapping[str, str]] = {
-    "adsprpc": r"adsprpc",
-    "QnnDsp": r"qnn ?dsp",
-    "fastrpc": r"fastrpc",
-    "DEBUG": r"\Adebug\Z",
-    "libc": r"\Alibc\Z",
-    "ExecuTorch": r"qnn executorch|\Aexecutorch",
-    "onnxruntime": r"onnxruntime",
-}
-"""The logs that get a file of their own, by name, with patterns of their tags in lower case.
-
-The tags are those of Qualcomm's DSP transport and runtime (executorch#4973, onnxruntime#19462), of
-ExecuTorch's delegate, and of bionic, whose `DEBUG` and `libc` report crashes.
-"""
+_NPU_TAGS: Final = re.compile(
+    r"adsprpc|qnn ?dsp|fastrpc|\Adebug\Z|\Alibc\Z|qnn executorch|\Aexecutorch|onnxruntime"
+)
+"""The tags, in lower case, of Qualcomm's DSP transport and runtime (executorch#4973,
+onnxruntime#19462), of frameworks, and of bionic, whose `DEBUG` and `libc` report crashes."""
 
 DSP_PATTERN: Final = re.compile(
     r"SSR Detected|CONN Reset|remoteproc|fastrpc|adsprpc|subsys|\bssr\b|cdsp|adsp|glink",
@@ -127,20 +118,15 @@ def _part(text: str, is_inside: Callable[[str], bool | None]) -> tuple[str, int]
     return "\n".join(selected), len(lines) - len(selected)
 
 
-def by_tag(text: str) -> dict[str, str]:
-    """Return the lines of a log for each of TAGS that has any."""
-    patterns = {name: re.compile(pattern) for name, pattern in TAGS.items()}
-    by_name: dict[str, list[str]] = {}
-    names: list[str] = []
+def npu_lines(text: str) -> str:
+    """Return the lines of a log that are of the NPU's runtime, or about a crash."""
+    selected, inside = [], False
     for line in text.split("\n"):
-        entry = parse_log_line(line)
-        if entry is not None:
-            tag = entry.tag.lower()
-            names = [name for name, pattern in patterns.items() if pattern.search(tag)]
-        for name in names:
-            if line:
-                by_name.setdefault(name, []).append(line)
-    return {name: "\n".join(lines) + "\n" for name, lines in by_name.items()}
+        if (entry := parse_log_line(line)) is not None:
+            inside = _NPU_TAGS.search(entry.tag.lower()) is not None
+        if inside and line:
+            selected.append(f"{line}\n")
+    return "".join(selected)
 
 
 def matching(texts: Mapping[str, str], pattern: re.Pattern[str]) -> str:
@@ -314,7 +300,6 @@ class Report:
     def files(self) -> list[EvidenceFile]:
         """Return the files to keep, the most useful first: the last ones are cut first."""
         texts, process = self._texts, self._process
-        tagged = by_tag(texts.get("tags", ""))
         dumps = {name: text for name, text in texts.items() if name.startswith("tombstone_")}
         logs = {"dmesg": texts.get("dmesg", ""), "logcat": texts.get("tags", "")}
         # a daemon that logs its commands logs the harness's own scripts
@@ -326,7 +311,7 @@ class Report:
             EvidenceFile("process-stack.txt", process.get("stack", "")),
             EvidenceFile("process-threads.txt", process.get("threads", "")),
             *(EvidenceFile(f"{name}.txt", text) for name, text in dumps.items()),
-            *(self._log(f"logcat-{tag}", text, "tags") for tag, text in tagged.items()),
+            self._log("logcat-npu", npu_lines(texts.get("tags", "")), "tags"),
             self._log("dsp", matching(logs, DSP_PATTERN), "tags", "dmesg"),
             self._log("avc", matching(logs, AVC_PATTERN), "tags", "dmesg"),
             self._log("dmesg", texts.get("dmesg", ""), "dmesg"),

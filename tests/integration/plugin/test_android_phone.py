@@ -155,8 +155,8 @@ def test_what_the_phone_says_is_kept_with_the_case(ends: Finished) -> None:
     cases = named(ends)
     for name in ("test_code", "test_crash", "test_hang", "test_ended"):
         logs = {Path(log).name: ends.folder / "latest" / log for log in cases[name]["logs"]}
-        assert {"evidence.json", "meminfo.txt", "logcat-adsprpc.txt"} <= logs.keys()
-        assert "of a test" in logs["logcat-adsprpc.txt"].read_text()
+        assert {"evidence.json", "meminfo.txt", "logcat-npu.txt"} <= logs.keys()
+        assert "of a test" in logs["logcat-npu.txt"].read_text()
         assert json.loads(logs["evidence.json"].read_text())["lost"] is None
     dumped = [log for log in cases["test_crash"]["logs"] if "tombstone" in log]
     assert [Path(log).name for log in dumped] == ["tombstone_07.txt"]

@@ -54,7 +54,7 @@ def test_logs_are_cut_to_the_case() -> None:
     )
     assert notes == []
     texts = files(evidence)
-    assert texts["logcat.txt"] == texts["logcat-adsprpc.txt"] == LOG.splitlines(True)[1]
+    assert texts["logcat.txt"] == texts["logcat-npu.txt"] == LOG.splitlines(True)[1]
     assert texts["dmesg.txt"] == DMESG.splitlines(True)[1]
     assert len(texts["dsp.txt"].splitlines()) == 2
     assert (evidence.facts["rebooted"], evidence.facts["clock_jump_s"]) == (False, None)

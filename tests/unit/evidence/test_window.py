@@ -12,10 +12,10 @@ from harness.evidence.device_replies import (
     DSP_PATTERN,
     DeviceClock,
     age_s,
-    by_tag,
     changed,
     kernel_window,
     matching,
+    npu_lines,
     parse_log_line,
     table,
     window,
@@ -101,7 +101,7 @@ def test_no_text_upsets_a_window(text: str, last_s: float) -> None:
         reached()
     assert inside.count("\n") + left_out <= text.count("\n") + 1
     kernel_window(text, last_s)
-    by_tag(text)
+    npu_lines(text)
 
 
 @given(st.integers(0, 400 * 86400), st.integers(0, 170 * 86400), st.integers(0, 170 * 86400))
@@ -127,11 +127,10 @@ def test_tags() -> None:
     def line(tag: str) -> str:
         return f"05-21 12:34:59.000     1     2 I {tag}: {tag}\n"
 
-    tags = ["vendor.adsprpc", "QnnDsp", "[Qnn ExecuTorch]", "onnxruntime", "libc", "libcamera"]
-    logs = by_tag("".join(map(line, tags)) + "and more\n" + line("DEBUG") + "backtrace:\n")
-    assert set(logs) == {"adsprpc", "QnnDsp", "ExecuTorch", "onnxruntime", "libc", "DEBUG"}
-    assert logs["DEBUG"].endswith("backtrace:\n")
-    assert logs["libc"] == line("libc")
+    tags = ["vendor.adsprpc", "QnnDsp", "[Qnn ExecuTorch]", "onnxruntime", "libc"]
+    kept = "".join(map(line, tags))
+    crash = line("DEBUG") + "backtrace:\n"
+    assert npu_lines(f"{kept}{line('libcamera')}and more\n{crash}") == kept + crash
 
 
 def test_denials() -> None:
@@ -171,10 +170,10 @@ def test_a_line_of_the_coming_half_year_was_written_after_a_clock_was_set() -> N
     assert age_s(leap, DeviceClock(datetime(1, 1, 1))) == -1.0
 
 
-def test_lines_before_the_first_entry_belong_to_no_tag() -> None:
+def test_lines_before_the_first_entry_are_nobodys() -> None:
     entry = "05-21 12:34:59.000     1     2 I adsprpc: a\n"
     other = "05-21 12:34:59.000     1     2 I other: b\n"
-    logs = by_tag(f"first\n{entry}\nmore\n{other}more of the other\n")
-    assert logs == {"adsprpc": f"{entry}more\n"}
-    assert by_tag("nothing\n") == {}
+    log = npu_lines(f"first\n{entry}\nmore\n{other}more of the other\n")
+    assert log == f"{entry}more\n"
+    assert npu_lines("nothing\n") == ""
     assert table("a=1\na = 2\nb= x=y \nnone\n") == {"a": "1", "a ": "2", "b": "x=y"}

@@ -96,7 +96,7 @@ def test_the_log_of_the_case_and_no_other(logs: AdbDevice, tmp_path: Path) -> No
     assert "during" in whole
     assert "before" not in whole
     assert "SSID=<ssid> of <email>" in whole
-    assert (tmp_path / "logcat-QnnDsp.txt").read_text().count("\n") == 1
+    assert (tmp_path / "logcat-npu.txt").read_text().count("\n") == 1
     assert "avc:  denied" in (tmp_path / "avc.txt").read_text()
     assert (tmp_path / "dsp.txt").read_text().count("\n") == 1
     facts = summary(tmp_path)
@@ -174,7 +174,7 @@ def test_a_crash_and_its_tombstone(
     dumped = [name for name in collected.files if name.startswith("tombstone")]
     assert dumped == ["tombstone_01.txt"]
     assert (tmp_path / dumped[0]).read_text() == "signal 11\n"
-    assert "pid: 1" in (tmp_path / "logcat-DEBUG.txt").read_text()
+    assert "pid: 1" in (tmp_path / "logcat-npu.txt").read_text()
     say(logs, f"rm -r {dumps}")
 
 
@@ -253,7 +253,7 @@ def test_logs_that_make_no_sense_are_bounded(kind: str, own_logcat: Any, tmp_pat
     if kind == "endless line":
         assert (tmp_path / "logcat.txt").read_text().startswith("[cut")
     if kind == "endless":
-        assert (tmp_path / "logcat-QnnDsp.txt").read_text().startswith("[cut")
+        assert (tmp_path / "logcat-npu.txt").read_text().startswith("[cut")
         assert any("logcat.txt: cut" in note for note in collected.notes)
     assert "evil" not in sizes
 

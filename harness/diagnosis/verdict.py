@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import signal as signals
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Final, Literal
 
@@ -362,90 +362,43 @@ class Verdict:
         return f"{self.outcome}{place}{api}{end}{error.message}{cause}{diagnosis}".rstrip(" :\n")
 
 
-@dataclass(frozen=True)
-class ProcessEnding:
-    """One way in which a probe process can end: its condition, and its verdict."""
-
-    applies: Callable[[ProbeRun], bool]
-    verdict: Callable[[ProbeRun], Verdict]
-
-
-ENDINGS: Final = (
-    ProcessEnding(
-        lambda run: damage(run.transcript) is not None,
-        lambda run: _no_verdict("infra", f"{damage(run.transcript)}"),
-    ),
-    ProcessEnding(
-        lambda run: run.transcript.plan_damaged,
-        lambda run: _no_verdict(
-            "infra", f"the plan was damaged on its way: {run.transcript.plan_error}"
-        ),
-    ),
-    ProcessEnding(
-        lambda run: run.transcript.plan_error is not None,
-        lambda run: _no_verdict(
-            "harness", f"the probe refused its plan: {run.transcript.plan_error}"
-        ),
-    ),
-    ProcessEnding(
-        lambda run: run.transcript.start is None,
-        lambda run: _no_verdict("infra", _silence(run, "did not start")),
-    ),
-    ProcessEnding(
-        lambda run: run.transcript.unread and _late(run),
-        lambda run: _no_verdict(
-            "infra", _silence(run, "may have been blocked because its output was not read")
-        ),
-    ),
-    ProcessEnding(
-        lambda run: _late(run),
-        lambda run: _judge_cut_short(run, "hung", f"did not end within {run.duration_s:.1f} s"),
-    ),
-    ProcessEnding(
-        lambda run: run.truncated,
-        lambda run: _judge_cut_short(run, "hung", "wrote without end and was ended"),
-    ),
-    ProcessEnding(
-        # a crash after a complete plan comes from tearing down what a failed step never set up
-        lambda run: (
-            _signal(run) is not None
-            and not (run.transcript.done and run.transcript.first_failure is not None)
-        ),
-        lambda run: _judge_cut_short(run, "crashed", f"was ended by {_signal(run)}"),
-    ),
-    ProcessEnding(
-        lambda run: not run.transcript.done and run.exit_code in _EXITS_UNREAD,
-        lambda run: _no_verdict("infra", _silence(run, "could not write its results")),
-    ),
-    ProcessEnding(
-        # one flipped bit in an adb packet's header, and its server silently drops the packet
-        lambda run: not run.transcript.done and run.exit_code in _EXITS_AFTER_RESULTS,
-        lambda run: _no_verdict("infra", _silence(run, "ended, but its last output was lost")),
-    ),
-    ProcessEnding(
-        # a process exits only between events; within an event only a signal ends it
-        lambda run: run.transcript.cut_off and _signal(run) is None,
-        lambda run: _no_verdict("infra", _silence(run, "ended by itself, and within an event")),
-    ),
-    ProcessEnding(
-        lambda run: not run.transcript.done,
-        lambda run: _judge_cut_short(
-            run, "crashed", f"ended with exit code {run.exit_code} before its plan was done"
-        ),
-    ),
-    ProcessEnding(
-        lambda run: misfit(run.transcript, run.plan) is not None,
-        lambda run: _no_verdict(
-            "infra",
-            f"the events of the probe do not fit its plan: {misfit(run.transcript, run.plan)}",
-        ),
-    ),
-    ProcessEnding(
-        lambda run: run.exit_code not in _WENT_WELL and run.transcript.first_failure is None,
-        lambda run: _judge_cut_short(run, "crashed", f"ended with exit code {run.exit_code}"),
-    ),
-)
-"""The worst ending comes first. The first that applies decides; else the steps do."""
+def _ending(run: ProbeRun) -> Verdict | None:
+    """Return the verdict on how a process ended, the worst first; None if its steps decide."""
+    transcript, signal = run.transcript, _signal(run)
+    if (damaged := damage(transcript)) is not None:
+        return _no_verdict("infra", damaged)
+    if transcript.plan_damaged:
+        return _no_verdict("infra", f"the plan was damaged on its way: {transcript.plan_error}")
+    if transcript.plan_error is not None:
+        return _no_verdict("harness", f"the probe refused its plan: {transcript.plan_error}")
+    if transcript.start is None:
+        return _no_verdict("infra", _silence(run, "did not start"))
+    if run.timed_out or transcript.deadline:
+        if transcript.unread:
+            why = "may have been blocked because its output was not read"
+            return _no_verdict("infra", _silence(run, why))
+        return _judge_cut_short(run, "hung", f"did not end within {run.duration_s:.1f} s")
+    if run.truncated:
+        return _judge_cut_short(run, "hung", "wrote without end and was ended")
+    # a crash after a complete plan comes from tearing down what a failed step never set up
+    if signal is not None and not (transcript.done and transcript.first_failure is not None):
+        return _judge_cut_short(run, "crashed", f"was ended by {signal}")
+    if not transcript.done and run.exit_code in _EXITS_UNREAD:
+        return _no_verdict("infra", _silence(run, "could not write its results"))
+    # one flipped bit in an adb packet's header, and its server silently drops the packet
+    if not transcript.done and run.exit_code in _EXITS_AFTER_RESULTS:
+        return _no_verdict("infra", _silence(run, "ended, but its last output was lost"))
+    # a process exits only between events; within an event only a signal ends it
+    if transcript.cut_off and signal is None:
+        return _no_verdict("infra", _silence(run, "ended by itself, and within an event"))
+    if not transcript.done:
+        ending = f"ended with exit code {run.exit_code} before its plan was done"
+        return _judge_cut_short(run, "crashed", ending)
+    if (unfit := misfit(transcript, run.plan)) is not None:
+        return _no_verdict("infra", f"the events of the probe do not fit its plan: {unfit}")
+    if run.exit_code not in _WENT_WELL and transcript.first_failure is None:
+        return _judge_cut_short(run, "crashed", f"ended with exit code {run.exit_code}")
+    return None
 
 
 def judge(
@@ -454,8 +407,6 @@ def judge(
     *,
     foreseen: Foreseen = NOTHING,
     dsp_replies: Sequence[DspReply] = (),
-    endings: Sequence[ProcessEnding] = ENDINGS,
-    blame: Sequence[Blame] = BLAME,
 ) -> Verdict:
     """Return the verdict on a probe process; `coprocessors` are those of the device, if known.
 
@@ -469,11 +420,8 @@ def judge(
     `foreseen`. `dsp_replies` are those of a simulated DSP: if its emulator lacks an instruction,
     the case is unsupported.
     """
-    ending = next((ending for ending in endings if ending.applies(run)), None)
-    if ending is not None:
-        verdict = ending.verdict(run)
-    else:
-        verdict = _judge_finished(run.transcript, coprocessors, blame)
+    ending = _ending(run)
+    verdict = ending or _judge_finished(run.transcript, coprocessors)
     if (lacking := emulator_lacks(dsp_replies, verdict.error)) and verdict.outcome != "error":
         return Verdict("unsupported", None, lacking)
     if verdict.error is None or verdict.outcome == "error":
@@ -490,9 +438,7 @@ def judge(
     return replace(verdict, error=diagnosed_error)
 
 
-def _judge_finished(
-    transcript: Transcript, coprocessors: Coprocessors | None, blame: Sequence[Blame]
-) -> Verdict:
+def _judge_finished(transcript: Transcript, coprocessors: Coprocessors | None) -> Verdict:
     step = transcript.first_failure
     if step is None:
         return Verdict("passed")
@@ -500,7 +446,7 @@ def _judge_finished(
     if step.error is not None:
         causes = (
             entry.cause
-            for entry in blame
+            for entry in BLAME
             if entry.error == step.error and re.search(entry.text, step.message or "")
         )
         cause = next(causes, "harness")
@@ -510,10 +456,6 @@ def _judge_finished(
     if is_unsupported(error, coprocessors):
         return Verdict("unsupported", None, error)
     return Verdict("failed", "target", error)
-
-
-def _late(run: ProbeRun) -> bool:
-    return run.timed_out or run.transcript.deadline
 
 
 def _judge_cut_short(run: ProbeRun, outcome: Outcome, ending: str) -> Verdict:

@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -44,14 +44,24 @@ class Ndk:
     compilers: Mapping[int, Path]
 
     def compiler(self, device_api: int | None) -> Path:
-        """Return the compiler for a device of this API level; for any phone if it is unknown.
+        """Return that of the newest API level that a device supports; the oldest if it is unknown.
 
-        Raises ConfigError if the NDK has none that is old enough, or none at all.
+        A program for an older level runs on newer systems, not the other way round. Raises
+        ConfigError if the NDK has none that is old enough, or none at all.
         """
         if not self.compilers:
             why = "is no NDK: it has no toolchains/llvm/prebuilt/*/bin/aarch64-linux-android*-clang"
             raise ConfigError(f"{self.root} {why}", field=self.named_by)
-        return self.compilers[fitting_level(self.compilers, device_api, field=self.named_by)]
+        if device_api is None:
+            return self.compilers[min(self.compilers)]
+        older = [level for level in self.compilers if level <= device_api]
+        if not older:
+            raise ConfigError(
+                f"the NDK compiles for API {min(self.compilers)} and newer, and the device has "
+                f"{device_api}; an older NDK is needed",
+                field=self.named_by,
+            )
+        return self.compilers[max(older)]
 
 
 def find_ndk(environment: Mapping[str, str]) -> Ndk | None:
@@ -76,25 +86,6 @@ def read_ndk(root: Path, named_by: str) -> Ndk:
     except OSError:
         pass
     return Ndk(root, named_by, revision, compilers)
-
-
-def fitting_level(
-    levels: Collection[int], device_api: int | None, *, field: str | None = None
-) -> int:
-    """Return the newest API level that a device supports; the oldest if that is unknown (pure).
-
-    A program for an older level runs on newer systems, not the other way round. Raises ConfigError.
-    """
-    if device_api is None:
-        return min(levels)
-    older = [level for level in levels if level <= device_api]
-    if not older:
-        raise ConfigError(
-            f"the NDK compiles for API {min(levels)} and newer, and the device has {device_api}; "
-            "an older NDK is needed",
-            field=field,
-        )
-    return max(older)
 
 
 SHIPPED: Final = Path(__file__).with_name("shipped")

@@ -298,7 +298,7 @@ class RunFolder:
                 "kind": "run",
                 "run": folder.run_id,
                 **take_number(folder.path.parent),
-                "started": rfc3339(started),
+                "started": moment_text(started),
                 "finished": None,
                 "exit_code": None,
                 "problem": None,
@@ -369,7 +369,7 @@ class RunFolder:
     def resume(self, command: Sequence[str]) -> None:
         """Record in run.json that it is resumed, and point `latest` to it. Raises InfraError."""
         info = self.info()
-        again = {"started": rfc3339(datetime.now(UTC)), "command": list(command)}
+        again = {"started": moment_text(datetime.now(UTC)), "command": list(command)}
         resumed = [*info.get("resumed", []), again]
         self._write_info(info | {"resumed": resumed, "finished": None, "exit_code": None})
         point_to(self.path, LATEST)
@@ -479,7 +479,7 @@ class RunFolder:
         It ended now, unless `facts` has `finished`. Raises InfraError.
         """
         self.close()
-        ended = {"finished": rfc3339(datetime.now(UTC))}
+        ended = {"finished": moment_text(datetime.now(UTC))}
         self._write_info({**self._info_so_far(), **ended, **facts})
 
     def _info_so_far(self) -> dict[str, Any]:
@@ -548,8 +548,3 @@ def _versions() -> Mapping[str, str]:
         except PackageNotFoundError:
             continue
     return MappingProxyType(versions)
-
-
-def rfc3339(moment: datetime) -> str:
-    """Return a time as in run.json."""
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -7,19 +7,23 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import ConfigError
-from harness.probe.build import Ndk, find_ndk, fitting_level, read_ndk
+from harness.probe.build import Ndk, find_ndk, read_ndk
+
+
+def ndk_of(*levels: int) -> Ndk:
+    return Ndk(Path("/ndk"), "x", None, {level: Path(f"clang-{level}") for level in levels})
 
 
 @pytest.mark.parametrize(
     ("device", "level"), [(None, 21), (21, 21), (29, 26), (30, 30), (34, 34), (36, 35)]
 )
 def test_the_newest_level_that_the_device_has(device: int | None, level: int) -> None:
-    assert fitting_level((35, 21, 26, 30, 34), device) == level
+    assert ndk_of(35, 21, 26, 30, 34).compiler(device) == Path(f"clang-{level}")
 
 
 def test_a_device_that_is_older_than_the_ndk() -> None:
     with pytest.raises(ConfigError, match="API 21 and newer, and the device has 19"):
-        fitting_level((21, 35), 19)
+        ndk_of(21, 35).compiler(19)
 
 
 def test_a_folder_that_is_no_ndk(tmp_path: Path) -> None:

@@ -110,7 +110,12 @@ class TranscriptParser:
             data = self._take_noise(data)
         self._pending += data
         if self._in_event or MARK in data or b"\n" in data:
-            self._take_lines()
+            position = 0
+            while (end := self._pending.find(b"\n", max(position, self._searched))) >= 0:
+                self._take_line(bytes(self._pending[position:end]))
+                position = end + 1
+            del self._pending[:position]
+            self._in_event = MARK in self._pending
         self._searched = len(self._pending)
         if self._searched > MAX_EVENT_BYTES:
             mark, event = self._drop_pending()
@@ -133,14 +138,6 @@ class TranscriptParser:
         self._searched = 0
         self._in_event = False
         return mark, event
-
-    def _take_lines(self) -> None:
-        position, searched = 0, self._searched
-        while (end := self._pending.find(b"\n", max(position, searched))) >= 0:
-            self._take_line(bytes(self._pending[position:end]))
-            position = end + 1
-        del self._pending[:position]
-        self._in_event = MARK in self._pending
 
     def _take_noise(self, data: bytes) -> bytes:
         """Search whole lines at once; return the text after them.
@@ -187,18 +184,15 @@ class TranscriptParser:
             self._refuse("not JSON", text)
             return
         try:
-            self._take_number(event, text)
+            number, expected = _count(event, "n"), self._next
+            if number < expected:
+                raise _WrongError(f"event {number} came again")
+            if number > expected:
+                self._refuse(f"event {number} came instead of event {expected}", text)
+            self._next = number + 1
             self._take_content(event)
         except _WrongError as error:
             self._refuse(str(error), text)
-
-    def _take_number(self, event: Event, text: bytes) -> None:
-        number, expected = _count(event, "n"), self._next
-        if number < expected:
-            raise _WrongError(f"event {number} came again")
-        if number > expected:
-            self._refuse(f"event {number} came instead of event {expected}", text)
-        self._next = number + 1
 
     def _take_content(self, event: Event) -> None:
         transcript = self.transcript
@@ -228,7 +222,12 @@ class TranscriptParser:
             case "answer":
                 self._step(event).code = _count(event, "code")
             case "log":
-                self._take_log(event)
+                level, text = _text(event, "level"), _text(event, "text")
+                line = LogLine(level, text, _maybe_count(event, "t_us"))
+                owner = self._steps.get(_maybe_count(event, "step"))
+                if owner is not None and self._log_lines < MAX_LOG_LINES:
+                    self._log_lines += 1
+                    owner.logs.append(line)
             case "end":
                 self._take_end(event)
             case "skip":
@@ -282,13 +281,6 @@ class TranscriptParser:
         self._steps[number] = step
         self.transcript.steps.append(step)
         return step
-
-    def _take_log(self, event: Event) -> None:
-        line = LogLine(_text(event, "level"), _text(event, "text"), _maybe_count(event, "t_us"))
-        owner = self._steps.get(_maybe_count(event, "step"))
-        if owner is not None and self._log_lines < MAX_LOG_LINES:
-            self._log_lines += 1
-            owner.logs.append(line)
 
     def _take_end(self, event: Event) -> None:
         step = self._step(event)

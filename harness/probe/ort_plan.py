@@ -64,20 +64,17 @@ def ort_session(
     options: Mapping[str, str] | None = None,
     threads: int = 1,
     fallback: bool = False,
-    record_placement: bool = True,
 ) -> Step:
     """Create session number `session` from a model file; without a provider it is the CPU's.
 
     `options` are ORT's session options by their keys. Unless `fallback`, a session with a
-    provider refuses to give nodes to the CPU. `record_placement` lets `ort_placement` ask where
-    nodes went. `threads` is the number of ORT's threads within one node, 0 its own choice. Raises
-    ConfigError for a key with an equals sign.
+    provider refuses to give nodes to the CPU. `threads` is the number of ORT's threads within one
+    node, 0 its own choice. Raises ConfigError for a key with an equals sign.
     """
     session_options = dict(options or {})
     if provider is not None and not fallback:
         session_options.setdefault("session.disable_cpu_ep_fallback", "1")
-    if record_placement:
-        session_options.setdefault("session.record_ep_graph_assignment_info", "1")
+    session_options.setdefault("session.record_ep_graph_assignment_info", "1")
     fields = {"context": str(session), "file": model, "threads": str(threads)}
     if provider is not None:
         fields["ep"] = f"builtin:{provider.ep}" if provider.builtin else provider.ep

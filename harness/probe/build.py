@@ -9,6 +9,7 @@ compiler.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -30,62 +31,34 @@ from harness.simulator.board import HOST_COMPILERS, ZIG_TARGET, find_compiler, r
 VARIABLES: Final = ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT", "ANDROID_NDK")
 _CLANG: Final = "toolchains/llvm/prebuilt/*/bin/aarch64-linux-android*-clang"
 _LEVEL: Final = re.compile(r"aarch64-linux-android(\d{1,3})-clang", re.ASCII)
-_REVISION: Final = re.compile(r"^Pkg\.Revision\s*=\s*([\w.-]{1,40})", re.MULTILINE | re.ASCII)
-_MAX_TEXT_BYTES: Final = 4096
 
 
-@dataclass(frozen=True)
-class Ndk:
-    """An NDK: its folder, what named it, its version if known, its compilers by API level."""
+def ndk_compiler(environment: Mapping[str, str], device_api: int | None) -> Path | None:
+    """Return the compiler of the NDK that the environment names, if any, for a device.
 
-    root: Path
-    named_by: str
-    revision: str | None
-    compilers: Mapping[int, Path]
-
-    def compiler(self, device_api: int | None) -> Path:
-        """Return that of the newest API level that a device supports; the oldest if it is unknown.
-
-        A program for an older level runs on newer systems, not the other way round. Raises
-        ConfigError if the NDK has none that is old enough, or none at all.
-        """
-        if not self.compilers:
-            why = "is no NDK: it has no toolchains/llvm/prebuilt/*/bin/aarch64-linux-android*-clang"
-            raise ConfigError(f"{self.root} {why}", field=self.named_by)
-        if device_api is None:
-            return self.compilers[min(self.compilers)]
-        older = [level for level in self.compilers if level <= device_api]
-        if not older:
-            raise ConfigError(
-                f"the NDK compiles for API {min(self.compilers)} and newer, and the device has "
-                f"{device_api}; an older NDK is needed",
-                field=self.named_by,
-            )
-        return self.compilers[max(older)]
-
-
-def find_ndk(environment: Mapping[str, str]) -> Ndk | None:
-    """Return the NDK that the environment names, if any."""
-    for variable in VARIABLES:
-        if root := environment.get(variable, "").strip():
-            return read_ndk(Path(root), variable)
-    return None
-
-
-def read_ndk(root: Path, named_by: str) -> Ndk:
-    """Return the NDK in a folder, without compilers if there is none. Never raises."""
-    compilers: dict[int, Path] = {}
-    revision = None
-    try:
+    It is that of the newest API level that the device supports; the oldest if that is unknown: a
+    program for an older level runs on newer systems, not the other way round. Raises ConfigError if
+    the NDK has none that is old enough, or none at all.
+    """
+    variable = next((name for name in VARIABLES if environment.get(name, "").strip()), None)
+    if variable is None:
+        return None
+    root, compilers = Path(environment[variable].strip()), dict[int, Path]()
+    with contextlib.suppress(OSError):
         for path in sorted(root.glob(_CLANG)):
             if match := _LEVEL.fullmatch(path.name):
                 compilers.setdefault(int(match[1]), path)
-        text = read_bounded(root / "source.properties", _MAX_TEXT_BYTES)
-        revision_match = _REVISION.search(text.decode("utf-8", "replace"))
-        revision = revision_match[1] if revision_match else None
-    except OSError:
-        pass
-    return Ndk(root, named_by, revision, compilers)
+    if not compilers:
+        why = "is no NDK: it has no toolchains/llvm/prebuilt/*/bin/aarch64-linux-android*-clang"
+        raise ConfigError(f"{root} {why}", field=variable)
+    older = [level for level in compilers if device_api is None or level <= device_api]
+    if not older:
+        raise ConfigError(
+            f"the NDK compiles for API {min(compilers)} and newer, and the device has "
+            f"{device_api}; an older NDK is needed",
+            field=variable,
+        )
+    return compilers[min(older) if device_api is None else max(older)]
 
 
 SHIPPED: Final = Path(__file__).with_name("shipped")
@@ -316,12 +289,12 @@ class ProbeBuilder:
         names = HOST_COMPILERS if native else known.cross_compilers
         if command := self._find(variable, names, zig_target=known.zig):
             return command
-        ndk = find_ndk(self.environment) if target.startswith("android") else None
-        if ndk is not None:
-            return (str(ndk.compiler(android_api)),)
+        is_android = target.startswith("android")
+        if is_android and (clang := ndk_compiler(self.environment, android_api)) is not None:
+            return (str(clang),)
         if native:
             raise ConfigError("no C compiler found; install gcc or clang, or set CC")
-        android = ", or ANDROID_NDK_HOME to an NDK" if target.startswith("android") else ""
+        android = ", or ANDROID_NDK_HOME to an NDK" if is_android else ""
         install = f" (apt install gcc-{known.package}, or zig)" if known.package else ""
         raise ConfigError(
             f"no C compiler found for {target}; set {variable} to a cross compiler{install}"

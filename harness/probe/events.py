@@ -223,11 +223,11 @@ class TranscriptParser:
                 self._step(event).code = _count(event, "code")
             case "log":
                 level, text = _text(event, "level"), _text(event, "text")
-                line = LogLine(level, text, _maybe_count(event, "t_us"))
+                logged = LogLine(level, text, _maybe_count(event, "t_us"))
                 owner = self._steps.get(_maybe_count(event, "step"))
                 if owner is not None and self._log_lines < MAX_LOG_LINES:
                     self._log_lines += 1
-                    owner.logs.append(line)
+                    owner.logs.append(logged)
             case "end":
                 self._take_end(event)
             case "skip":

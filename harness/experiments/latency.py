@@ -21,7 +21,7 @@ from harness.core.engine import CASE_TIMEOUT_S
 from harness.models.models import Model
 from harness.models.source import DeployedContext
 from harness.probe.ort_plan import io_bind, ort_session_free
-from harness.probe.plan import Plan, Step
+from harness.probe.plan import Step
 from harness.probe.transcript import Transcript
 from harness.results.measurements import Growth, session_growth
 from harness.results.record import Check, held, undecided
@@ -220,7 +220,9 @@ def measure_growth(bench: Bench, model: Model, tolerance: GrowthTolerance) -> No
     """
 
     def look(sessions: int, timeout_s: float = CASE_TIMEOUT_S) -> list[Check]:
-        observation = bench.run(_sessions(bench, model, sessions), timeout_s=timeout_s)
+        ort, deployed = bench.ort(), bench.model(model)
+        once = (*ort.session(0, deployed.file), ort.run(0, deployed), ort_session_free(0))
+        observation = bench.run(ort.plan(once * sessions, sessions=1), timeout_s=timeout_s)
         observation.check()
         return judge_growth(session_growth(observation.run.transcript.steps), tolerance)
 
@@ -229,12 +231,6 @@ def measure_growth(bench: Bench, model: Model, tolerance: GrowthTolerance) -> No
         bench.measure(first_look=[check.model_dump() for check in checks])
         checks = look(_MORE_SESSIONS, _MORE_SESSIONS_S)
     bench.expect(*checks)
-
-
-def _sessions(bench: Bench, model: Model, number: int) -> Plan:
-    ort, deployed = bench.ort(), bench.model(model)
-    once = (*ort.session(0, deployed.file), ort.run(0, deployed), ort_session_free(0))
-    return ort.plan(once * number, sessions=1)
 
 
 def judge_growth(growth: Growth | None, tolerance: GrowthTolerance) -> list[Check]:

@@ -171,32 +171,17 @@ def _make_folders(path: str) -> None:
 
 def used_bytes(root: str) -> int:
     """Return the size of all files below the storage folder in bytes, hard links once."""
-    used, counted = 0, set[tuple[int, int]]()
-    folders = [root]
-    while folders:
-        folder = folders.pop()
-        with contextlib.suppress(OSError), os.scandir(folder) as entries:
-            for entry in entries:
-                if folder == root and entry.name in _OWN_FOLDERS and entry.is_dir():
-                    continue
+    sizes: dict[tuple[int, int], int] = {}
+    for top in (root, os.path.join(root, _INCOMING)):
+        for folder, names, files in os.walk(top):
+            if folder == root:
+                names[:] = [name for name in names if name not in _OWN_FOLDERS]
+            for name in files:
                 with contextlib.suppress(OSError):
-                    if entry.is_dir(follow_symlinks=False):
-                        folders.append(entry.path)
-                        continue
-                    status = entry.stat(follow_symlinks=False)
-                    if not stat.S_ISREG(status.st_mode):
-                        continue
-                    if status.st_nlink > 1:
-                        if (status.st_dev, status.st_ino) in counted:
-                            continue
-                        counted.add((status.st_dev, status.st_ino))
-                    used += status.st_size
-    if os.path.isdir(incoming := os.path.join(root, _INCOMING)):
-        with os.scandir(incoming) as entries:
-            for entry in entries:
-                with contextlib.suppress(OSError):
-                    used += entry.stat(follow_symlinks=False).st_size
-    return used
+                    status = os.lstat(os.path.join(folder, name))
+                    if stat.S_ISREG(status.st_mode):
+                        sizes[status.st_dev, status.st_ino] = status.st_size
+    return sum(sizes.values())
 
 
 def df(root: str, limit_bytes: int) -> str:

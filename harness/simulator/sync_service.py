@@ -205,21 +205,17 @@ class SyncSession:
             os.close(fd)
 
     def _send_content(self, fd: int) -> Steps:
-        step = _HEAD + _MAX_DATA
-        limit = min(_READ_DATA, (self._stream.max_write - _HEAD) // step)
-        count = max(1, min(limit, os.fstat(fd).st_size // _MAX_DATA + 1))
-        # two blocks in turn: one is read while the other is on its way and must not change
-        block, other = (memoryview(bytearray(count * step + _HEAD)) for _ in range(2))
-        length, following = _read_messages(fd, block, count), 1
-        while following:
-            following = _read_messages(fd, other, count) if length else 0
+        messages = min(_READ_DATA, (self._stream.max_write - _HEAD) // (_HEAD + _MAX_DATA)) or 1
+        content, done = _read_messages(fd, messages), _MESSAGE.pack(b"DONE", 0)
+        while content:
+            following = _read_messages(fd, messages)
+            # in the same write: adb's server forwards a small one after it 40 ms later,
+            # once the client has acknowledged the first (Nagle, and delayed ACK)
+            yield from self._write_all(memoryview(content if following else content + done))
+            content = following
             if not following:
-                # in the same write: adb's server forwards a small one after it 40 ms later,
-                # once the client has acknowledged the first (Nagle, and delayed ACK)
-                _MESSAGE.pack_into(block, length, b"DONE", 0)
-                length += _HEAD
-            yield from self._write_all(block[:length])
-            block, other, length = other, block, following
+                return
+        yield from self._write_all(memoryview(done))
 
     def _write_all(self, data: memoryview) -> Steps:
         while data:
@@ -268,14 +264,11 @@ class SyncSession:
                 upload.abort()
 
 
-def _read_messages(fd: int, block: memoryview, count: int) -> int:
-    """Fill up to `count` DATA messages from a file. Return their length, 0 at its end."""
-    step = _HEAD + _MAX_DATA
-    size = os.readv(fd, [block[i * step + _HEAD : (i + 1) * step] for i in range(count)])
-    whole, rest = divmod(size, _MAX_DATA)
-    for index in range(whole + bool(rest)):
-        _MESSAGE.pack_into(block, index * step, b"DATA", _MAX_DATA if index < whole else rest)
-    return whole * step + (_HEAD + rest if rest else 0)
+def _read_messages(fd: int, count: int) -> bytes:
+    """Return up to `count` DATA messages of a file, nothing at its end."""
+    data = os.read(fd, count * _MAX_DATA)
+    pieces = (data[start : start + _MAX_DATA] for start in range(0, len(data), _MAX_DATA))
+    return b"".join(_MESSAGE.pack(b"DATA", len(piece)) + piece for piece in pieces)
 
 
 def _commit(upload: Upload, mtime: int) -> bytes:

@@ -17,7 +17,6 @@ from typing import TypeVar
 import pytest
 
 from harness.core.errors import ConfigError, InfraError
-from harness.core.notices import followed_by
 from harness.dsp import hexagon
 from harness.dsp.qemu_build import build_qemu
 
@@ -93,14 +92,9 @@ def unfinished(cache: Path) -> list[Path]:
     return [path for path in cache.rglob("*") if path.name.startswith(".unfinished")]
 
 
-def test_it_is_built_once_and_told_step_by_step(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
-    reports: list[object] = []
+def test_it_is_built_once(tmp_path: Path, environment: dict[str, str]) -> None:
     cache, source = tmp_path / "cache", archive(tmp_path)
-    with followed_by(lambda _, facts: reports.append((facts.get("done"), facts.get("total")))):
-        built = build_qemu(cache, source=source, environment=environment)
-    assert reports == [(1, 2), (2, 2), (None, None)]
+    built = build_qemu(cache, source=source, environment=environment)
     assert built.read_text() == BUILT
     assert built == hexagon.built_qemu(cache)
     assert unfinished(cache) == []

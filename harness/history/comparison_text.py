@@ -74,8 +74,7 @@ def op_lines(ops: OpsCompared, most: int = _MOST) -> Iterator[str]:
         word = "slower" if change.judged > 1 else "faster"
         yield f"perhaps op {word}: {_op_change(change)}; more runs would tell"
     yield from _listed([*map(_remade, ops.remade)], most)
-    summary = f"ops: {ops.same} the same within {100 * ops.effect:g} %, {ops.unsure} not decided"
-    yield f"{summary} yet; executions of the op in the middle lie {100 * ops.spread:.3g} % apart"
+    yield f"ops: {ops.same} the same within {100 * ops.effect:g} %, {ops.unsure} not decided yet"
 
 
 def _listed(lines: Sequence[str], most: int, rest: str = "such ops") -> Iterator[str]:

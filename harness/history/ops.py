@@ -70,7 +70,7 @@ class OpsCompared(Part):
 
     `suspects` may be changes, which more runs would show. Of the others `same` are the same within
     `effect`, `unsure` cannot be judged. `together` has the ratio that most ops of a case share, new
-    by base, which no op is blamed for. `spread` is the median spread of an op's executions.
+    by base, which no op is blamed for.
     """
 
     cases: int
@@ -82,7 +82,6 @@ class OpsCompared(Part):
     together: dict[str, float]
     same: int
     unsure: int
-    spread: float
 
 
 def judge_ops(
@@ -117,13 +116,11 @@ def judge_ops(
     judged = judge(rows, [i for i, _ in rows], old, now, effect, floors)
     reported: dict[str, list[OpChange]] = {"slower": [], "faster": [], "suspect": []}
     verdicts: list[str] = []
-    spreads = []
     executed = [[_executions(ops, side[-1][i]) for side in (base, new)] for i, ops in rows]
     moved = _moved([i for i, _ in rows], executed)
     for change, (before, after) in zip(judged.changes, executed, strict=True):
         i = change.name[0]
         verdicts.append(verdict := _verdict(change, before, after, moved[i], effect))
-        spreads.append(_spread(after))
         if verdict in reported:
             reported[verdict].append(_change(change, both[i][1].case, new[-1][i], before, after))
     slower, faster, suspects = (
@@ -144,7 +141,6 @@ def judge_ops(
         },
         same=verdicts.count("same"),
         unsure=verdicts.count("unsure"),
-        spread=statistics.median(spreads or [0.0]),
     )
 
 

@@ -368,29 +368,14 @@ def _new_among(cases: Iterable[str], since: Since | None) -> int:
     return sum(since.became.get(case) in _NEW for case in cases) if since else 0
 
 
-def _reasons(groups: Sequence[FailureGroup]) -> list[tuple[list[int], FailureGroup]]:
-    """Join groups of the same diagnosis, in the order of the first of each, with their indexes."""
-    by_reason: dict[tuple[object, ...], tuple[list[int], FailureGroup]] = {}
-    for number, group in enumerate(groups):
-        first = group.first
-        known = first.error.diagnosis if first.error else None
-        key = (known.id,) if known else (number, "no diagnosis")
-        numbers, reason = by_reason.setdefault(
-            (section_of(first), first.known_issue, *key), ([], FailureGroup(first))
-        )
-        numbers.append(number)
-        reason.include(group)
-    return [*by_reason.values()]
-
-
 def _failure_tables(
     groups: Sequence[FailureGroup], since: Since | None, issues: Mapping[str, str]
 ) -> Iterator[Block]:
-    """Yield the sections of failures, a row for each reason; unsupported cases are folded."""
-    for name, reasons in groupby(_reasons(groups), lambda reason: section_of(reason[1].first)):
-        listed, title = list(reasons), ""
+    """Yield the sections of failures, a row for each group; unsupported cases are folded."""
+    for name, of_section in groupby(enumerate(groups), lambda entry: section_of(entry[1].first)):
+        listed, title = list(of_section), ""
         if name == "unsupported":
-            cases = sum(len(reason.cases) for _, reason in listed)
+            cases = sum(len(group.cases) for _, group in listed)
             title = f"{SECTIONS[name]}: {counted(cases, 'case')}"
         else:
             yield Heading(SECTIONS[name])
@@ -400,13 +385,13 @@ def _failure_tables(
 
 
 def _row(
-    numbers: Sequence[int], reason: FailureGroup, since: Since | None, issues: Mapping[str, str]
+    number: int, group: FailureGroup, since: Since | None, issues: Mapping[str, str]
 ) -> list[Line]:
-    first, error = reason.first, reason.first.error
+    first, error = group.first, group.first.error
     cells: list[str | Span] = [Span(first.outcome, mark=first.state), " "]
-    if new := _new_among(reason.cases, since):
-        cells.append(_NEW_MARK.format("new" if new == len(reason.cases) else f"{new} new"))
-    if error is not None and (known := reason.diagnosis) is not None:
+    if new := _new_among(group.cases, since):
+        cells.append(_NEW_MARK.format("new" if new == len(group.cases) else f"{new} new"))
+    if error is not None and (known := group.diagnosis) is not None:
         certainty = f"{known.id}, {known.confidence}"
         cells += [Span(known.words, style="strong"), " ", Span(certainty, style="dim")]
         cells += [_BREAK, f"What helps: {known.fix}"] if known.fix else []
@@ -419,14 +404,13 @@ def _row(
     call: list[str | Span] = [Span((error and error.api) or "", style="code")]
     if error is not None and error.code is not None:
         call += [_BREAK, Span(f"{error.code} ({error.hex}) {error.symbol or ''}", style="code")]
-    versions = [f"{axis} {version}" for axis in VERSIONS for version in reason.versions[axis]]
+    versions = [f"{axis} {version}" for axis in VERSIONS for version in group.versions[axis]]
     places: list[str | Span] = [
-        _first([*reason.devices], 3),
+        _first([*group.devices], 3),
         _BREAK,
         Span(_first(versions, 4), style="dim"),
     ]
-    groups = ",".join(map(str, numbers))
-    return [str(len(reason.cases)), cells, call, places, Span("show", link=f"#group={groups}")]
+    return [str(len(group.cases)), cells, call, places, Span("show", link=f"#group={number}")]
 
 
 def _first(names: Sequence[str], most: int) -> str:

@@ -57,14 +57,6 @@ class FailureGroup:
         if record.error is not None and (known := record.error.diagnosis) is not None:
             self.diagnoses.setdefault(known.words, known)
 
-    def include(self, other: FailureGroup) -> None:
-        """Add all cases of another group."""
-        self.cases += other.cases
-        self.devices |= other.devices
-        for axis, versions in other.versions.items():
-            self.versions[axis] |= versions
-        self.diagnoses = {**self.diagnoses, **other.diagnoses, **self.diagnoses}
-
     @property
     def diagnosis(self) -> Diagnosis | None:
         """The diagnosis of its cases, without words that only some of them have."""

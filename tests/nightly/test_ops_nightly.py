@@ -44,19 +44,17 @@ def test_comparisons_of_nothing_blame_no_op_and_one_that_is_ten_times_larger_is_
     lab = DeviceRuns(tmp_path)
     small = [profiled(lab, (1, 1)) for _ in range(RUNS)]
     read = [read_attempts(folder / JOURNAL, COMPARED)[0] for folder in small]
-    spreads = []
     for first, other in combinations(read, 2):  # 21 of them
         findings = judge_ops(first, other)
         assert findings is not None
         assert (findings.slower, findings.faster, findings.remade) == ((), (), ())
-        spreads.append(findings.spread)
-    assert len(spreads) == 21
-    assert all(spreads)
     large = [profiled(lab, (2, 5)) for _ in range(3)]
     for fails, (base, new) in enumerate(((small[-2], small[-1]), (small[-1], large[-1]))):
         completed = lab.qnn_harness("compare", base, new, "--fail-on", "ops")
-        slower = [line for line in completed.stdout.splitlines() if line.startswith("op slower: ")]
+        slower = [
+            line for line in completed.stdout.splitlines() if line.startswith("- op slower: ")
+        ]
         assert completed.returncode == fails, completed.stdout
-        assert [line.split()[2] for line in slower[:1]] == [f"/conv_{LARGE}"] * fails, (
+        assert [line.split()[3] for line in slower[:1]] == [f"/conv_{LARGE}"] * fails, (
             completed.stdout
         )

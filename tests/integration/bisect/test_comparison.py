@@ -71,9 +71,6 @@ def test_a_failure_that_replaced_another_is_bisected(suite: DeviceRuns) -> None:
     Draft202012Validator(json.loads(schemas()["bisect.schema.json"])).validate(result)
     answer = result["answer"]
     assert (answer["last_good"], answer["first_bad"]) == (QNN[1], QNN[2])
-    # and it is found again where people look
-    suite.qnn_harness("report", "write", after)
-    assert f"{result['bisect']}/report.html" in (after / "report.html").read_text()
 
 
 def at_placement(record: CaseRecord, placement: str) -> CaseRecord:

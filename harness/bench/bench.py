@@ -269,7 +269,7 @@ class Bench:
         `inputs` and `expected` are a folder or files, raw or .npy, one for each tensor. Without
         `inputs` they are generated, the same each time. Without `expected` the runs are only
         compared with each other. If it fails, its contexts are run without ExecuTorch, and the
-        record names the component at fault. Otherwise like `run`.
+        record has what became of them. Otherwise like `run`.
 
         Raises ConfigError unless the test is marked `device(engine="executorch")`, for a file that
         is not a .pte, and for a device for which ExecuTorch's wheel has no libraries.

@@ -121,8 +121,7 @@ def contexts() -> None:
     """Inspect, extract, compile, fit and bundle context binaries in model files.
 
     FILE is a context binary, an ExecuTorch .pte, an ONNX model with EPContext nodes, a LiteRT
-    .tflite, a DLC, a bundle, a folder with such files, or a pattern such as 'models/*.pte'. Its
-    format is detected from its content.
+    .tflite, a DLC, a bundle, or a folder with such files. Its format is detected from its content.
     """
 
 

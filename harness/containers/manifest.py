@@ -194,7 +194,6 @@ def read_at(data: FileBytes, offset: int, size: int, locate: Callable[[str], Blo
 
     pieces = tuple(map(piece, manifest.pieces))
     facts = {
-        "artefacts": list(dict.fromkeys(entry.artefact for entry in manifest.pieces)),
         "model": tuple((entry, blob_of(entry, entry.file)) for entry in manifest.model),
         "plan": manifest.plan,
         "expects": manifest.expects,

@@ -9,12 +9,10 @@ offsets of its parts. So the wire format is read here.
 from __future__ import annotations
 
 import contextlib
-import fnmatch
-import glob
 import logging
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, get_args
@@ -37,34 +35,21 @@ from harness.core.engines import ENGINES
 from harness.core.names_inside import NotInsideError, inside
 
 _METADATA: Final = "dlc.metadata"
-_MAX_METADATA_BYTES: Final = 1 << 20
-# a model may be as large as a disk, as only the metadata is unpacked
+# a model may be as large as a disk, as nothing is unpacked
 _LIMITS: Final = ArchiveLimits(
     archive_bytes=1 << 50, total_bytes=1 << 50, ratio=1 << 50, zip64=True
 )
 
 
 def read_dlc(data: FileBytes) -> Artefact:
-    """Return one piece, the whole file; `records` and those of the converter are its facts.
-
-    Raises ArtefactError for a zip that is damaged, or no DLC.
-    """
+    """Return one piece, the whole file. Raises ArtefactError for a zip that is no whole DLC."""
     try:
         with data.open() as file, open_archive(file, _LIMITS) as archive:
-            records = {record.filename: record.file_size for record in archive.infolist()}
-            if _METADATA not in records:
+            if _METADATA not in archive.namelist():
                 raise data.error(f"the zip has no {_METADATA}, so it is no DLC", 0)
-            with archive.open(_METADATA) as metadata:
-                text = metadata.read(_MAX_METADATA_BYTES).decode("utf-8", "replace")
     except (ArchiveError, OSError) as error:
         raise data.error(f"the zip is damaged: {error}", 0) from error
-    metadata_fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
-    facts: dict[str, Any] = {
-        "records": records,
-        "converter": metadata_fields.get("converter-version", ""),
-        "command": metadata_fields.get("converter-command", ""),
-    }
-    return Artefact(data.path, "dlc", (whole_file(data),), facts)
+    return Artefact(data.path, "dlc", (whole_file(data),))
 
 
 VARINT: Final = 0
@@ -128,7 +113,7 @@ _CACHE: Final = "ep_cache_context"
 _MAX_PATH_BYTES: Final = 4096
 
 # numbers of fields in onnx.proto
-_IR_VERSION, _PRODUCER, _GRAPH = 1, 2, 7
+_GRAPH: Final = 7
 _NODE, _INITIALIZER = 1, 5
 _EXTERNAL_DATA: Final = 13
 _KEY, _VALUE = 1, 2
@@ -153,11 +138,9 @@ def read_onnx(data: FileBytes) -> Artefact:
     One without content is a piece of kind "empty". Without any such node the artefact is of kind
     "onnx": a model to be compiled. Raises ArtefactError, also for missing side files.
     """
-    nodes, others, producer, graphs = [], 0, "", 0
+    nodes, others, graphs = [], 0, 0
     weight_files: dict[str, None] = {}
     for part in fields(data, 0, data.size, "the model"):
-        if part.number == _PRODUCER and part.wire == LENGTH:
-            producer = _text(data, part, "the producer")
         if part.number != _GRAPH or part.wire != LENGTH:
             continue
         graphs += 1
@@ -170,7 +153,7 @@ def read_onnx(data: FileBytes) -> Artefact:
                 weight_files |= dict.fromkeys(_locations(data, item))
     if not graphs:
         raise data.error("the model has no graph, or the file is no ONNX model", data.size)
-    facts: dict[str, Any] = {"producer": producer, "other_nodes": others, "beside": [*weight_files]}
+    facts: dict[str, Any] = {"other_nodes": others, "beside": [*weight_files]}
     if not nodes:
         return Artefact(data.path, "onnx", (), facts)
     pieces = [_piece(data, node) for node in nodes if node.values.get("main_context", 1)]
@@ -333,7 +316,7 @@ def open_artefact(path: str | os.PathLike[str], root: Path | None = None) -> Art
 def open_artefacts(
     paths: Iterable[str | os.PathLike[str]], on_error: Callable[[ArtefactError], None] | None = None
 ) -> list[Artefact]:
-    """Return the artefacts of files, folders and patterns (`models/*.pte`, `**` for folders below).
+    """Return the artefacts of files and folders.
 
     A folder stands for its files in the order of their names, without those that a model or a
     manifest.json among them names. A file there with one of `SUFFIXES` must be an artefact; others
@@ -344,42 +327,10 @@ def open_artefacts(
     artefacts: list[Artefact] = []
     for source in map(Path, paths):
         with _reporting(on_error, source):
-            if source.is_dir():
-                artefacts += _open_listed(sorted(source.iterdir()), source, source, on_error)
-            elif source.exists() or not glob.has_magic(str(source)):
-                artefacts.append(open_artefact(source))
-            else:
-                count = next(i for i, part in enumerate(source.parts) if glob.has_magic(part))
-                folder, pattern = Path(*source.parts[:count]), source.parts[count:]
-                matching = sorted(set(_glob(folder, pattern)))
-                files = [path for path in matching if path.suffix in SUFFIXES or not path.is_dir()]
-                if not files:
-                    raise ArtefactError("no file matches this pattern", file=source)
-                artefacts += _open_listed(files, source, folder, on_error)
+            artefacts += (
+                _open_folder(source, on_error) if source.is_dir() else [open_artefact(source)]
+            )
     return artefacts
-
-
-def _glob(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
-    """Yield the paths in a folder that match a pattern, as `glob`, but without entering links."""
-    first, *rest = parts
-    if first == "**" and rest:
-        yield from _glob(folder, rest)
-    if not folder.is_dir():
-        return
-    for entry in os.scandir(folder):
-        if entry.name.startswith(".") and not first.startswith("."):
-            continue
-        path, is_folder = folder / entry.name, entry.is_dir(follow_symlinks=False)
-        if first == "**":
-            if not rest:
-                yield path
-            if is_folder:
-                yield from _glob(path, parts)
-        elif fnmatch.fnmatchcase(entry.name, first):
-            if not rest:
-                yield path
-            elif is_folder:
-                yield from _glob(path, rest)
 
 
 @contextlib.contextmanager
@@ -396,13 +347,11 @@ def _reporting(on_error: Callable[[ArtefactError], None] | None, path: Path) -> 
         on_error(error)
 
 
-def _open_listed(
-    files: list[Path], origin: Path, folder: Path, on_error: Callable[[ArtefactError], None] | None
-) -> list[Artefact]:
+def _open_folder(folder: Path, on_error: Callable[[ArtefactError], None] | None) -> list[Artefact]:
     artefacts: list[Artefact] = []
     problems: dict[Path, ArtefactError] = {}
     ignored: list[Path] = []
-    for file in files:
+    for file in sorted(folder.iterdir()):
         try:
             artefacts.append(open_artefact(file, folder))
         except ArtefactError as error:
@@ -420,13 +369,13 @@ def _open_listed(
     for artefact in artefacts:
         sides |= {artefact.path.parent / name for name in artefact.facts.get("beside", ())}
     if names := ", ".join(path.name for path in ignored if not path.is_dir() and path not in sides):
-        _log.info("%s: ignored, as of no known kind: %s", origin, names)
+        _log.info("%s: ignored, as of no known kind: %s", folder, names)
     for file, problem in problems.items():
         if file not in sides:
             with _reporting(on_error, file):
                 raise problem
-    if len(ignored) == len(files):
-        raise ArtefactError(f"holds no file of a known kind, which would be {_KNOWN}", file=origin)
+    if not artefacts and not problems:
+        raise ArtefactError(f"holds no file of a known kind, which would be {_KNOWN}", file=folder)
     return [artefact for artefact in artefacts if artefact.path not in sides]
 
 

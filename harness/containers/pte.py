@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import struct
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -160,15 +159,12 @@ def read_pte(data: FileBytes) -> Artefact:
     program = FlatTable.root(data, "the program")
     pieces: dict[tuple[int, int], Piece] = {}
     shared: dict[tuple[int, int], list[str]] = {}
-    backends: Counter[str] = Counter()
     methods, others = [], 0
     for number, plan in enumerate(program.tables(_PLANS, "method")):
         methods.append(plan.text(_NAME) or str(number))
         others += sum(backend_name != _BACKEND for _, backend_name, _, _ in _calls(plan))
         for index, delegate in enumerate(plan.tables(_DELEGATES, f"{methods[-1]}: delegate")):
-            backend = delegate.text(_ID)
-            backends[backend] += 1
-            if backend == _BACKEND:
+            if delegate.text(_ID) == _BACKEND:
                 origin = f"{methods[-1]}/{index}"
                 place = _place(data, program, delegate, base, end)
                 if place in pieces:
@@ -182,7 +178,7 @@ def read_pte(data: FileBytes) -> Artefact:
         replace(piece, facts={**piece.facts, "also": also}) if (also := shared[place]) else piece
         for place, piece in pieces.items()
     )
-    facts = {"methods": methods, "delegates": dict(backends), "other_nodes": others}
+    facts = {"methods": methods, "other_nodes": others}
     return Artefact(data.path, "pte", all_pieces, facts)
 
 

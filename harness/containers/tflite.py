@@ -1,6 +1,6 @@
 """LiteRT models (.tflite): their graphs, and the places of their code for an NPU.
 
-The layout is that of google-ai-edge/LiteRT: tflite/schema.fbs, litert/core/build_stamp.h, and
+The layout is that of google-ai-edge/LiteRT: tflite/schema.fbs, and
 litert/core/dispatch_op_schema.cc: each operator DISPATCH_OP names an offset and a size in the file.
 
 A compiled model names its tensors like its source. So each node of the source can be assigned to a
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from harness.containers.artefact import Artefact, ArtefactError, FileBytes, blob
 from harness.containers.pte import FlatTable
@@ -25,16 +25,13 @@ TFLITE_IDENTIFIER: Final = b"TFL3"
 """At byte 4."""
 
 DISPATCH: Final = "DISPATCH_OP"
-_STAMP: Final = "LiteRtStamp"
-_MAX_STAMP_BYTES: Final = 1024
 
 # numbers of fields in schema.fbs
-_CODES, _SUBGRAPHS, _BUFFERS, _METADATA = 1, 2, 4, 6
+_CODES, _SUBGRAPHS = 1, 2
 _OLD_CODE, _CUSTOM_CODE, _CODE = 0, 1, 3
 _TENSORS, _GRAPH_INPUTS, _GRAPH_OUTPUTS, _OPERATORS = 0, 1, 2, 3
 _SHAPE, _TYPE, _TENSOR_NAME = 0, 1, 3
 _OPCODE_INDEX, _INPUTS, _OUTPUTS, _CUSTOM_OPTIONS = 0, 1, 2, 5
-_NAME, _BUFFER = 0, 1
 
 
 def read_tflite(data: FileBytes) -> Artefact:
@@ -53,7 +50,7 @@ def read_tflite(data: FileBytes) -> Artefact:
                 graphs.setdefault((offset, size), []).append(name)
             else:
                 others += 1
-    facts = {"other_nodes": others, **_stamp(data, model)}
+    facts = {"other_nodes": others}
     pieces = tuple(
         blob(data, *place, names[0], {"partitions": names}) for place, names in graphs.items()
     )
@@ -87,19 +84,6 @@ def _dispatched(data: FileBytes, operator: FlatTable) -> tuple[int, int, str]:
         problem = f"{operator.label} has no byte code in this file (byte {offset}, {size} bytes)"
         raise data.error(problem, options.offset)
     return offset, size, name
-
-
-def _stamp(data: FileBytes, model: FlatTable) -> dict[str, Any]:
-    """Return vendor and SoC that the model was compiled for, if it has them."""
-    for entry in model.tables(_METADATA, "metadata"):
-        if entry.text(_NAME) != _STAMP:
-            continue
-        content = model.table_at(_BUFFERS, entry.number(_BUFFER, "<I"), "buffer").vector(0, 1)
-        texts = data.read(content.offset, min(content.count, _MAX_STAMP_BYTES), "the stamp")
-        # two texts, each padded with zeros
-        texts_found = [text.decode("utf-8", "replace") for text in texts.split(b"\0") if text]
-        return dict(zip(("vendor", "soc"), texts_found, strict=False))
-    return {}
 
 
 # TensorType of schema.fbs, by number; None for types that no raw file can have

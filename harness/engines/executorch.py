@@ -39,7 +39,7 @@ from harness.models.context_file import ContextFile, Files
 from harness.models.contexts import require_contexts
 from harness.models.metadata import Tensor
 from harness.models.source import GIVEN, DeployedContext, schedule
-from harness.models.tensor_files import TensorFiles, safe_files
+from harness.models.tensor_files import TensorFiles
 from harness.probe.build import PROBE_NAME
 from harness.probe.plan import ONCE, Plan, Rounds, Step, rounds_of
 from harness.probe.plan_runner import ProbeRun, alive_at_deadline
@@ -129,14 +129,13 @@ class ExecuTorch(Engine):
         step, failed = result.run.transcript.first_failure, result.verdict.outcome in FAILED
         # there are no references for outputs of single contexts
         is_wrong = step is not None and step.error == "mismatch"
-        if failed and not is_wrong and pte.contexts and pte.holds_contexts:
+        holds_contexts = all(piece.kind == "context" for piece in pte.contexts)
+        if failed and not is_wrong and pte.contexts and holds_contexts:
             executions = list(case.notes.executions)
-            replay = replay_contexts(bench, pte, result.verdict)
+            replay = replay_contexts(bench, pte)
             case.notes.executions = executions  # only those of the program itself
-            bench.measure(
-                replay={"fault": replay.fault, "context": replay.context, "error": replay.error}
-            )
-            bench.conclude(str(replay))
+            bench.measure(replay=replay)
+            bench.conclude(_replay_text(replay))
         case.notes.set_verdict(result.verdict)
         return result
 
@@ -156,33 +155,6 @@ def wheel_files(provisioner: Provisioner, target: str) -> dict[str, Path]:
     return {PROBE_NAME: program, **libraries}
 
 
-ProgramFault = Literal["executorch", "versions", "undecided", "context", "room", "library"]
-"""The component at fault, found by running the contexts without ExecuTorch on the same libraries.
-
-context: one fails alone, too. room: one fails only together with the others. library: the backend
-or its device does not open. Each of these may be another failure than with ExecuTorch. If all
-contexts run, on inputs of their own, the fault is executorch if one of its own calls refused to
-load the program and no call of QNN failed, versions if this ExecuTorch is not for this QNN, and
-else undecided.
-"""
-
-_FAULTS: Final[dict[ProgramFault, str]] = {
-    "executorch": "ExecuTorch: it did not load the program, no call of QNN failed, and on the same "
-    "libraries its contexts load and run without it",
-    "versions": "ExecuTorch and QNN together: this ExecuTorch is not for this QNN, on which its "
-    "contexts load and run without it",
-    "undecided": "what is done with ExecuTorch only: without it, on the same libraries and inputs "
-    "of their own, its contexts load and run; that does not tell whether ExecuTorch fails, its "
-    "configuration of the device, or what the program does besides",
-    "context": "context {context}",
-    "room": "what all contexts need together",
-    "library": "the library",
-}
-_WITHOUT_EXECUTORCH: Final[Mapping[ProgramFault, str]] = {
-    "context": "context {context} fails all alone, too",
-    "room": "context {context} fails beside the others, and not alone",
-    "library": "it fails, too, and not with a context",
-}
 FAILED: Final = ("failed", "crashed", "hung")
 """The outcomes that a replay may explain."""
 
@@ -202,10 +174,6 @@ class Program:
     outputs: tuple[Tensor, ...] | None = None
     number: int = 0
     results: tuple[NamedShape, ...] = ()
-
-    @property
-    def holds_contexts(self) -> bool:
-        return all(piece.kind == "context" for piece in self.contexts)
 
     def places(self) -> dict[str, object]:
         """Return the places of the method's nodes, delegate or portable kernel, for a record."""
@@ -236,20 +204,13 @@ class Program:
         With `generate` they are made up if none are given. Raises ConfigError if they do not fit.
         """
         tensors = self.inputs if kind == "inputs" else self.outputs
-        if files is None:
-            if generate and tensors is None:
-                raise ConfigError(
-                    "their types are not known: give files", file=self.path, field=kind
-                )
-            return TensorFiles(cache_root()).generated(tensors or (), self.path) if generate else ()
-        if tensors is not None:
-            return TensorFiles(cache_root()).resolve(kind, files, tensors, self.path)
-        if isinstance(files, Path):
-            files = safe_files(kind, files, self.path, cache_root())
-        if any(path.suffix == ".npy" for path in files):
-            problem = "not all of these are tensors of a known type: give raw files, no .npy"
+        if tensors is None and (generate or files is not None):
+            problem = "not all of these are tensors of a type that a file can hold"
             raise ConfigError(problem, file=self.path, field=kind)
-        return files
+        store = TensorFiles(cache_root())
+        if files is not None:
+            return store.resolve(kind, files, tensors or (), self.path)
+        return store.generated(tensors or (), self.path) if generate else ()
 
     def outputs_to_keep(self, expected: Sequence[Path]) -> ToKeep:
         """Return its outputs with their references, if the types are known."""
@@ -338,90 +299,34 @@ def _named(kind: str, tensors: Sequence[MethodTensor | None]) -> tuple[Tensor, .
     )
 
 
-@dataclass(frozen=True)
-class Replay:
-    """The result of running a program's contexts without ExecuTorch.
+def replay_contexts(bench: Bench, program: Program) -> dict[str, object]:
+    """Run a program's contexts without ExecuTorch: all as it loads them, then the failing one.
 
-    `context` is the one that failed, `error` its signature or why it cannot be read.
-    `different_failure` names the failure if it is not the one that ExecuTorch had.
+    The result has the `outcome` of all, the number and the signature of the `context` that fails,
+    and its outcome `alone`.
     """
-
-    fault: ProgramFault
-    context: int | None
-    error: str | None
-    different_failure: str | None = None
-
-    def __str__(self) -> str:
-        of, without = _FAULTS[self.fault], _WITHOUT_EXECUTORCH.get(self.fault)
-        text = f"the failure is of {of}"
-        if without is not None and self.different_failure is not None:
-            text = f"without ExecuTorch {without}, but otherwise: {self.different_failure}"
-        elif without is not None:
-            text = f"{text}: without ExecuTorch {without}"
-        return text.format(context=self.context)
-
-
-def judge_replay(program: Verdict, together: Verdict, alone: Verdict | None) -> Replay:
-    """Find the component that a program's failure is due to (pure).
-
-    `program` is the verdict with ExecuTorch, `together` that of its contexts loaded in one process
-    as ExecuTorch does, `alone` that of the failing context in a process of its own.
-    """
-    error = together.error
-    signature = None if error is None else error.signature
-    if together.outcome not in FAILED:
-        return Replay(_only_with_executorch(program), None, signature)
-    context = None if error is None else error.context
-    if context is None:
-        return Replay("library", None, signature, _different_failure(program, together))
-    if alone is not None and alone.outcome in FAILED:
-        return Replay("context", context, signature, _different_failure(program, alone))
-    return Replay("room", context, signature, _different_failure(program, together))
-
-
-def _different_failure(program: Verdict, without: Verdict) -> str | None:
-    """Return the failure without ExecuTorch if it differs from that with it, else None.
-
-    The QNN call of a crash or a hang within ExecuTorch is not known.
-    """
-    first, second = program.error, without.error
-    if program.outcome == without.outcome:
-        if without.outcome != "failed" or first is None or second is None:
-            return None
-        if (first.api, first.code) == (second.api, second.code):
-            return None
-    return f"{without.outcome} {'' if second is None else second.call}".strip()
-
-
-def replay_contexts(bench: Bench, program: Program, verdict: Verdict) -> Replay:
-    """Run a program's contexts without ExecuTorch, all as it loads them, then the failing one."""
 
     def run(contexts: Sequence[DeployedContext]) -> Verdict:
         plan = bench.context_plan(contexts, schedule(len(contexts), "resident"))
         return bench.attempt(plan).verdict
 
-    sources = program.sources()
     try:
-        deployed = bench.contexts(*sources)
-    except ConfigError:
-        for number, source in enumerate(sources):
-            try:
-                bench.contexts(source)
-            except ConfigError as error:
-                return Replay("context", number, str(error.problem))
-        raise
+        deployed = bench.contexts(*program.sources())
+    except ConfigError as refusal:
+        return {"outcome": "unreadable", "context": None, "alone": None, "error": str(refusal)}
     together = run(deployed)
-    failed = None if together.error is None else together.error.context
-    return judge_replay(verdict, together, None if failed is None else run([deployed[failed]]))
+    error = together.error if together.outcome in FAILED else None
+    context = None if error is None else error.context
+    alone = None if context is None else run([deployed[context]]).outcome
+    signature = None if error is None else error.signature
+    return {"outcome": together.outcome, "context": context, "alone": alone, "error": signature}
 
 
-def _only_with_executorch(program: Verdict) -> ProgramFault:
-    error = program.error
-    if error is not None and error.diagnosis and error.diagnosis.id == "executorch-version":
-        return "versions"
-    refused = program.outcome == "failed" and error is not None and bool(error.code)
-    loading = error is not None and (error.api or "").startswith("Module::load")
-    return "executorch" if refused and loading else "undecided"
+def _replay_text(replay: Mapping[str, object]) -> str:
+    where = "" if replay["context"] is None else f"; context {replay['context']} is the first"
+    alone = "" if replay["alone"] is None else f", and alone: {replay['alone']}"
+    error = "" if replay["error"] is None else f" ({replay['error']})"
+    return f"without ExecuTorch its contexts: {replay['outcome']}{error}{where}{alone}"
 
 
 _INFERENCES: Final = 2  # outputs are compared with each other

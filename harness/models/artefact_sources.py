@@ -16,6 +16,7 @@ from harness.containers.open import open_artefacts
 from harness.core.engine import FileRun
 from harness.core.engines import ENGINES
 from harness.core.errors import ConfigError
+from harness.core.outgoing_text import counted
 from harness.models.context_file import ContextFile
 from harness.models.contexts import Source, SourceList
 from harness.models.onnx_model import OnnxModel, require_alike
@@ -115,13 +116,10 @@ class WholeFile(SourceList):
         return whole
 
 
-_MOST_NAMED: Final = 5
-
-
 def artefacts_with_contexts(
     paths: Sequence[Path], on_error: Callable[[ArtefactError], None] | None = None
 ) -> list[Artefact]:
-    """Return the artefacts of files, folders and patterns, without those that hold no contexts.
+    """Return the artefacts of files and folders, without those that hold no contexts.
 
     A file that was named itself is always among them. Raises ArtefactError, or passes it to
     `on_error`, as `open_artefacts`.
@@ -171,9 +169,6 @@ def contexts_of(
         hints = (f"; --engine {name} runs it" for name in able)
         raise ConfigError(f"holds no context{''.join(hints)}", file=artefact.path)
     plan: RunPlan | None = artefact.facts.get("plan")
-    for option, folder in (("inputs", options.inputs), ("expected", options.expected)):
-        _require_folders(option, folder, artefact, len(pieces))
-        _warn_of_extras(folder, name, len(pieces))
     limits = (plan.max_error, plan.min_cosine, plan.min_sqnr) if plan else ()
     # as in ModelOptions: conditions on closeness replace the test for equality
     usual = ANY_DISTANCE if plan and options.closeness else plan.tolerance if plan else 0.0
@@ -223,43 +218,11 @@ def _partial_run_notes(artefact: Artefact, contexts: int) -> list[str]:
     others = artefact.facts.get("other_nodes")
     if others is None or (not others and contexts == 1):
         return []
-    ran, them = "only its context ran", "it"
-    if contexts > 1:
-        ran, them = f"only its {contexts} contexts ran, each by itself", "them"
-    none = f"none of the {others} nodes" if others > 1 else "not the node"
-    others_text = f", and {none} around {them}" if others else ""
+    ran = f"only its {counted(contexts, 'context')} ran, each by itself"
+    ran += f", and not its {counted(others, 'other node')}" if others else ""
     hint = "how right all of the file is: --engine {} --inputs DIR --expected DIR"
-    return [f"{ran}{others_text}", *map(hint.format, _run_whole(artefact))]
-
-
-def _run_whole(artefact: Artefact) -> list[str]:
-    """Return the engines that run a file with contexts and the rest of it."""
     engines = [engine for engine in ENGINES.values() if artefact.kind not in engine.default_for]
-    return [engine.name for engine in engines if artefact.kind in engine.kinds]
-
-
-def _require_folders(field: str, root: Path | None, artefact: Artefact, pieces: int) -> None:
-    """Raise ConfigError for a folder that has no folder for any of several contexts."""
-    folder = own_folder(root, artefact.path.name)
-    if folder is None or pieces < 2 or any((folder / f"{i}").exists() for i in range(pieces)):
-        return
-    problem = f"there is no {folder / '0'}: each of the {pieces} contexts has its own folder there"
-    hints = (f"; --engine {name} takes the files of the whole" for name in _run_whole(artefact))
-    raise ConfigError(f"{problem}{''.join(hints)}", file=artefact.path, field=field)
-
-
-def _warn_of_extras(root: Path | None, name: str, pieces: int) -> None:
-    """Warn of folders that are not read, where there should be one for each context."""
-    folder = own_folder(root, name)
-    if folder is None or root is None or pieces < 2 or not os.path.isdir(folder):
-        return
-    others = {entry.name for entry in os.scandir(folder) if entry.is_dir()}
-    others -= {str(index) for index in range(pieces)}
-    if folder == root.absolute():  # may hold those of other artefacts
-        others = {other for other in others if other.isdecimal()}
-    if others:
-        listed = ", ".join(sorted(others)[:_MOST_NAMED])
-        _log.warning("%s: not read: %s; %s has 0 to %d", folder, listed, name, pieces - 1)
+    return [ran, *(hint.format(each.name) for each in engines if artefact.kind in each.kinds)]
 
 
 def own_folder(root: Path | None, name: str) -> Path | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import logging
 import os
 import re
@@ -26,7 +25,6 @@ _MAX_BYTES: Final = 2 << 30
 MOST_MADE_UP: Final = 512 << 20
 """Most bytes of generated inputs of one model."""
 
-_BLOCK: Final = 16 << 20
 _MAX_LISTED: Final = 512
 _MAX_SAMPLES: Final = 256
 _SEED: Final = 20_240
@@ -65,7 +63,7 @@ class TensorFiles:
         """Return one raw file per tensor, from a folder or a list of files.
 
         In a folder with several sets, `sample` names the set. No link is followed in that folder,
-        or below `root`, the folder that the user named. A file with NaN is warned of once.
+        or below `root`, the folder that the user named.
         Raises ConfigError naming `field` and `binary` for a wrong number of files or a wrong size.
         """
         if sample and isinstance(source, Path):
@@ -142,8 +140,6 @@ class TensorFiles:
                     content, size, kind, fits = _array(stream, tensor)
                 else:
                     content, kind, fits = None, "raw", True
-                if size == tensor.size and fits and file not in self._checked:
-                    self._warn_of_nan(field, file, tensor, stream, content)
         except (OSError, ValueError, EOFError) as error:
             reason = error.strerror if isinstance(error, OSError) else None
             raise ConfigError(
@@ -156,39 +152,11 @@ class TensorFiles:
             return self.store(content)
         return file if root is None else _safe_file(file, size, root, self._cache)
 
-    def _warn_of_nan(
-        self, field: str, file: Path, tensor: Tensor, stream: BinaryIO, content: bytes | None
-    ) -> None:
-        self._checked.add(file)
-        if tensor.data_type not in _REALS:
-            return
-        if count := _nan_in(io.BytesIO(content) if content is not None else stream, tensor):
-            of_inputs = "what targets make of NaN need not agree"
-            note = of_inputs if field == "inputs" else "only NaN agrees with it"
-            place = f"{counted(count, 'element')} of {tensor}"
-            _log.warning("%s: %s has NaN in %s; %s", field, file, place, note)
-
     def store(self, content: bytes) -> Path:
         """Return a file with this content, named by its digest, so that it never changes."""
         path = self._root / f"{hashlib.sha256(content).hexdigest()[:32]}.raw"
         keep_whole(path, content)
         return path
-
-
-def safe_files(field: str, source: Path, binary: Path, cache_root: Path) -> tuple[Path, ...]:
-    """Return the files of a folder in the order of their names, or the one file.
-
-    Files in a folder where others could replace them by links are copied. Raises ConfigError
-    naming `field` and `binary`, and InfraError.
-    """
-    files = in_name_order(listed_files(field, source, binary))
-    if files == (source,):
-        return files
-    try:
-        return tuple(_safe_file(file, file.lstat().st_size, source, cache_root) for file in files)
-    except OSError as error:
-        problem = f"cannot read {source}: {error.strerror}"
-        raise ConfigError(problem, file=binary, field=field) from error
 
 
 def _safe_file(file: Path, size: int, root: Path, cache_root: Path) -> Path:
@@ -231,14 +199,9 @@ def match_files(
     named = set(by_tensor.values())
     return (
         tuple(by_tensor.values()),
-        in_name_order([file for file in files if file not in named]),
+        tuple(sorted({*files} - named, key=lambda file: _in_order(file.name))),
         tuple(tensor for tensor in tensors if tensor not in by_tensor),
     )
-
-
-def in_name_order(files: Sequence[Path]) -> tuple[Path, ...]:
-    """Return files sorted by name, input.2 before input.10 (pure)."""
-    return tuple(sorted(files, key=lambda file: _in_order(file.name)))
 
 
 def _numbered(files: Sequence[Path]) -> bool:
@@ -318,13 +281,9 @@ def _array(stream: BinaryIO, tensor: Tensor) -> tuple[bytes | None, int, str, bo
     )
     kind = f"{array.dtype.name}, {array.shape}"
     fits &= array.nbytes == tensor.size
-    plain = not fits and tensor.data_type in (*_REALS, *_INDICES)
-    if plain and array.size * np.dtype(tensor.data_type).itemsize == tensor.size:
-        kind += f': save it with .astype("{tensor.data_type}")'
     shape = _sides(tensor.shape or array.shape)
-    if fits and array.ndim != 1 and (sides := _sides(array.shape)) != shape:
-        cure = "is it transposed?" if sorted(sides) == sorted(shape) else "reshape it"
-        kind, fits = f"{kind}, not {tensor.shape}: {cure}", False
+    if fits and array.ndim != 1 and _sides(array.shape) != shape:
+        kind, fits = f"{kind}, not {tensor.shape}", False
     if not fits:
         return None, array.nbytes, kind, fits
     little = array.astype(array.dtype.newbyteorder("<"), copy=False)
@@ -333,16 +292,6 @@ def _array(stream: BinaryIO, tensor: Tensor) -> tuple[bytes | None, int, str, bo
 
 def _sides(shape: Sequence[int]) -> list[int]:
     return [side for side in shape if side != 1]
-
-
-def _nan_in(stream: BinaryIO, tensor: Tensor) -> int:
-    """Count the NaN elements of a tensor of real numbers, block by block."""
-    import numpy as np
-
-    count, dtype = 0, _REALS[tensor.data_type]
-    while block := stream.read(_BLOCK):
-        count += int(np.count_nonzero(np.isnan(np.frombuffer(block, dtype))))
-    return count
 
 
 def _plain(name: str) -> str:

@@ -205,7 +205,7 @@ class ContextOptions:
 
     paths: tuple[Path, ...] = _option(
         "--qnn-contexts PATH",
-        "run the suites that take contexts on those of a file, a folder or a pattern, instead "
+        "run the suites that take contexts on those of a file or a folder, instead "
         "of their own models (repeatable): a context binary, or what has some inside",
         action="append",
         chooses=True,

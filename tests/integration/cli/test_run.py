@@ -316,7 +316,7 @@ def test_wrong_input_that_is_known_once_a_file_is_read(lab: DeviceRuns, tmp_path
         (FOREIGN, "--graph=decode", "graph: has no graph 'decode'"),
         # what lies inside another file is called as users know it, not as its copy in the cache
         (program, "--graph=nix", "error: executorch-3-contexts.pte#0: graph: has no graph 'nix'"),
-        (program, "--expected=empty", "--engine executorch takes the files of the whole"),
+        (program, "--expected=empty", "empty/0, a folder with a raw file or a .npy for each of"),
         (FOREIGN, "--inputs=empty", "0 files, and the graph takes 1"),
     ):
         code, stderr, records = lab.run_files(file, option)

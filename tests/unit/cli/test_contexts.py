@@ -39,7 +39,7 @@ def test_extract_says_what_was_copied(tmp_path: Path) -> None:
 
 def test_extract_lists_each_piece(tmp_path: Path) -> None:
     out = str(tmp_path / "out")
-    words = ["extract", str(FIELD / "*.onnx"), "--output", out]
+    words = ["extract", *map(str, sorted(FIELD.glob("*.onnx"))), "--output", out]
     completed = CliRunner().invoke(contexts, words)
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
     assert len(completed.output.splitlines()) == len(manifest["pieces"]) + 1 == 5

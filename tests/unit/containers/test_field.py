@@ -61,16 +61,11 @@ def test_what_is_inside(name: str) -> None:
 def test_what_they_say_of_themselves() -> None:
     artefacts = {name: open_artefact(FIELD / name) for name in KNOWN}
     pte = artefacts["executorch-3-contexts.pte"]
-    assert pte.facts == {"methods": ["forward"], "delegates": {"QnnBackend": 3}, "other_nodes": 3}
+    assert pte.facts == {"methods": ["forward"], "other_nodes": 3}
     assert all(piece.facts["signature"] > 1.7e18 for piece in pte.pieces)  # nanoseconds since 1970
-    lite = artefacts["simple_model_qualcomm_sm8650_precompiled.tflite"]
-    assert lite.facts == {"other_nodes": 0, "vendor": "Qualcomm", "soc": "SM8650"}
     node = artefacts["qnn_multi_ctx_external.onnx"].pieces[0]
     assert node.facts["sdk_version"] == "v2.22.0.240425235059_92863"
     assert node.facts["partition"] == "QNNExecutionProvider_QNN_13756297062807309455_1_0"
-    dlc = artefacts["test_abs.dlc"].facts
-    assert dlc["converter"] == "1.51.0.2663"
-    assert dlc["records"] == {"dlc.metadata": 672, "model": 1076, "model.params": 36}
 
 
 def test_a_folder_has_each_context_once(logged: Logged) -> None:
@@ -78,14 +73,6 @@ def test_a_folder_has_each_context_once(logged: Logged) -> None:
     # the two .bin are those that a model beside them names
     assert [artefact.path.name for artefact in artefacts] == sorted(KNOWN)
     assert (logged.warnings, "README.md" in logged.progress[0]) == ([], True)
-    assert [
-        artefact.path.name
-        for artefact in open_artefacts([FIELD / "*.onnx", FIELD / "test_abs.dlc"])
-    ] == [
-        "qnn_multi_ctx_embed.onnx",
-        "qnn_multi_ctx_external.onnx",
-        "test_abs.dlc",
-    ]
 
 
 @pytest.mark.parametrize("name", KNOWN)

@@ -162,7 +162,7 @@ def test_a_model_beyond_4_gb_is_read_and_one_that_lies_is_not(
         monkeypatch.setattr(zipfile, "ZIP_FILECOUNT_LIMIT", 1)
     content = file.read_bytes()
     assert b"PK\x06\x06" in content
-    assert open_artefact(file).facts["records"]["model.params"] == 99
+    assert open_artefact(file).kind == "dlc"
     locator = content.index(b"PK\x06\x07")
     for offset, value in ((locator + 8, 7), (content.index(b"PK\x06\x06") + 40, 1 << 40)):
         lying = content[:offset] + struct.pack("<Q", value) + content[offset + 8 :]

@@ -56,15 +56,25 @@ def test_each_piece_is_a_file_of_its_own_in_their_order(tmp_path: Path, logged: 
         ("context", 1, None, ""),
         ("manifest", 2, None, ""),
         ("pte", 1, 0, ""),
-        ("pte", 2, 0, "only its 2 contexts ran, each by itself\n{} executorch {}"),
-        ("pte", 1, 1, "only its context ran, and not the node around it\n{} executorch {}"),
-        ("epcontext", 1, 2, "only its context ran, and none of the 2 nodes around it\n{} ort {}"),
         (
-            "tflite",
+            "pte",
             2,
-            4,
-            "only its 2 contexts ran, each by itself, and none of the 4 nodes around them",
+            0,
+            "only its 2 contexts ran, each by itself\n{} executorch {}",
         ),
+        (
+            "pte",
+            1,
+            1,
+            "only its 1 context ran, each by itself, and not its 1 other node\n{} executorch {}",
+        ),
+        (
+            "epcontext",
+            1,
+            2,
+            "only its 1 context ran, each by itself, and not its 2 other nodes\n{} ort {}",
+        ),
+        ("tflite", 2, 4, "only its 2 contexts ran, each by itself, and not its 4 other nodes"),
     ],
 )
 def test_what_of_a_file_is_not_run_is_told_with_what_runs_it(
@@ -106,51 +116,6 @@ def test_where_the_inputs_of_each_context_are(
     )
     assert [source.inputs for source in sources] == [inputs / name for name in expected]
     assert all(source.expected is None for source in sources)
-
-
-@pytest.mark.parametrize("option", ["inputs", "expected"])
-@pytest.mark.parametrize(
-    ("kind", "hint"),
-    [
-        ("pte", "; --engine executorch takes the files of the whole"),
-        ("epcontext", "; --engine ort takes the files of the whole"),
-        ("tflite", ""),
-    ],
-)
-def test_files_of_a_whole_program_are_not_those_of_its_contexts(
-    option: str, kind: ArtefactKind, hint: str, tmp_path: Path
-) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in/0.npy").write_bytes(b"")
-    program = replace(artefact(tmp_path, "context", "context"), kind=kind)
-    message = f"no {tmp_path}/in/0: each of the 2 contexts has its own folder there{hint}$"
-    with pytest.raises(ConfigError, match=f"{program.path}: {option}: there is {message}"):
-        contexts_of(
-            program, tmp_path / "cache", replace(ModelOptions(), **{option: tmp_path / "in"})
-        )
-
-
-@pytest.mark.parametrize(
-    ("kinds", "folders", "extra"),
-    [
-        (("context", "context"), ["0", "1", "2"], "2"),
-        (("context", "context"), ["0", "1", "other.pte"], None),
-        (("context", "context"), ["model.pte/0", "model.pte/1", "3"], None),
-        (("context", "context"), ["model.pte/0", "model.pte/7", "model.pte/one"], "7, one"),
-        (("context",), ["0", "graph"], None),
-    ],
-)
-def test_a_folder_that_no_context_has_is_named(
-    tmp_path: Path, logged: Logged, kinds: tuple[PieceKind, ...], folders: list[str], extra: str
-) -> None:
-    for name in folders:
-        (tmp_path / "out" / name).mkdir(parents=True)
-    options = ModelOptions(expected=tmp_path / "out")
-    contexts_of(artefact(tmp_path, *kinds), tmp_path / "cache", options)
-    warnings = [message for message in map(str, logged.warnings) if "not read" in message]
-    assert len(warnings) == (extra is not None)
-    if warnings:
-        assert f"not read: {extra}; model.pte has 0 to 1" in warnings[0]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from harness.core.errors import ConfigError
 from harness.models import tensor_files
 from harness.models.context_file import ContextFiles
 from harness.models.metadata import Tensor
-from harness.models.tensor_files import TensorFiles, made_up, match_files, safe_files
+from harness.models.tensor_files import TensorFiles, made_up, match_files
 from tests.logged import Logged
 
 X, MASK = Tensor("x", 8, "float32"), Tensor("mask:0", 4, "uint8")
@@ -114,41 +114,6 @@ def test_files_that_neither_names_nor_numbers_give_to_tensors_are_told_of_once(
     assert logged.warnings == [line] * is_warned_of
 
 
-@pytest.mark.parametrize("form", ["raw", "npy"])
-@pytest.mark.parametrize(
-    ("field", "message"),
-    [
-        ("inputs", "what targets make of NaN need not agree"),
-        ("expected", "only NaN agrees with it"),
-    ],
-)
-def test_a_file_with_nan_is_told_once_by_its_name(
-    field: str, message: str, form: str, files: TensorFiles, tmp_path: Path, logged: Logged
-) -> None:
-    content = np.array([np.nan, 2], "<f4")
-    file = tmp_path / f"x.{form}"
-    if form == "npy":
-        np.save(file, content)
-    else:
-        content.tofile(file)
-    for _ in range(2):
-        (path,) = files.resolve(field, (file,), [X], BINARY)
-        assert path.read_bytes() == content.tobytes()
-    assert logged.warnings == [
-        f"{field}: {file} has NaN in 1 element of x (8 bytes of float32); {message}"
-    ]
-
-
-def test_numbers_and_what_is_no_real_number_tell_nothing(
-    files: TensorFiles, tmp_path: Path, logged: Logged
-) -> None:
-    np.array([np.inf, 2], "<f4").tofile(tmp_path / "x.raw")
-    (tmp_path / "mask.raw").write_bytes(b"\xff" * 4)
-    listed = (tmp_path / "x.raw", tmp_path / "mask.raw")
-    files.resolve("inputs", listed, [X, MASK], BINARY)
-    assert logged.warnings == []
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -157,12 +122,12 @@ def test_numbers_and_what_is_no_real_number_tell_nothing(
         ({"x.raw": b"1234"}, r"x.raw has 4 bytes \(raw\), and x \(8 bytes of float32\) is wanted"),
         (
             {"x.npy": np.zeros(2)},
-            r'x.npy has 16 bytes \(float64, \(2,\): save it with .astype\("float32"\)\), and x ',
+            r"x.npy has 16 bytes \(float64, \(2,\)\), and x ",
         ),
         ({"x.npy": np.array([{}], object)}, "cannot read .*x.npy: "),
         ({"x.npy": b"no array"}, "cannot read .*x.npy: that is no .npy file$"),
         ({"x.npy": b""}, "cannot read .*x.npy: that is no .npy file$"),
-        ({"x.npy": np.zeros(2, "i4")}, r"x.npy has 8 bytes \(int32, \(2,\): .*\), and x .*float32"),
+        ({"x.npy": np.zeros(2, "i4")}, r"x.npy has 8 bytes \(int32, \(2,\)\), and x .*float32"),
         ({"x.npy": np.zeros(1, "f8")}, r"x.npy has 8 bytes \(float64, \(1,\)\), and x "),
         (None, "there is no .*in, a folder with a raw file or a .npy for each of: x"),
     ],
@@ -214,33 +179,33 @@ def test_elements_of_an_array_are_those_of_the_tensor(
 
 
 @pytest.mark.parametrize(
-    ("array_shape", "shape", "cure"),
+    ("array_shape", "shape", "fits"),
     [
-        ((3, 4), (3, 4), None),
-        ((1, 3, 4), (3, 4), None),
-        ((3, 4), (1, 3, 1, 4), None),
-        ((12,), (3, 4), None),
-        ((4, 3), (3, 4), "is it transposed?"),
-        ((1, 3, 2, 2), (1, 2, 2, 3), "is it transposed?"),
-        ((2, 6), (3, 4), "reshape it"),
-        ((4, 3), None, None),
+        ((3, 4), (3, 4), True),
+        ((1, 3, 4), (3, 4), True),
+        ((3, 4), (1, 3, 1, 4), True),
+        ((12,), (3, 4), True),
+        ((4, 3), (3, 4), False),
+        ((1, 3, 2, 2), (1, 2, 2, 3), False),
+        ((2, 6), (3, 4), False),
+        ((4, 3), None, True),
     ],
 )
 def test_an_array_has_the_shape_of_the_tensor(
     array_shape: tuple[int, ...],
     shape: tuple[int, ...] | None,
-    cure: str | None,
+    fits: bool,
     files: TensorFiles,
     tmp_path: Path,
 ) -> None:
     values = np.arange(12, dtype="f4").reshape(array_shape)
     np.save(tmp_path / "x.npy", values)
     tensor = Tensor("x", 48, "float32", shape)
-    if cure is None:
+    if fits:
         (raw,) = files.resolve("inputs", (tmp_path / "x.npy",), [tensor], BINARY)
         assert raw.read_bytes() == values.tobytes()
         return
-    message = f"x.npy has 48 bytes (float32, {array_shape}, not {shape}: {cure}), and x "
+    message = f"x.npy has 48 bytes (float32, {array_shape}, not {shape}), and x "
     with pytest.raises(ConfigError, match=re.escape(message)):
         files.resolve("inputs", (tmp_path / "x.npy",), [tensor], BINARY)
 
@@ -287,23 +252,6 @@ def test_a_link_that_was_put_there_meanwhile_is_not_followed(
     swapped = mock.patch.object(tensor_files, "match_files", then_swapped)
     with swapped, pytest.raises(ConfigError, match=f"cannot read .*{name}: is a link"):
         files.resolve("inputs", folder, [tensor], BINARY)
-
-
-def test_files_of_unknown_tensors_are_no_links_either(tmp_path: Path) -> None:
-    folder, cache = tmp_path / "in", tmp_path / "cache"
-    folder.mkdir()
-    for name in ("10.raw", "2.raw"):
-        (folder / name).write_text(name)
-    of_mine = safe_files("inputs", folder, BINARY, cache)
-    assert of_mine == (folder / "2.raw", folder / "10.raw")
-    assert safe_files("inputs", folder / "2.raw", BINARY, cache) == (folder / "2.raw",)
-    folder.chmod(0o777)
-    copies = safe_files("inputs", folder, BINARY, cache)
-    assert [path.read_text() for path in copies] == ["2.raw", "10.raw"]
-    assert not set(copies) & set(of_mine)
-    removed = mock.patch.object(tensor_files, "in_name_order", return_value=(folder / "gone",))
-    with removed, pytest.raises(ConfigError, match=r"inputs: cannot read .*in: No such file"):
-        safe_files("inputs", folder, BINARY, cache)
 
 
 def test_of_a_folder_where_others_write_a_copy_is_used(files: TensorFiles, tmp_path: Path) -> None:

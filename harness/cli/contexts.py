@@ -38,6 +38,7 @@ from harness.core.errors import ConfigError
 from harness.core.outgoing_text import counted
 from harness.core.socs import SOCS, Soc, near_socs
 from harness.core.versions import QnnVersion
+from harness.core.whole_file import sha256_of
 from harness.diagnosis.refused_nodes import messages_of, refusal_text, refused_nodes
 from harness.models.compile import ContextStore, compile_to_file
 from harness.models.compiler import CompileError
@@ -69,9 +70,8 @@ from harness.runtimes.runtime import Runtime
 def compile_command(model: Path, output: Path, soc: str, qnn: str | None, lab_file: Path) -> int:
     """Compile MODEL, an .onnx, for the NPU of a SoC.
 
-    FILE is a context binary, or, if it ends with .onnx, a model with an EPContext node with the
-    binary. `run` compiles MODEL in the same way, and `run`, `fit`, `inspect` accept FILE. An
-    existing FILE is replaced.
+    FILE is a context binary. `run` compiles MODEL in the same way, and `run`, `fit`, `inspect`
+    accept FILE. An existing FILE is replaced.
 
     \b
     Exit codes: 0 compiled, 1 the compiler refuses it, 2 the input is wrong,
@@ -81,6 +81,9 @@ def compile_command(model: Path, output: Path, soc: str, qnn: str | None, lab_fi
         problem = f"only an .onnx can be compiled, and this is: {kind}"
         raise ConfigError(problem, file=model)
     require_output(output)
+    if output.suffix == ".onnx":
+        problem = "would hold a context binary: name a file that ends with .bin"
+        raise ConfigError(problem, file=output, field="--output")
     if output.exists() and output.samefile(model):
         raise ConfigError("is the model itself; name another file", file=output, field="--output")
     chosen, source = soc_with_htp(soc), OnnxModel.of(model.absolute())
@@ -88,14 +91,14 @@ def compile_command(model: Path, output: Path, soc: str, qnn: str | None, lab_fi
     host = open_catalog(lab_file).compiler_host(version)
     probes = ProbeBuilder(cache_root() / "probe")
     try:
-        binary = compile_to_file(source, host, chosen, probes, output)
+        metadata = compile_to_file(source, host, chosen, probes, output)
     except CompileError as error:
         return _say_refused(error, [model])
-    graphs = ", ".join(str(graph.get("name")) for graph in entries(binary.metadata, "graphs"))
-    least = f"it needs {memory_bytes(binary.metadata):,} bytes at least"
+    graphs = ", ".join(str(graph.get("name")) for graph in entries(metadata, "graphs"))
+    least = f"it needs {memory_bytes(metadata):,} bytes at least"
     say(f"{output}: compiled by QNN {host.qnn_version} for {chosen.name}, HTP v{chosen.htp_arch}")
-    say(f"    context of {binary.bytes:,} bytes; {least}; graphs: {graphs}")
-    say(f"    sha256 {binary.sha256}")
+    say(f"    context of {output.stat().st_size:,} bytes; {least}; graphs: {graphs}")
+    say(f"    sha256 {sha256_of(output)}")
     return 0
 
 

@@ -14,7 +14,7 @@ import re
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,7 +37,6 @@ from harness.core.whole_file import (
     keep_whole,
     read_bounded,
     scratch_folder,
-    sha256_of,
     written_whole,
 )
 from harness.models.compiler import CompileError, CompileJob, InputFile, ReferenceJob, run_jobs
@@ -171,10 +170,6 @@ _FORMAT: Final = 2
 _BINARY: Final = "context.bin"
 _LOCK_TIMEOUT_S = 1800.0
 _ORT_STATUS: Final = re.compile(r"^\w+: \[ONNXRuntimeError\] : \d+ : \w+ : ")
-_TOO_NEW: Final = re.compile(
-    r"Unsupported model IR version: (\d+), max supported IR version: (\d+)"
-    r"|Opset (\d+) is under .* domain ai\.onnx is till opset (\d+)"
-)
 
 
 class ContextStore:
@@ -190,17 +185,11 @@ class ContextStore:
         self._wrong: dict[Model, ConfigError] = {}
 
     def get(self, model: Model, compiler: str, htp_arch: int) -> Context:
-        """Return one context; see `get_many`."""
-        return self.get_many([(model, compiler, htp_arch)])[0]
-
-    def get_many(self, keys: Sequence[ContextKey]) -> list[Context]:
-        """As `each`, but raises the CompileError or ConfigError of a context that has one."""
-        contexts = []
-        for context in self.each(keys):
-            if not isinstance(context, Context):
-                raise context
-            contexts.append(context)
-        return contexts
+        """Return one context, as `each`, but raise its CompileError or ConfigError."""
+        (context,) = self.each([(model, compiler, htp_arch)])
+        if not isinstance(context, Context):
+            raise context
+        return context
 
     def each(self, keys: Sequence[ContextKey]) -> list[Context | CompileError | ConfigError]:
         """Return a context or its error per key; one compiler process makes all that it has to.
@@ -220,7 +209,7 @@ class ContextStore:
         return [self._known[key] for key in keys]
 
     def references(self, models: Sequence[Model], compiler: str) -> list[Reference]:
-        """Return the references of models, without their contexts; raises as `get_many`."""
+        """Return the references of models, without their contexts; raises as `get`."""
         if any(self._computed(model) is None for model in models):
             with self._locked(compiler, "computing references"):
                 missing = [model for model in dict.fromkeys(models) if not self._computed(model)]
@@ -314,7 +303,10 @@ class ContextStore:
                 if failed is None:
                     self._keep_reference(spec, reference)
                 elif path is not None:
-                    self._wrong[spec] = _wrong_model(path, failed)
+                    ours = f"this computer's ONNX Runtime {ORT_HOST_VERSION}"
+                    reason = _ORT_STATUS.sub("", failed.first)
+                    problem = f"{ours} does not compute it on the CPU: {reason}"
+                    self._wrong[spec] = ConfigError(problem, file=path)
                 else:
                     failures.append(failed)
             refused: dict[ContextKey, HarnessError | None] = {
@@ -443,26 +435,6 @@ def _context(key: ContextKey, reference: VerifiedFolder, compiled: VerifiedFolde
     )
 
 
-def _wrong_model(path: Path, error: CompileError) -> ConfigError:
-    """Return the error of a file's model that ORT does not compute on the CPU."""
-    ours, reason = f"this computer's ONNX Runtime {ORT_HOST_VERSION}", error.first
-    if (match := _TOO_NEW.search(reason)) is None:
-        problem = f"{ours} does not compute it on the CPU: {_ORT_STATUS.sub('', reason)}"
-        return ConfigError(problem, file=path)
-    from onnx import helper
-
-    ir, most_ir, opset, most = match.groups()
-    call, state = "", f"opset {opset}"
-    if most_ir is not None:
-        # a model with the newest IR mostly has the newest opset too, which ORT would refuse next
-        known = helper.VERSION_TABLE
-        most = next((row[2] for row in known if row[1] >= int(most_ir)), known[-1][2])
-        call, state = f"ir_version={most_ir}, ", f"IR version {ir}"
-    call = f'helper.make_model(graph, {call}opset_imports=[helper.make_opsetid("", {most})])'
-    problem = f"has {state}, and {ours}, which computes expected outputs, takes {most_ir or most}"
-    return ConfigError(f"{problem} at most: make it by {call}, or with lower numbers", file=path)
-
-
 def _written(specs: Sequence[Model], work: Path) -> dict[Model, Path]:
     """Write each model into its own folder, equal ones as hard links; return their paths."""
     paths = {spec: work / f"model-{index}" / "model.onnx" for index, spec in enumerate(specs)}
@@ -481,28 +453,13 @@ def _short_key(facts: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-_MOST_EMBEDDED: Final = (2 << 30) - (1 << 20)
-"""Largest context that protobuf can hold beside the rest of a model (bytes)."""
-
-
-@dataclass(frozen=True)
-class CompiledFile:
-    """A compiled binary: sha256, size (bytes) and metadata, embedded or not."""
-
-    sha256: str
-    bytes: int
-    metadata: Mapping[str, Any]
-
-
 def compile_to_file(
     model: Model, host: CompilerHost, soc: Soc, probes: ProbeBuilder, output: Path
-) -> CompiledFile:
-    """Compile a model for the HTP of a SoC into `output`, which is written whole or not at all.
+) -> Mapping[str, Any]:
+    """Compile a model for the HTP of a SoC into `output`, and return the binary's metadata.
 
-    An `output` that ends with .onnx becomes a model with one EPContext node, which embeds the
-    binary. Anything else is the binary itself. Raises CompileError if the compiler fails,
-    ConfigError for a SoC without HTP and for a binary that is too large to be embedded, InfraError
-    if it cannot be written.
+    The file is written whole or not at all. Raises CompileError if the compiler fails, ConfigError
+    for a SoC without HTP, InfraError if it cannot be written.
     """
     arch = soc.htp_arch
     if arch is None:
@@ -519,31 +476,10 @@ def compile_to_file(
         binary = compiled_binary(job)
         (metadata,) = read_metadata(probes, host.system_library, [binary])
         check_arch(metadata, job.complaint, arch)
-        digest, size, source_file = sha256_of(binary), binary.stat().st_size, binary
-        if output.suffix == ".onnx":
-            source_file = _epcontext(job.folder / "context.onnx", binary, output)
         with (
             disk_errors(f"cannot write {output}"),
-            source_file.open("rb") as content,
+            binary.open("rb") as content,
             written_whole(output) as stream,
         ):
             shutil.copyfileobj(content, stream)
-    return CompiledFile(digest, size, metadata)
-
-
-def _epcontext(written: Path, binary: Path, output: Path) -> Path:
-    """Embed the binary in the model that the compiler wrote; return the model's path."""
-    import onnx
-
-    if (size := binary.stat().st_size) > _MOST_EMBEDDED:
-        problem = f"a context of {size} bytes does not fit into an .onnx"
-        raise ConfigError(problem, file=output, choices=["a file that ends with .bin"])
-    model = onnx.load(written, load_external_data=False)
-    (node,) = (node for node in model.graph.node if node.op_type == "EPContext")
-    embedded = {"embed_mode": 1, "ep_cache_context": binary.read_bytes()}
-    others = [attribute for attribute in node.attribute if attribute.name not in embedded]
-    del node.attribute[:]
-    node.attribute.extend(others)
-    node.attribute.extend(onnx.helper.make_attribute(*attribute) for attribute in embedded.items())
-    written.write_bytes(model.SerializeToString())
-    return written
+    return metadata

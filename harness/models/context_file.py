@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +12,6 @@ from typing import Any, Final, Self
 from harness.containers.artefact import ArtefactError, Piece
 from harness.containers.extract import PIECES
 from harness.containers.open import open_artefact
-from harness.core.engines import ENGINES
 from harness.core.errors import ConfigError
 from harness.core.names_inside import name_problem
 from harness.core.verified_folder import HashCache, Hashed
@@ -72,16 +72,14 @@ class ContextFile:
             raise ConfigError(
                 f"{tolerance} is not 0 or more", file=name or str(path), field="tolerance"
             )
-        fields = {
-            "path": Path(path),
-            "inputs": resolve_paths(inputs),
-            "expected": resolve_paths(expected),
-            "tolerance": float(tolerance),
-            "graph": graph,
-            "name": name or Path(path).name,
-        }
-        for field, value in fields.items():
-            object.__setattr__(self, field, value)
+        self.__dict__.update(
+            path=Path(path),
+            inputs=resolve_paths(inputs),
+            expected=resolve_paths(expected),
+            tolerance=float(tolerance),
+            graph=graph,
+            name=name or Path(path).name,
+        )
 
     def __str__(self) -> str:
         return self.name
@@ -249,26 +247,13 @@ class ContextFiles:
         pieces = [Piece(key[0], 0, files[key], "", "context") for key in new]
         for key, answer in zip(new, read_each(self._probes, library, pieces), strict=True):
             if isinstance(answer, Unreadable):
-                problem = _another_kind(key[0]) or (
+                problem = (
                     f"is no whole context binary for libQnnSystem.so of QNN {newest}, "
                     f"which reads what one is made of: {answer.reason}"
                 )
+                with contextlib.suppress(ArtefactError):
+                    if (kind := open_artefact(key[0]).kind) != "context":
+                        problem = f"is no context binary, but of the kind {kind}"
                 self._metadata[key] = ConfigError(problem, file=key[0])
             else:
                 self._metadata[key] = answer
-
-
-def _another_kind(path: Path) -> str | None:
-    """Describe a file of another kind, which the library does not read; None for an unknown one."""
-    try:
-        kind = open_artefact(path).kind
-    except ArtefactError:
-        return None
-    if kind == "context":
-        return None
-    hint = "`qnn-harness run` takes it as it is"
-    for engine in ENGINES.values():
-        if kind in engine.kinds and engine.method is not None:
-            marker = f'`device(engine="{engine.name}")`'
-            hint = f"`bench.{engine.method}(...)` takes it, in a test marked {marker}"
-    return f"is no context binary, but of the kind {kind}: {hint}"

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from harness.core.outgoing_text import counted
 from harness.core.socs import limits_of_simulation
-from harness.models.packing import Alternative, Room, Size, changes, forecast
+from harness.models.packing import Alternative, Domain, RefusedLoad, Room, Size, changes, forecast
 from harness.models.source import Residency, schedule
 
 MOST_CONTEXTS: Final = 8192
@@ -36,24 +36,6 @@ class FitContext:
 
 
 @dataclass(frozen=True)
-class FirstRefused:
-    """The first load that fails (from 0), its context, and the bytes that it lacks."""
-
-    load: int
-    name: str
-    bytes: int
-    missing_bytes: int
-
-
-@dataclass(frozen=True)
-class FitDomain:
-    """Contents of a protection domain when nothing more fits, or when it is fullest."""
-
-    contexts: tuple[int, ...]
-    used_bytes: int
-
-
-@dataclass(frozen=True)
 class Fit:
     """The answer for one list of contexts, loaded in this order.
 
@@ -74,9 +56,9 @@ class Fit:
     budget: Literal["given", "calibrated", "no limit"]
     fits: bool | None
     loads: int
-    first_refused: FirstRefused | None
+    first_refused: RefusedLoad | None
     contexts: tuple[FitContext, ...]
-    domains: tuple[FitDomain, ...]
+    domains: tuple[Domain, ...]
     changes: tuple[Alternative, ...]
     most: int | None = None
     simulated: str | None = None
@@ -95,13 +77,10 @@ def fit(
     sizes = [Size(context.bytes, context.spill_fill_bytes) for context in contexts]
     limit = room or Room(sum(size.total for size in sizes))
     moves = schedule(len(sizes), residency, window).moves
-    outcome, refused, loads = forecast(sizes, moves, limit), None, None
+    outcome, loads = forecast(sizes, moves, limit), None
     if any(context.refused for context in contexts):
         order = [move.context for move in moves if move.verb == "load"]
         loads = next(index for index, context in enumerate(order) if contexts[context].refused)
-    elif outcome.refused is not None:
-        name, size = contexts[outcome.refused.context].name, sizes[outcome.refused.context]
-        refused = FirstRefused(outcome.refused.load, name, size.total, outcome.refused.missing)
     most = None
     if room is not None and outcome.fits and loads is None:
         distinct = [Size(each.bytes, each.spill_fill_bytes) for each in dict.fromkeys(contexts)]
@@ -116,9 +95,9 @@ def fit(
         budget=budget if room else "no limit",
         fits=loads is None and outcome.fits and (room is not None or None),
         loads=outcome.loads if loads is None else loads,
-        first_refused=refused,
+        first_refused=outcome.refused if loads is None else None,
         contexts=tuple(contexts),
-        domains=tuple(map(FitDomain, outcome.domains, outcome.used)) if loads is None else (),
+        domains=outcome.domains if loads is None else (),
         changes=() if outcome.fits or loads is not None else tuple(changes(sizes, limit)),
         most=most,
         simulated=None
@@ -164,7 +143,7 @@ def fit_lines(answer: Fit) -> Iterator[str]:
     refused = answer.first_refused
     fitting = counted(refused.load, "context fits", "contexts fit")
     yield (
-        f"{fitting}, the next does not ({refused.name}, "
+        f"{fitting}, the next does not ({answer.contexts[refused.context].name}, "
         f"{refused.bytes:,} bytes): {refused.missing_bytes:,} bytes are missing ({conditions})"
     )
     yield from filter(None, notes)

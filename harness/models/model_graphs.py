@@ -14,11 +14,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx
+
+    from harness.models.models import Model
 
 
 _TINY_WIDTH = 16
@@ -28,22 +30,6 @@ _PLANE = (1000, 1000)
 _SPILL_PLANE = (125, 125)
 _SPILL_DEPTH = 8
 _SCALE = 0.02
-
-
-class GraphSpec(Protocol):
-    """The parameters of a graph: those of a `Model`."""
-
-    @property
-    def model(self) -> str:
-        """Name, from which weights and inputs are derived."""
-
-    @property
-    def megabytes(self) -> int:
-        """Size in MB (10^6 bytes), if its kind has one."""
-
-    @property
-    def variant(self) -> int:
-        """Number of the variant; variants differ in their content."""
 
 
 def random_bytes(seed: str, count: int) -> np.ndarray[Any, Any]:
@@ -71,7 +57,7 @@ def constant(name: str, value: Any, dtype: str | None = None) -> onnx.TensorProt
 
 
 def graph(
-    spec: GraphSpec,
+    spec: Model,
     inputs: str,
     output: str,
     nodes: Iterable[str],
@@ -92,19 +78,19 @@ def dims(shape: Iterable[int]) -> str:
     return ", ".join(map(str, shape))
 
 
-def tiny(spec: GraphSpec) -> onnx.GraphProto:
+def tiny(spec: Model) -> onnx.GraphProto:
     """One MatMul, float32 in and out."""
     weights = random_floats(f"{spec.model} weights", _TINY_WIDTH, _TINY_WIDTH)
     kind = f"float[1, {_TINY_WIDTH}]"
     return graph(spec, f"{kind} x", f"{kind} y", ["y = MatMul(x, w)"], [constant("w", weights)])
 
 
-def tiny_inputs(spec: GraphSpec) -> dict[str, np.ndarray[Any, Any]]:
+def tiny_inputs(spec: Model) -> dict[str, np.ndarray[Any, Any]]:
     """Numbers that half precision holds."""
     return {"x": random_floats(f"{spec.model} x", 1, _TINY_WIDTH)}
 
 
-def weights_heavy(spec: GraphSpec) -> onnx.GraphProto:
+def weights_heavy(spec: Model) -> onnx.GraphProto:
     """Rows of a table of 8-bit weights."""
     rows = _table_rows(spec)
     table = random_bytes(f"{spec.model} table", rows * _ROW_BYTES).reshape(rows, _ROW_BYTES)
@@ -118,17 +104,17 @@ def weights_heavy(spec: GraphSpec) -> onnx.GraphProto:
     return graph(spec, f"int32[{_ROWS_TAKEN}] rows", output, nodes, constants)
 
 
-def weights_heavy_inputs(spec: GraphSpec) -> dict[str, np.ndarray[Any, Any]]:
+def weights_heavy_inputs(spec: Model) -> dict[str, np.ndarray[Any, Any]]:
     """The numbers of the rows."""
     picked = random_bytes(f"{spec.model} rows", 4 * _ROWS_TAKEN).view("<u4") % _table_rows(spec)
     return {"rows": picked.astype("<i4")}
 
 
-def _table_rows(spec: GraphSpec) -> int:
+def _table_rows(spec: Model) -> int:
     return spec.megabytes * 1_000_000 // _ROW_BYTES
 
 
-def io_heavy(spec: GraphSpec) -> onnx.GraphProto:
+def io_heavy(spec: Model) -> onnx.GraphProto:
     """Relu on 8-bit data: big I/O, small file."""
     nodes = (
         "real_x = DequantizeLinear(x, scale, zero)",
@@ -139,13 +125,13 @@ def io_heavy(spec: GraphSpec) -> onnx.GraphProto:
     return graph(spec, f"{kind} x", f"{kind} y", nodes, _quantization(zero=64 + spec.variant % 128))
 
 
-def io_heavy_inputs(spec: GraphSpec) -> dict[str, np.ndarray[Any, Any]]:
+def io_heavy_inputs(spec: Model) -> dict[str, np.ndarray[Any, Any]]:
     """Random bytes."""
     shape = (1, spec.megabytes // 2, *_PLANE)
     return {"x": random_bytes(f"{spec.model} x", spec.megabytes * 500_000).reshape(shape)}
 
 
-def spill_heavy(spec: GraphSpec) -> onnx.GraphProto:
+def spill_heavy(spec: Model) -> onnx.GraphProto:
     """Skip connections over pooling, which outgrow the VTCM.
 
     Every layer widens bright spots by a pixel; then all maps are added up, so that none can be
@@ -167,7 +153,7 @@ def spill_heavy(spec: GraphSpec) -> onnx.GraphProto:
     return graph(spec, f"{kind} x", f"{kind} y", nodes, _quantization(zero=0))
 
 
-def spill_heavy_inputs(spec: GraphSpec) -> dict[str, np.ndarray[Any, Any]]:
+def spill_heavy_inputs(spec: Model) -> dict[str, np.ndarray[Any, Any]]:
     """Random dark bytes, few of them bright enough to be seen in the last map."""
     import numpy as np
 
@@ -187,10 +173,6 @@ def _requantized(name: str, real: str) -> list[str]:
 def _quantization(zero: int) -> list[onnx.TensorProto]:
     return [constant("scale", _SCALE, "<f4"), constant("zero", zero, "u1")]
 
-
-OPSET: Final = 21
-IR_VERSION: Final = 10
-"""The first with quantised tensors of 16 bits."""
 
 _MAP: Final = (1, 8, 16, 64)
 _REACH: Final = 4.0
@@ -228,16 +210,20 @@ class Operator:
     signed: bool = True
     apart: bool = False
     positive: bool = False
+    megabytes: ClassVar = (0, 0)
+    step: ClassVar = 1
+    opset: ClassVar = 21
+    ir_version: ClassVar = 10  # the first with quantised tensors of 16 bits
 
     @property
     def data_type(self) -> DataType:
         return _DATA_TYPES[self.bits]
 
     @property
-    def numpy_type(self) -> str:
+    def output_type(self) -> str:
         return _NUMPY[self.bits]
 
-    def inputs(self, spec: GraphSpec) -> dict[str, np.ndarray[Any, Any]]:
+    def inputs(self, spec: Model) -> dict[str, np.ndarray[Any, Any]]:
         """Return the inputs of a variant, of the quantised type, or exact in half precision."""
         import numpy as np
 
@@ -251,7 +237,7 @@ class Operator:
             x += np.copysign(np.float32(0.25), x)
         return {"x": x}
 
-    def graph(self, spec: GraphSpec) -> onnx.GraphProto:
+    def graph(self, spec: Model) -> onnx.GraphProto:
         """Return the graph of a variant."""
         kind = {8: "uint8", 16: "uint16", 32: "float"}[self.bits]
         build = self._plain if self.bits == 32 else self._quantised

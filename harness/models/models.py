@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx
 
-    from harness.models.model_graphs import GraphSpec
-
 
 PIXELS: Final = 224
 CLASSES: Final = 1000
@@ -136,7 +134,7 @@ def layers() -> Iterator[Layer]:
     yield Layer("y", "Gemm", ("average",), (_LAST, CLASSES), gain=2.0)
 
 
-def build_float(spec: GraphSpec) -> onnx.GraphProto:
+def build_float(spec: Model) -> onnx.GraphProto:
     """The graph in float32."""
     nodes, constants = [], [constant("zero", 0.0, "<f4"), constant("six", 6.0, "<f4")]
     for layer in layers():
@@ -154,7 +152,7 @@ def build_float(spec: GraphSpec) -> onnx.GraphProto:
     return graph(spec, _INPUT, _OUTPUT, nodes, constants)
 
 
-def build_quantised(spec: GraphSpec) -> onnx.GraphProto:
+def build_quantised(spec: Model) -> onnx.GraphProto:
     """The twin in QDQ form: 8-bit activations and weights, 32-bit biases, float32 in and out.
 
     A Clip is not needed: a range of 0 to 6 is one.
@@ -200,7 +198,7 @@ def build_quantised(spec: GraphSpec) -> onnx.GraphProto:
     return graph(spec, _INPUT, _OUTPUT, nodes, constants)
 
 
-def make_inputs(spec: GraphSpec) -> dict[str, np.ndarray[Any, Any]]:
+def make_inputs(spec: Model) -> dict[str, np.ndarray[Any, Any]]:
     """A picture of coloured patches under some noise, in [-1, 1): noise alone averages out."""
     import numpy as np
 
@@ -211,7 +209,7 @@ def make_inputs(spec: GraphSpec) -> dict[str, np.ndarray[Any, Any]]:
     return {"x": picture.astype("<f4")[None]}
 
 
-def float_weights(spec: GraphSpec, layer: Layer) -> tuple[Any, Any]:
+def float_weights(spec: Model, layer: Layer) -> tuple[Any, Any]:
     """Weights and biases of a layer."""
     bound, after = layer.weight_bound, layer.channels[1]
     weights = random_floats(f"{_seed(spec)} {layer.name} w", *layer.weight_shape) * bound
@@ -219,7 +217,7 @@ def float_weights(spec: GraphSpec, layer: Layer) -> tuple[Any, Any]:
     return weights.astype("<f4"), bias.astype("<f4")
 
 
-def integer_weights(spec: GraphSpec, layer: Layer, input_scale: float) -> tuple[Any, Any]:
+def integer_weights(spec: Model, layer: Layer, input_scale: float) -> tuple[Any, Any]:
     """These weights as numbers of 8 bits (128 is zero), biases as numbers of 32 bits."""
     import numpy as np
 
@@ -237,7 +235,7 @@ def quantization(least: float, most: float) -> tuple[float, int]:
     return scale, round(-least / scale)
 
 
-def _seed(spec: GraphSpec) -> str:
+def _seed(spec: Model) -> str:
     return f"mobilenet-v2 {spec.variant}"
 
 
@@ -285,22 +283,8 @@ class _Kind:
     opset: int = _OPSET
     ir_version: int = _IR_VERSION
 
-    @classmethod
-    def of(cls, operator: model_graphs.Operator) -> _Kind:
-        """A single operator as a kind of model."""
-        return cls(
-            operator.graph,
-            operator.inputs,
-            (0, 0),
-            tolerance=operator.tolerance,
-            data_type=operator.data_type,
-            output_type=operator.numpy_type,
-            opset=model_graphs.OPSET,
-            ir_version=model_graphs.IR_VERSION,
-        )
 
-
-KINDS: Final[Mapping[str, _Kind]] = MappingProxyType(
+KINDS: Final[Mapping[str, _Kind | model_graphs.Operator]] = MappingProxyType(
     {
         # 16 products of numbers below 1 in half precision (11 bits): 16 * 2**-11 at worst
         "tiny": _Kind(
@@ -317,7 +301,7 @@ KINDS: Final[Mapping[str, _Kind]] = MappingProxyType(
         # is in experiments/accuracy.py
         "mobilenet-v2": _Kind(build_float, make_inputs, (0, 0), 1, 0.1, "float32", "<f4"),
         "mobilenet-v2-8bit": _Kind(build_quantised, make_inputs, (0, 0), 1, 1.0, "uint8", "<f4"),
-        **{name: _Kind.of(operator) for name, operator in model_graphs.OPERATORS.items()},
+        **model_graphs.OPERATORS,
     }
 )
 

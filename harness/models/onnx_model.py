@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 
 
 _QUANTISE, _DEQUANTISE = "QuantizeLinear", "DequantizeLinear"
-_SAME_VALUES: Final = frozenset(
-    {"Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}
-)
 _LARGEST: Final = 1e30
 """Largest magnitude of a range; a larger one is no range."""
 
@@ -52,33 +49,22 @@ def quantised_ranges(model: onnx.ModelProto) -> dict[str, tuple[float, float]]:
 
     For an input that is quantised itself they are those of its type.
     """
-    users: dict[str, list[onnx.NodeProto]] = {}
+    quantising = {
+        node.input[0]: node
+        for node in reversed(model.graph.node)
+        if node.op_type in (_QUANTISE, _DEQUANTISE) and node.input
+    }
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     for node in model.graph.node:
-        for name in node.input:
-            users.setdefault(name, []).append(node)
         for attribute in node.attribute if node.op_type == "Constant" else ():
             if attribute.name == "value" and node.output:
                 constants[node.output[0]] = attribute.t
     ranges = {}
     for tensor in model.graph.input:
         # no range if the scale is computed, per channel, or of a type that numpy does not know
-        with contextlib.suppress(KeyError, TypeError, ValueError, IndexError, StopIteration):
-            ranges[tensor.name] = _range(next(_quantising(tensor.name, users)), constants)
+        with contextlib.suppress(KeyError, TypeError, ValueError, IndexError):
+            ranges[tensor.name] = _range(quantising[tensor.name], constants)
     return ranges
-
-
-def _quantising(
-    name: str, users: Mapping[str, Sequence[onnx.NodeProto]]
-) -> Iterator[onnx.NodeProto]:
-    pending, visited = [name], {name}
-    while pending:
-        for node in users.get(pending.pop(), ()):
-            if node.op_type in (_QUANTISE, _DEQUANTISE):
-                yield node
-            elif node.op_type in _SAME_VALUES and node.output and node.output[0] not in visited:
-                pending.append(node.output[0])
-                visited.add(node.output[0])
 
 
 def _range(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> tuple[float, float]:
@@ -348,7 +334,15 @@ class OnnxSurface:
             if not output.type.tensor_type.HasField("shape")
             or any(size.dim_value <= 0 for size in output.type.tensor_type.shape.dim)
         )
-        inputs, results = _tensors(_inputs(loaded), "input", path), tuple(map(_result, outputs))
+        inputs = _tensors(_inputs(loaded), "input", path)
+        results = tuple(
+            (
+                output.name,
+                _type_name(_dtype(output)),
+                tuple(max(size.dim_value, 0) for size in output.type.tensor_type.shape.dim),
+            )
+            for output in outputs
+        )
         known = None if unknown else _tensors(outputs, "output", path)
         return cls(inputs, known, tuple(places), results, unknown)
 
@@ -454,31 +448,35 @@ def _inputs(model: onnx.ModelProto) -> list[Any]:
     return [tensor for tensor in model.graph.input if tensor.name not in weights]
 
 
-def _tensors(value_infos: Iterable[Any], kind: str, path: Path) -> tuple[Tensor, ...]:
+def _dtype(tensor: Any) -> np.dtype[Any] | None:
+    """Return numpy's type of a tensor's elements, None if it has none."""
     import numpy as np
     from onnx import helper
 
+    try:
+        dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.type.tensor_type.elem_type))
+    except (KeyError, TypeError, ValueError):
+        return None
+    return dtype
+
+
+def _type_name(dtype: np.dtype[Any] | None) -> str:
+    if dtype is None:
+        return "unknown"
+    return "bool8" if dtype.kind == "b" else dtype.name
+
+
+def _tensors(value_infos: Iterable[Any], kind: str, path: Path) -> tuple[Tensor, ...]:
     tensors = []
     for value_info in value_infos:
-        shape, element_type = _shape(value_info, kind, path), value_info.type.tensor_type.elem_type
-        try:
-            dtype = np.dtype(helper.tensor_dtype_to_np_dtype(element_type))
-        except (KeyError, TypeError, ValueError) as error:
+        shape, dtype = _shape(value_info, kind, path), _dtype(value_info)
+        if dtype is None:
+            element_type = value_info.type.tensor_type.elem_type
             problem = f"{kind} {value_info.name}: nobody knows elements of type {element_type}"
-            raise ConfigError(problem, file=path) from error
-        name = "bool8" if dtype.kind == "b" else dtype.name
-        tensors.append(Tensor(value_info.name, math.prod(shape) * dtype.itemsize, name, shape))
+            raise ConfigError(problem, file=path)
+        size = math.prod(shape) * dtype.itemsize
+        tensors.append(Tensor(value_info.name, size, _type_name(dtype), shape))
     return tuple(tensors)
-
-
-def _result(output: Any) -> tuple[str, str, tuple[int, ...]]:
-    from onnx import TensorProto
-
-    kind = output.type.tensor_type
-    name = TensorProto.DataType.Name(kind.elem_type).lower()
-    known = {"float": "float32", "double": "float64", "bool": "bool8"}
-    shape = tuple(max(size.dim_value, 0) for size in kind.shape.dim)
-    return output.name, known.get(name, name), shape
 
 
 def _shape(tensor: Any, kind: str, path: Path) -> tuple[int, ...]:
@@ -563,19 +561,14 @@ def graphs_within(node: Any) -> Iterator[Any]:
         yield from attribute.graphs
 
 
-def _kind(tensor: object) -> tuple[str, int | None]:
+def _kind(tensor: Any) -> tuple[str, int | None]:
     """Return type and shape in words, and the bytes if all dimensions are known."""
-    import numpy as np
-    from onnx import helper
-
-    kind = tensor.type.tensor_type  # type: ignore[attr-defined]
-    try:
-        dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind.elem_type))
-    except (KeyError, TypeError, ValueError):
+    kind, dtype, size = tensor.type.tensor_type, _dtype(tensor), None
+    if dtype is None:
         return f"type {kind.elem_type}", None
     if not kind.HasField("shape"):
         return f"{dtype.name}, of no known shape", None
     dims = [dim.dim_value or dim.dim_param or "?" for dim in kind.shape.dim]
-    known = all(isinstance(dim, int) for dim in dims)
-    size = math.prod(dims) * dtype.itemsize if known else None
+    if all(isinstance(dim, int) for dim in dims):
+        size = int(math.prod(dims)) * dtype.itemsize
     return f"{dtype.name} [{', '.join(map(str, dims))}]", size

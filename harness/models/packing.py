@@ -54,92 +54,92 @@ class Room:
 
 @dataclass(frozen=True)
 class RefusedLoad:
-    """The first load that fails (from 0), its context, and the bytes that it lacks."""
+    """The first load that fails (from 0), its context, its bytes and those that it lacks."""
 
     load: int
     context: int
-    missing: int
+    bytes: int
+    missing_bytes: int
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Contexts of a protection domain when nothing more fits, or when it is fullest."""
+
+    contexts: tuple[int, ...]
+    used_bytes: int
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Outcome of a schedule: so many `loads` succeed, then one is `refused`, or none is.
-
-    `domains` are the contexts of each domain at the refusal, else when it is fullest, and `used`
-    the bytes that they take.
-    """
+    """Outcome of a schedule: so many `loads` succeed, then one is `refused`, or none is."""
 
     loads: int
     refused: RefusedLoad | None
-    domains: tuple[tuple[int, ...], ...]
-    used: tuple[int, ...]
+    domains: tuple[Domain, ...]
 
     @property
     def fits(self) -> bool:
         return self.refused is None
 
 
-class _Domain:
-    """One protection domain; with `shares`, its contexts have one spill-fill buffer."""
+class _Loaded:
+    """The contexts in one protection domain, which share the largest spill-fill buffer."""
 
-    def __init__(self, shares: bool) -> None:
-        self._shares = shares
+    def __init__(self) -> None:
         self.contexts: dict[int, Size] = {}
-        self._private = 0
-        self._shared = 0
+        self._private = self._shared = 0
 
     @property
     def used(self) -> int:
         return self._private + self._shared
 
     def used_with(self, size: Size) -> int:
-        private, shared = self._parts(size)
-        return self._private + private + max(self._shared, shared)
+        private = self._private + size.total - size.spill_fill
+        return private + max(self._shared, size.spill_fill)
 
     def add(self, context: int, size: Size) -> None:
-        private, shared = self._parts(size)
-        self._private, self._shared = self._private + private, max(self._shared, shared)
+        self._private += size.total - size.spill_fill
+        self._shared = max(self._shared, size.spill_fill)
         self.contexts[context] = size
 
     def free(self, context: int) -> None:
         if size := self.contexts.pop(context, None):
-            self._private -= self._parts(size)[0]
-            shared = (self._parts(other)[1] for other in self.contexts.values())
-            self._shared = max(shared, default=0)
-
-    def _parts(self, size: Size) -> tuple[int, int]:
-        return (size.total - size.spill_fill, size.spill_fill) if self._shares else (size.total, 0)
+            self._private -= size.total - size.spill_fill
+            self._shared = max((other.spill_fill for other in self.contexts.values()), default=0)
 
 
 def forecast(
     sizes: Sequence[Size], moves: Iterable[Move], room: Room, *, share_spill_fill: bool = False
 ) -> Forecast:
     """Predict the outcome of moves; with `share_spill_fill` a domain has one buffer for all."""
-    domains = [_Domain(share_spill_fill) for _ in range(room.sessions)]
+    taken = sizes if share_spill_fill else [Size(size.total) for size in sizes]
+    loaded = [_Loaded() for _ in range(room.sessions)]
 
-    def usage() -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]:
-        """Return the contexts of each domain, and the bytes that they take."""
-        contexts = tuple(tuple(domain.contexts) for domain in domains)
-        return contexts, tuple(domain.used for domain in domains)
+    def domains() -> tuple[Domain, ...]:
+        return tuple(Domain(tuple(each.contexts), each.used) for each in loaded)
 
-    loads, fullest = 0, usage()
+    def used(state: tuple[Domain, ...]) -> int:
+        return sum(domain.used_bytes for domain in state)
+
+    loads, fullest = 0, domains()
     for move in moves:
         if move.verb == "load":
-            size = sizes[move.context]
-            for domain in domains:
+            size = taken[move.context]
+            for domain in loaded:
                 if domain.used_with(size) <= room.budget:
                     domain.add(move.context, size)
                     break
             else:
-                missing = min(domain.used_with(size) for domain in domains) - room.budget
-                return Forecast(loads, RefusedLoad(loads, move.context, missing), *usage())
+                missing = min(domain.used_with(size) for domain in loaded) - room.budget
+                refused = RefusedLoad(loads, move.context, size.total, missing)
+                return Forecast(loads, refused, domains())
             loads += 1
         elif move.verb == "free":
-            fullest = max(fullest, usage(), key=lambda state: sum(state[1]))
-            for domain in domains:
+            fullest = max(fullest, domains(), key=used)
+            for domain in loaded:
                 domain.free(move.context)
-    fullest = max(fullest, usage(), key=lambda state: sum(state[1]))
-    return Forecast(loads, None, *fullest)
+    return Forecast(loads, None, max(fullest, domains(), key=used))
 
 
 @dataclass(frozen=True)
@@ -155,12 +155,9 @@ def changes(sizes: Sequence[Size], room: Room) -> list[Alternative]:
     """Return the usual alternatives to keeping all contexts loaded, with their outcomes."""
     count, resident = len(sizes), schedule(len(sizes), "resident").moves
 
-    by_size = sorted(sizes, key=lambda size: size.total)
     by_spill_fill = sorted(sizes, key=lambda size: -size.spill_fill)
     shared = forecast(by_spill_fill, resident, room, share_spill_fill=True)
     ways = {
-        "smallest first": forecast(by_size, resident, room),
-        "largest first": forecast(by_size[::-1], resident, room),
         "shared spill-fill, largest first": shared,
         "sequential": forecast(sizes, schedule(count, "sequential").moves, room),
     }
@@ -170,15 +167,13 @@ def changes(sizes: Sequence[Size], room: Room) -> list[Alternative]:
         alternatives.append(Alternative(window, True, count))
     if all(size.total <= room.budget for size in sizes):
         enough = Room(room.budget, count)
-        domains = [domain for domain in forecast(sizes, resident, enough).domains if domain]
+        domains = [
+            domain for domain in forecast(sizes, resident, enough).domains if domain.contexts
+        ]
         alternatives.append(Alternative(counted(len(domains), "protection domain"), True, count))
     # its graphs take as much as their contexts did, measured with QNN 2.51
     fits = sum(size.total for size in sizes) <= room.budget
     alternatives.append(Alternative("merged into one context", fits, count if fits else 0))
-    for i, size in enumerate(sizes):
-        if size.total > room.budget:
-            parts = -(-size.total // room.budget)
-            alternatives.append(Alternative(f"context {i} split into {parts} or more", True, count))
     return alternatives
 
 

@@ -12,7 +12,6 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from harness.containers.open import open_artefact
 from tests.integration.cli.test_commands import QNN_HARNESS
 from tests.integration.in_process import qnn_harness
 
@@ -61,18 +60,6 @@ def test_a_binary_is_for_exactly_that_soc(model: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.bin", "model.onnx"]
 
 
-def test_an_onnx_holds_the_binary(model: Path, tmp_path: Path) -> None:
-    out = tmp_path / "ctx.onnx"
-    completed = qnn_harness("contexts", "compile", model, "--soc", "QCS8550", "-o", out)
-    assert completed.returncode == 0, completed.stderr
-    artefact = open_artefact(out)
-    assert artefact.kind == "epcontext"
-    (piece,) = artefact.pieces
-    assert piece.path == out
-    assert str(piece.sha256()) in completed.stdout
-    assert inspected(out)["htp_arch"] == 73
-
-
 @pytest.mark.slow
 def test_what_the_compiler_refuses_ends_with_1_and_no_file(tmp_path: Path) -> None:
     model = written(tmp_path / "model.onnx", "Erf", "Acosh")
@@ -94,7 +81,10 @@ def test_what_the_compiler_refuses_ends_with_1_and_no_file(tmp_path: Path) -> No
         (["--soc", "QCS610", "-o", "a.bin"], "--soc: 'QCS610' has a DSP without HTP"),
         (["--soc", "SM8650", "-o", "gone/a.bin"], "gone: --output: there is no such folder"),
         (["--soc", "SM8650", "-o", "."], "--output: is a folder"),
-        (["--soc", "SM8650", "-o", "model.onnx"], "is the model itself"),
+        (
+            ["--soc", "SM8650", "-o", "ctx.onnx"],
+            "would hold a context binary: name a file that ends with .bin",
+        ),
         (
             ["--soc", "SM8650", "-o", "a.bin", "--qnn", "9.9"],
             "unknown QNN version '9.9' (valid: 2.",

@@ -110,8 +110,7 @@ def test_files_are_run_and_what_is_wrong_with_them_is_told(lab: DeviceRuns, fold
     for name, words in {
         "nowhere.bin": f"{folder}/nowhere.bin: no context binary can be read there: No such file",
         "half.bin": f"{folder}/half.bin: is no whole context binary for libQnnSystem.so",
-        "model.pte": f"{folder}/model.pte: is no context binary, but of the kind pte: "
-        '`bench.executorch(...)` takes it, in a test marked `device(engine="executorch")`',
+        "model.pte": f"{folder}/model.pte: is no context binary, but of the kind pte",
         "two-inputs": f"{folder}/model.bin: inputs: 2 files, and the graph takes 1: x (64 bytes",
     }.items():
         wrong = finished.case(context=name)

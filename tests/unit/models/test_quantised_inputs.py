@@ -17,7 +17,6 @@ def quantised(
     scale: object = 0.5,
     zero: object = np.uint8(0),
     *,
-    turned: bool = False,
     place: str = "initializer",
     kind: int = TensorProto.FLOAT,
 ) -> onnx.ModelProto:
@@ -29,12 +28,8 @@ def quantised(
         nodes = [
             helper.make_node("Constant", [], [tensor.name], value=tensor) for tensor in tensors
         ]
-    name = "x"
-    if turned:
-        nodes.append(helper.make_node("Transpose", ["x"], ["t"]))
-        name = "t"
     first = "QuantizeLinear" if kind == TensorProto.FLOAT else "DequantizeLinear"
-    nodes.append(helper.make_node(first, [name, "scale", "zero"], ["y"]))
+    nodes.append(helper.make_node(first, ["x", "scale", "zero"], ["y"]))
     back = TensorProto.UINT8 if kind == TensorProto.FLOAT else TensorProto.FLOAT
     graph = helper.make_graph(
         nodes,
@@ -52,7 +47,6 @@ def quantised(
         (quantised(), {"x": (0.0, 127.5)}),
         (quantised(0.25, np.uint8(128)), {"x": (-32.0, 31.75)}),
         (quantised(0.5, np.int16(0)), {"x": (-16384.0, 16383.5)}),
-        (quantised(turned=True), {"x": (0.0, 127.5)}),
         (quantised(place="constant"), {"x": (0.0, 127.5)}),
         (quantised(kind=TensorProto.INT8, zero=np.int8(3)), {"x": (-128, 127)}),
         # each row has a scale of its own

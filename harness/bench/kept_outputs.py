@@ -10,7 +10,6 @@ from typing import Final
 
 from harness.core.whole_file import keep_whole
 from harness.models.metadata import tensors_of
-from harness.models.onnx_model import OnnxModel
 from harness.models.source import DeployedContext, saved_output
 from harness.probe.transcript import Transcript
 from harness.results.record import whole_numbers
@@ -27,8 +26,7 @@ class KeptOutput:
     """An output of a case, with the file of its reference (`against` names it in words).
 
     `file` holds the output, None if it was too large to keep. The values of a quantised output are
-    (raw + `offset`) * `scale`. `of` names the model or context, `sample` the set of inputs where
-    there are several.
+    (raw + `offset`) * `scale`. `of` names the model or context.
     """
 
     name: str
@@ -40,7 +38,6 @@ class KeptOutput:
     reference: Path
     against: str
     of: str = ""
-    sample: str = ""
 
 
 def keep_outputs_of(
@@ -67,7 +64,6 @@ def keep_outputs_of(
     room = MAX_BYTES
     for number, deployed in enumerate(contexts):
         outputs, source = [], deployed.context.source
-        of = (source.model, source.sample) if isinstance(source, OnnxModel) else (str(source), "")
         for context in (piece.context for piece in (deployed, *deployed.others)):
             graph = context.metadata["graphs"][context.graph]
             graph_digests = whole_numbers(digests.get((number, graph["name"])))
@@ -86,7 +82,9 @@ def keep_outputs_of(
                 outputs.append(description | {"digest": content})
                 for reference in context.reference[index : index + 1]:
                     values = (name, kind, tensor.shape or (), scale, offset)
-                    kept_outputs.append(KeptOutput(*values, file, reference, context.against, *of))
+                    kept_outputs.append(
+                        KeptOutput(*values, file, reference, context.against, str(source))
+                    )
         if outputs:
             recorded[str(source)] = {"sha256": deployed.context.sha256, "outputs": outputs}
     return recorded, kept_outputs
@@ -98,16 +96,12 @@ NamedShape = tuple[str, str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class ToKeep:
-    """The outputs of the steps of a verb, each with the file of its reference.
-
-    `against` names the reference, `sample` the set of inputs where there are several.
-    """
+    """The outputs of the steps of a verb, each with its reference, which `against` names."""
 
     verb: str
     results: Sequence[NamedShape]
     references: Sequence[Path]
     against: str
-    sample: str = ""
 
     def save(
         self, run_folder: Path, content: Callable[[int, int], bytes | None]
@@ -121,5 +115,5 @@ class ToKeep:
                 digest = hashlib.sha256(data).hexdigest()[:16]
                 path = run_folder / OUTPUTS / f"{digest}-{len(data)}.raw"
                 keep_whole(path, data)
-            saved.append(KeptOutput(*result, None, None, path, file, self.against, "", self.sample))
+            saved.append(KeptOutput(*result, None, None, path, file, self.against))
         return saved

@@ -72,11 +72,11 @@ class OnnxRuntime(Engine):
             own_folder(files, path.name) for files in (options.inputs, options.expected)
         )
         model = open_session(path, options.tolerance, inputs, expected, options.fallback)
-        if not model.models:
+        if model.model is None:
             options.require_expected(path)
         else:
             require_alike(path, options.closeness.original)
-        files = [path, *model.external_files.values()] if not model.models else ()
+        files = [path, *model.external_files.values()] if model.model is None else ()
         return [WholeFile.of(path, model.sources, options, files)]
 
     def run(self, bench: Bench, file: FileRun) -> Observation:
@@ -87,13 +87,13 @@ class OnnxRuntime(Engine):
         files = session.files(inputs, expected)
         deployer = case.target.provisioned.deployer
         folder = deployer.deploy_files(session.path.name, files) if files else ""
-        known = case.target.models(session.models)
+        known = case.target.models([session.model] if session.model else [])
         case.notes.makers += case.target.builds(session.sources)
-        deployed = session.deployed(known, folder, files, tolerance)
+        deployed = session.deployed(next(iter(known), None), folder, files, tolerance)
         plan = session.plan(ort, deployed, rounds_of(file.rounds))
-        outputs = session.outputs_to_keep(files, bench.reference)
         run = partial(bench.run, timeout_s=file.timeout_s)
-        result = case.run_and_keep(run, plan, outputs)
+        outputs = session.outputs_to_keep(files, bench.reference)
+        result = case.run_and_keep(run, plan, [outputs])
         if names := {each.name: each.file.name for each in result.kept if each.file is not None}:
             bench.measure(**{SESSION_OUTPUTS: names})
         bench.note_graphs(result, [session.path.name])
@@ -122,21 +122,18 @@ class SessionModel:
     mixed: bool
 
     @property
-    def models(self) -> list[OnnxModel]:
-        """The model with each set of its inputs; empty if it has EPContext nodes."""
-        return [source for source in self.sources if isinstance(source, OnnxModel)]
+    def model(self) -> OnnxModel | None:
+        """The model to compile; None if it has EPContext nodes."""
+        return next((source for source in self.sources if isinstance(source, OnnxModel)), None)
 
     def files(self, inputs: Files, expected: Files) -> dict[str, Path]:
         """Return all files to deploy, by their names there. Raises ConfigError, InfraError.
 
         The model gets a folder of its own, because files beside it may have any name.
         """
-        if self.models:
-            return {
-                f"{number}/expected.{index}.raw": file
-                for number, model in enumerate(self.models)
-                for index, file in enumerate(model.expected_files)
-            }
+        if self.model is not None:
+            own = enumerate(self.model.expected_files)
+            return {f"expected.{index}.raw": file for index, file in own}
         tensors = TensorFiles(cache_root())
         files = {f"model/{name}": path for name, path in self.external_files.items()}
         files[f"model/{_MODEL}"] = self.path
@@ -152,58 +149,40 @@ class SessionModel:
         return files
 
     def deployed(
-        self, known: Sequence[DeployedModel], folder: str, files: Iterable[str], tolerance: float
-    ) -> list[DeployedModel]:
-        """Return the model with the deployed `files` in `folder`, for each set of inputs (pure).
+        self, known: DeployedModel | None, folder: str, files: Iterable[str], tolerance: float
+    ) -> DeployedModel:
+        """Return the model with the deployed `files` in `folder` (pure).
 
-        `known` are the deployed models without EPContext nodes, which have inputs of their own.
+        `known` is a deployed model without EPContext nodes, which has inputs of its own.
         """
         names = sorted(files, key=lambda name: (len(name), name))
-
-        def below(start: str) -> tuple[str, ...]:
-            return tuple(f"{folder}/{name}" for name in names if name.startswith(start))
-
-        if not known:
-            file = f"{folder}/model/{_MODEL}"
-            return [DeployedModel(file, below("input."), below("expected."), tolerance)]
-        expected = [
-            below(f"{index}/") or (model.expected if self.models[index].compared else ())
-            for index, model in enumerate(known)
-        ]
-        return [
-            DeployedModel(model.file, model.inputs, outputs, tolerance)
-            for model, outputs in zip(known, expected, strict=True)
-        ]
+        inputs, expected = (
+            tuple(f"{folder}/{name}" for name in names if name.startswith(start))
+            for start in ("input.", "expected.")
+        )
+        if known is None or self.model is None:
+            return DeployedModel(f"{folder}/model/{_MODEL}", inputs, expected, tolerance)
+        expected = expected or (known.expected if self.model.compared else ())
+        return DeployedModel(known.file, known.inputs, expected, tolerance)
 
     def outputs_to_keep(
         self, files: Mapping[str, Path], reference: Callable[[Model], Reference]
-    ) -> list[ToKeep]:
-        """Return the outputs for each set of inputs, with their references.
+    ) -> ToKeep:
+        """Return the outputs with their references.
 
         These are the expected outputs among `files`, the deployed files, else those of ONNX Runtime
         on the CPU, which `reference` returns.
         """
         expected = [file for name, file in files.items() if name.startswith("expected.")]
-        return [
-            ToKeep(
-                "ort-run",
-                self.surface.results,
-                model.expected_files or reference(model).expected,
-                GIVEN if model.expected_files else ON_CPU,
-                model.sample,
-            )
-            for model in self.models
-        ] or [ToKeep("ort-run", self.surface.results, expected, GIVEN)]
+        if self.model is None or expected:
+            return ToKeep("ort-run", self.surface.results, expected, GIVEN)
+        return ToKeep("ort-run", self.surface.results, reference(self.model).expected, ON_CPU)
 
-    def plan(self, ort: OrtOnDevice, deployed: Sequence[DeployedModel], rounds: Rounds) -> Plan:
+    def plan(self, ort: OrtOnDevice, deployed: DeployedModel, rounds: Rounds) -> Plan:
         """Return a plan with one session, run twice if the outputs have no other reference."""
-        steps = ort.session(0, deployed[0].file, fallback=self.mixed)
-        each = rounds.shared(len(deployed))
-        runs = [
-            ort.run(0, model, repeat=part)
-            for model in deployed
-            for part in ((each,) if model.expected else each.halves())
-        ]
+        steps = ort.session(0, deployed.file, fallback=self.mixed)
+        parts = (rounds,) if deployed.expected else rounds.halves()
+        runs = [ort.run(0, deployed, repeat=part) for part in parts]
         return ort.plan((*steps, *runs), sessions=1)
 
 
@@ -221,11 +200,11 @@ def open_session(
     """
     artefact = open_artefact(path)
     if artefact.kind == "onnx":
-        models = OnnxModel.each(path.absolute(), tolerance, inputs=inputs, expected=expected)
+        model = OnnxModel.of(path.absolute(), tolerance, inputs=inputs, expected=expected)
         surface = OnnxSurface.of(path)
         if fallback:  # else QNN refuses, with the op, whatever has no fixed shape
             surface.require_outputs(path, field="--fallback")
-        return SessionModel(path, models, surface, {}, mixed=fallback)
+        return SessionModel(path, (model,), surface, {}, mixed=fallback)
     if artefact.kind != "epcontext":
         problem = f"ONNX Runtime loads an .onnx, and this is: {artefact.kind}"
         raise ConfigError(problem, file=path, choices=[".onnx with EPContext nodes", "plain .onnx"])
@@ -294,9 +273,9 @@ def _carried(
     The compiler and the HTP are the same, and ORT writes the graph with its partitions.
     """
     target = case.target
-    if case.placement.backend != "htp" or not session.models:
+    if case.placement.backend != "htp" or session.model is None:
         return None
-    model = target.provisioner.onnx.path(session.models[0])
+    model = target.provisioner.onnx.path(session.model)
     host, options = target.provisioner.catalog.compiler_host(target.compiler), target.htp_arch
     with scratch_folder() as folder:
         job = CompileJob(

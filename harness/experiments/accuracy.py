@@ -35,12 +35,11 @@ _BLOCK: Final = 1 << 20
 
 @dataclass(frozen=True)
 class Worst:
-    """The element with the largest error: its index, both values, and the set of inputs."""
+    """The element with the largest error: its index, and both values."""
 
     index: tuple[int, ...]
     got: float
     expected: float
-    sample: str = ""
 
 
 @dataclass(frozen=True)
@@ -55,8 +54,7 @@ class Accuracy:
 
     `not_finite` counts NaN and infinities on one side only, `not_a_number` the NaN among them: with
     any of these all other figures are None. Those that are equal on both sides (`same_not_finite`)
-    are left out. `against` and `inputs` describe the reference and the inputs in words; `samples`
-    is the number of sets of inputs.
+    are left out. `against` and `inputs` describe the reference and the inputs in words.
     """
 
     output: str
@@ -72,7 +70,6 @@ class Accuracy:
     against: str = ""
     inputs: str = ""
     same_not_finite: int = 0
-    samples: int = 1
 
     @property
     def equals(self) -> bool:
@@ -119,25 +116,11 @@ def compare(
     With an `offset` both have raw data; values are (raw + offset) * step. Works block by block, so
     that both may be large memory maps. Raises ValueError if they differ in shape or are empty.
     """
-    return compare_all(output, {"": (got, expected)}, step=step, offset=offset, against=against)
-
-
-def compare_all(
-    output: str,
-    pairs: Mapping[str, tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]],
-    *,
-    step: float | None = None,
-    offset: int | None = None,
-    against: str = "",
-) -> Accuracy:
-    """Compare the outputs for several sets of inputs, by name, as `compare` does for one."""
     import numpy as np
 
-    (got, _), *_ = pairs.values()
-    for x, y in pairs.values():
-        if not x.shape == y.shape == got.shape or not x.size:
-            raise ValueError(f"{output}: shape {x.shape} against {y.shape}")
-    flat = {name: (x.reshape(-1), y.reshape(-1)) for name, (x, y) in pairs.items()}
+    if got.shape != expected.shape or not got.size:
+        raise ValueError(f"{output}: shape {got.shape} against {expected.shape}")
+    flat = got.reshape(-1), expected.reshape(-1)
     sums = np.zeros(4)
     # values are scaled, because squares of very large or small ones would overflow or underflow
 
@@ -145,15 +128,12 @@ def compare_all(
         block = side[start : start + _BLOCK].astype("<f8")
         return block if offset is None or step is None else (block + offset) * step
 
-    starts = [(sample, start) for sample in flat for start in range(0, got.size, _BLOCK)]
-    largest_got, largest = (
-        max(_largest(values(flat[sample][side], start)) for sample, start in starts)
-        for side in (0, 1)
-    )
+    starts = range(0, got.size, _BLOCK)
+    largest_got, largest = (max(_largest(values(side, start)) for start in starts) for side in flat)
     exponent = math.frexp(max(largest_got, largest))[1]
-    worst, place, largest_error, not_finite, not_a_number, same = "", 0, -1.0, 0, 0, 0
-    for sample, start in starts:
-        x, y = (values(side, start) for side in flat[sample])
+    place, largest_error, not_finite, not_a_number, same = 0, -1.0, 0, 0, 0
+    for start in starts:
+        x, y = (values(side, start) for side in flat)
         finite = np.isfinite(x) & np.isfinite(y)
         alike = ~finite & ((x == y) | (np.isnan(x) & np.isnan(y)))
         same += int(np.count_nonzero(alike))
@@ -164,7 +144,7 @@ def compare_all(
         error = np.abs(x - y)
         error[bad] = np.inf
         if (block_error := float(error.max())) > largest_error:
-            worst, place, largest_error = sample, start + int(error.argmax()), block_error
+            place, largest_error = start + int(error.argmax()), block_error
         sums += [float(part.sum()) for part in (x * y, x * x, y * y, error * error)]
     cosine, sqnr = _cosine_and_sqnr(*sums)
     max_abs = math.ldexp(largest_error, exponent) if math.isfinite(largest_error) else None
@@ -172,10 +152,10 @@ def compare_all(
     if max_abs is not None and (largest or not max_abs):
         relative = max_abs / largest if largest else 0.0
     index = tuple(int(i) for i in np.unravel_index(place, got.shape))
-    got_value, expected_value = (float(values(side, place)[0]) for side in flat[worst])
+    got_value, expected_value = (float(values(side, place)[0]) for side in flat)
     return Accuracy(
         output,
-        got.size * len(flat),
+        got.size,
         cosine,
         max_abs,
         relative,
@@ -183,10 +163,9 @@ def compare_all(
         not_a_number,
         max_abs / step if step and max_abs is not None else None,
         sqnr,
-        Worst(index, got_value, expected_value, worst),
+        Worst(index, got_value, expected_value),
         against,
         same_not_finite=same,
-        samples=len(flat),
     )
 
 
@@ -218,8 +197,7 @@ def judge_accuracy(figures: Accuracy, limits: ClosenessLimits) -> list[Check]:
     worst, bad = "", ""
     count, element = figures.elements, figures.worst
     if element is not None and not figures.equals:
-        of = f" of {element.sample}" if element.sample else ""
-        place = f"{list(element.index)}{of}"
+        place = list(element.index)
         worst = f"; furthest at {place}: {element.got:.6g} for {element.expected:.6g}"
     if figures.not_finite:
         bad = f"; {figures.not_finite} of {count} elements are NaN or infinite on one side"
@@ -267,16 +245,15 @@ def record_accuracy(bench: Bench, result: Observation, sources: SourceList) -> N
         result.check()
         if limits:
             raise ConfigError("nothing tells what the outputs should be", field=CONDITIONS)
-    grouped: dict[tuple[str, str], list[KeptOutput]] = {}
+    compared: dict[tuple[str, str], KeptOutput] = {}
     not_compared = []
     for output in _with_original(bench, result.kept, sources):
         if _pair(output) is None:
-            of = f" of {output.sample}" if output.sample else ""
-            not_compared.append({"output": f"{output.name}{of}", "why": _why_not_compared(output)})
+            not_compared.append({"output": output.name, "why": _why_not_compared(output)})
         else:
-            grouped.setdefault((output.of, output.name), []).append(output)
+            compared[output.of, output.name] = output
     inputs = inputs_of(sources)
-    figures = [replace(accuracy_of(*outputs), inputs=inputs) for outputs in grouped.values()]
+    figures = [replace(accuracy_of(output), inputs=inputs) for output in compared.values()]
     if figures:
         bench.measure(accuracy=[asdict(figure) for figure in figures])
         bench.outputs_compared()
@@ -306,14 +283,13 @@ def _with_original(
     """Return the outputs with those of another model on the CPU as reference, if selected."""
     if (original := sources.closeness.original) is None:
         return outputs
-    model, files = OnnxModel.of(original), dict[tuple[str, str], Path]()
+    model, files = OnnxModel.of(original), dict[str, Path]()
     for source in sources:
         if isinstance(source, OnnxModel):
-            other = replace(model, sample=source.sample).reading(bench.reference(source).inputs)
-            named = zip(other.outputs(), bench.reference(other).expected, strict=True)
-            files |= {(source.sample, name): file for name, file in named}
+            other = model.reading(bench.reference(source).inputs)
+            files |= zip(other.outputs(), bench.reference(other).expected, strict=True)
     against = f"{original.name} on the CPU"
-    references = [files[output.sample, output.name] for output in outputs]
+    references = [files[output.name] for output in outputs]
     pairs = zip(outputs, references, strict=True)
     return [replace(output, reference=file, against=against) for output, file in pairs]
 
@@ -324,16 +300,16 @@ def _why_not_compared(output: KeptOutput) -> str:
     return "its type or its size is not that of its reference"
 
 
-def accuracy_of(*outputs: KeptOutput) -> Accuracy:
-    """Compare an output with its reference, over all sets of inputs.
+def accuracy_of(output: KeptOutput) -> Accuracy:
+    """Compare an output with its reference.
 
     Files are memory-mapped. Raises ValueError if they cannot be compared.
     """
-    first = outputs[0]
-    offset = first.offset if first.data_type.startswith(("ufixed", "sfixed")) else None
-    step = first.scale if offset is not None else None
-    pairs = {output.sample: pair for output in outputs if (pair := _pair(output)) is not None}
-    return compare_all(first.name, pairs, step=step, offset=offset, against=first.against)
+    if (pair := _pair(output)) is None:
+        raise ValueError(f"{output.name}: {_why_not_compared(output)}")
+    offset = output.offset if output.data_type.startswith(("ufixed", "sfixed")) else None
+    step = output.scale if offset is not None else None
+    return compare(output.name, *pair, step=step, offset=offset, against=output.against)
 
 
 def _pair(output: KeptOutput) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None:

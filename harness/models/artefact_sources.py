@@ -152,8 +152,8 @@ def contexts_of(
             problem = "it is compiled whole: there is no graph to choose"
             raise ConfigError(problem, file=path, field="graph")
         require_alike(path, options.closeness.original)
-        models = OnnxModel.each(path, options.tolerance, inputs=inputs, expected=expected)
-        return SourceList(name, models, closeness=options.closeness)
+        model = OnnxModel.of(path, options.tolerance, inputs=inputs, expected=expected)
+        return SourceList(name, [model], closeness=options.closeness)
     pieces = [piece for piece in artefact.pieces if piece.kind != "empty"]
     empty = [piece.origin for piece in artefact.pieces if piece.kind == "empty"]
     if empty:

@@ -8,7 +8,7 @@ import math
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -32,7 +32,7 @@ from harness.models.context_file import Files
 from harness.models.metadata import Tensor
 from harness.models.models import Model
 from harness.models.source import IN_RANGE, MADE_UP, READ
-from harness.models.tensor_files import TensorFiles, require_few_bytes, sample_names
+from harness.models.tensor_files import TensorFiles, require_few_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -168,8 +168,7 @@ class OnnxModel(Model):
     Inputs are generated, the same every time, unless `input_files` has raw files in the model's
     order; `inputs_key` is the digest of their content. Outputs are compared with `expected_files`,
     or, with a `tolerance` above 0 (in units of the raw values), with those of ONNX Runtime on the
-    CPU; else only with each other. `digest` is that of the model with its weights, `sample` the
-    name of these inputs if there are several sets.
+    CPU; else only with each other. `digest` is that of the model with its weights.
     """
 
     path: Path = Path()
@@ -178,7 +177,6 @@ class OnnxModel(Model):
     input_files: tuple[Path, ...] = ()
     expected_files: tuple[Path, ...] = ()
     inputs_key: str = ""
-    sample: str = ""
 
     @classmethod
     def of(
@@ -186,54 +184,26 @@ class OnnxModel(Model):
     ) -> Self:
         """Return the model in a file, with files of its tensors, as for `ContextFile`.
 
-        Raises as `each`.
-        """
-        return cls.each(path, tolerance, inputs=inputs, expected=expected, samples=[""])[0]
-
-    @classmethod
-    def each(
-        cls,
-        path: Path,
-        tolerance: float = 0.0,
-        *,
-        inputs: Files = None,
-        expected: Files = None,
-        samples: Sequence[str] | None = None,
-    ) -> tuple[Self, ...]:
-        """Return the model with each set of inputs: a folder of folders has several.
-
         Raises ConfigError for a model that cannot be compiled here (inputs without a fixed shape,
         more than 2 GB), and for files that are not those of the model's tensors.
         """
-        if samples is None:
-            samples = sample_names("inputs", inputs, path) or [""]
         loaded = read_model(path)
         tensors = _tensors(_inputs(loaded), "input", path)
-        digest = _digest(loaded)
-        files, name = TensorFiles(cache_root()), _UNUSUAL.sub("_", path.name)
-        outputs = () if expected is None else OnnxSurface.of(path).require_outputs(path)
+        name, files = _UNUSUAL.sub("_", path.name), TensorFiles(cache_root())
+        model = cls(name, path=path, digest=_digest(loaded), tolerance=tolerance)
+        if expected is not None:
+            outputs = OnnxSurface.of(path).require_outputs(path)
+            wanted = files.resolve("expected", expected, outputs, path)
+            model = replace(model, expected_files=wanted)
         if inputs is None:
             require_few_bytes(tensors, path)
-        models = []
-        for sample in samples:
-            model = cls(name, path=path, digest=digest, tolerance=tolerance, sample=sample)
-            if expected is not None:
-                wanted = files.resolve("expected", expected, outputs, path, sample=sample)
-                model = replace(model, expected_files=wanted)
-            if inputs is not None:
-                model = model.reading(files.resolve("inputs", inputs, tensors, path, sample=sample))
-            models.append(model)
-        return tuple(models)
+            return model
+        return model.reading(files.resolve("inputs", inputs, tensors, path))
 
     def __post_init__(self) -> None:
         if not 0 <= self.tolerance < float("inf"):
             problem = f"{self.tolerance} is not 0 or more"
             raise ConfigError(problem, file=self.path, field="tolerance")
-
-    def __str__(self) -> str:
-        return super().__str__() + (f"#{self.sample}" if self.sample else "")
-
-    __repr__ = __str__
 
     def reading(self, files: tuple[Path, ...]) -> Self:
         """Return this model with inputs from raw files, in the order of the model."""
@@ -243,9 +213,7 @@ class OnnxModel(Model):
     @property
     def without_inputs(self) -> Self:
         """This model as the file has it, without inputs and expected outputs."""
-        return replace(
-            self, tolerance=0.0, input_files=(), expected_files=(), inputs_key="", sample=""
-        )
+        return replace(self, tolerance=0.0, input_files=(), expected_files=(), inputs_key="")
 
     @property
     def compared(self) -> bool:
@@ -454,7 +422,9 @@ def _dtype(tensor: Any) -> np.dtype[Any] | None:
     from onnx import helper
 
     try:
-        dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.type.tensor_type.elem_type))
+        dtype: np.dtype[Any] = np.dtype(
+            helper.tensor_dtype_to_np_dtype(tensor.type.tensor_type.elem_type)
+        )
     except (KeyError, TypeError, ValueError):
         return None
     return dtype

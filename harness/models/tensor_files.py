@@ -26,10 +26,8 @@ MOST_MADE_UP: Final = 512 << 20
 """Most bytes of generated inputs of one model."""
 
 _MAX_LISTED: Final = 512
-_MAX_SAMPLES: Final = 256
 _SEED: Final = 20_240
 _WORD = re.compile(r"[^A-Za-z0-9]+")
-_SAMPLE = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 _DIGITS = re.compile(r"(\d+)")
 _NUMBER: Final = re.compile(r"(.*?)(\d{1,6})", re.ASCII)
 _REALS: Final = {"float16": "<f2", "float32": "<f4", "float64": "<f8"}
@@ -57,17 +55,12 @@ class TensorFiles:
         tensors: Sequence[Tensor],
         binary: Path,
         root: Path | None = None,
-        *,
-        sample: str = "",
     ) -> tuple[Path, ...]:
         """Return one raw file per tensor, from a folder or a list of files.
 
-        In a folder with several sets, `sample` names the set. No link is followed in that folder,
-        or below `root`, the folder that the user named.
+        No link is followed in that folder, or below `root`, the folder that the user named.
         Raises ConfigError naming `field` and `binary` for a wrong number of files or a wrong size.
         """
-        if sample and isinstance(source, Path):
-            source, root = source / sample, source
         tensor_list = ", ".join(str(tensor) for tensor in tensors) or "none"
         if isinstance(source, Path):
             if not source.exists():
@@ -161,26 +154,6 @@ class TensorFiles:
 
 def _safe_file(file: Path, size: int, root: Path, cache_root: Path) -> Path:
     return piece_file(Blob(file, 0, size, file.name, root=root), cache_root)
-
-
-def sample_names(field: str, folder: Path | tuple[Path, ...] | None, binary: Path) -> list[str]:
-    """Return the names of the subfolders of a folder without files: each has a set of tensors.
-
-    Raises ConfigError naming `field` and `binary` for one that cannot be read, or has too many.
-    """
-    if not isinstance(folder, Path) or folder.is_file() or listed_files(field, folder, binary):
-        return []
-    with os.scandir(folder) as entries:
-        folders = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-    names = [name for name in folders if name[0] != "."]
-    if len(names) > _MAX_SAMPLES:
-        number = counted(len(names), "folder")
-        problem = f"{folder} has {number}; {_MAX_SAMPLES} sets of tensors are the most"
-        raise ConfigError(problem, file=binary, field=field)
-    if odd := next((name for name in names if not _SAMPLE.fullmatch(name)), None):
-        problem = f"no set of tensors can be called {odd!r}: letters, digits, . _ - are known"
-        raise ConfigError(problem, file=binary, field=field)
-    return sorted(names, key=_in_order)
 
 
 def match_files(

@@ -328,8 +328,7 @@ def _variants(options: Options, contexts: SourceList) -> list[tuple[str, int]]:
     if named is not None:
         return [named]
     numbers = context_numbers(options.contexts.numbers, "--contexts-number") or [len(contexts)]
-    samples = any(getattr(source, "sample", "") for source in contexts)  # not all at once
-    usual = (contexts.plan.residency if contexts.plan else "sequential" if samples else "resident",)
+    usual = (contexts.plan.residency if contexts.plan else "resident",)
     residencies = list(dict.fromkeys(options.contexts.residencies or usual))
     for residency in residencies:
         if residency not in RESIDENCIES:

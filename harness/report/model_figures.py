@@ -242,9 +242,7 @@ def accuracy(records: Iterable[CaseRecord]) -> list[Block]:
             output, against, inputs = (
                 code(str(skipped.get(key) or "?")) for key in ("output", "against", "inputs")
             )
-            sets = skipped.get("samples")
-            of = f"{sets} sets, " if is_figure(sets) and sets > 1 else ""
-            rows.append([_case(record, i), output, *figures, against, [of, inputs]])
+            rows.append([_case(record, i), output, *figures, against, inputs])
             made_up |= str(skipped.get("inputs")).startswith(MADE_UP)
         for skipped in parts(record, "not_compared"):
             name, why = code(str(skipped.get("output"))), Span(str(skipped.get("why")))
@@ -262,9 +260,8 @@ def elements(records: Iterable[CaseRecord]) -> list[Block]:
     for record in records:
         for output in parts(record, "accuracy"):
             worst = output["worst"] if isinstance(output.get("worst"), dict) else {}
-            of = f" of {worst['sample']}" if worst.get("sample") else ""
             values = [_number(worst.get(name), 6) for name in ("got", "expected")]
-            place = f"furthest, at {worst.get('index')}{of}"
+            place = f"furthest, at {worst.get('index')}"
             error = _number(output.get("max_abs"))
             rows: list[list[Line]] = [[Span(place), *values, error]]
             case = record.case.rpartition("/")[2]

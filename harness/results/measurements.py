@@ -50,7 +50,7 @@ def graph_figures(
         if step.verb in _VERBS and step.ok:
             graph = step.data.get("graph")
             number = step.context or 0
-            # contexts of one name are a model with several sets of inputs
+            # a context that is listed twice is one
             same = contexts.index(contexts[number]) if number < len(contexts) else number
             key = same, graph if isinstance(graph, str) else None
             by_graph.setdefault(key, []).append(step)

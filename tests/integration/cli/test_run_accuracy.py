@@ -88,7 +88,7 @@ def test_figures_are_those_of_plain_arithmetic(lab: DeviceRuns, engine: str) -> 
             outputs[figure["output"]], dict(zip("yz", right, strict=True))[figure["output"]]
         )
         assert {name: figure[name] for name in figures} == pytest.approx(figures, rel=1e-9)
-        assert (figure["inputs"], figure["not_finite"], figure["samples"]) == ("given", 0, 1)
+        assert (figure["inputs"], figure["not_finite"]) == ("given", 0)
         assert figure["sqnr_db"] > 40
     digests = [one["asked"].pop(name) for name in ("inputs", "expected")]
     assert [len(digest) for digest in digests] == [64, 64]

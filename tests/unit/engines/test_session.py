@@ -25,13 +25,13 @@ EMBEDDED = FIELD / "qnn_multi_ctx_embed.onnx"
 def test_files_beside_an_epcontext_model_go_with_it(tmp_path: Path) -> None:
     model = open_session(EXTERNAL)
     assert [str(source) for source in model.sources] == [f"{EXTERNAL.name}#0", f"{EXTERNAL.name}#1"]
-    assert (model.models, model.mixed) == ([], False)
+    assert (model.model, model.mixed) == (None, False)
     np.save(tmp_path / "input.npy", np.ones((3, 4), np.float32))
     files = model.files(tmp_path, None)
     assert files.pop("model/model.onnx") == EXTERNAL
     assert files.pop("input.0.raw").read_bytes() == np.ones(12, np.float32).tobytes()
     assert {f"model/{path.name}": path for path in FIELD.glob("add_*.bin")} == files
-    (deployed,) = model.deployed([], "/d", model.files(None, tmp_path), 0.5)
+    deployed = model.deployed(None, "/d", model.files(None, tmp_path), 0.5)
     assert deployed == DeployedModel(
         "/d/model/model.onnx", ("/d/input.0.raw",), ("/d/expected.0.raw",), 0.5
     )
@@ -45,15 +45,16 @@ def test_a_plain_model_has_inputs_of_its_own_unless_some_are_given(tmp_path: Pat
     known = DeployedModel("/m.onnx", ("/i",), ("/e",), 0.1)
     compared, other = open_session(path, 0.1), open_session(path)
     assert compared.files(None, None) == {}
-    assert compared.deployed([known], "", (), 0.1) == [known]
-    assert other.deployed([known], "", (), 0)[0].expected == ()
+    assert compared.deployed(known, "", (), 0.1) == known
+    assert other.deployed(known, "", (), 0).expected == ()
     np.save(tmp_path / "x.npy", np.ones(16, np.float32))
     with_inputs = open_session(path, 0.0, tmp_path / "x.npy", tmp_path / "x.npy")
-    assert with_inputs.models[0].inputs()["x"].all()
+    assert with_inputs.model is not None
+    assert with_inputs.model.inputs()["x"].all()
     files = with_inputs.files(tmp_path / "x.npy", tmp_path / "x.npy")
-    assert list(files) == ["0/expected.0.raw"]
-    (deployed,) = with_inputs.deployed([known], "/d", files, 0)
-    assert (deployed.inputs, deployed.expected) == (("/i",), ("/d/0/expected.0.raw",))
+    assert list(files) == ["expected.0.raw"]
+    deployed = with_inputs.deployed(known, "/d", files, 0)
+    assert (deployed.inputs, deployed.expected) == (("/i",), ("/d/expected.0.raw",))
 
 
 @pytest.mark.parametrize(

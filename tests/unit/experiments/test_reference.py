@@ -87,18 +87,16 @@ def test_nobody_tells_what_does_not_fit(tmp_path: Path) -> None:
     assert not without_output()
 
 
-def test_outputs_of_several_inputs_are_told_as_one(tmp_path: Path) -> None:
+def test_an_output_of_each_context_is_told(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     first, other = kept_output(tmp_path), kept_output(tmp_path / "b")
-    first, other = replace(first, of="m", sample="a"), replace(other, of="m", sample="b")
     for got, folder in (([1, 2], tmp_path), ([1, 5], tmp_path / "b")):
         np.array(got, "f4").tofile(folder / "got.raw")
         np.array([1, 3], "f4").tofile(folder / "expected.raw")
-    bench = recorded(first, other, limits=ClosenessLimits(max_error=1.5))
+    bench = recorded(replace(other, of="m"), limits=ClosenessLimits(max_error=1.5))
     (accuracy,) = bench.measured["accuracy"]
-    assert (accuracy["samples"], accuracy["elements"], accuracy["max_abs"]) == (2, 4, 2.0)
-    assert accuracy["worst"] == {"index": (0, 1), "got": 5.0, "expected": 3.0, "sample": "b"}
-    assert accuracy["sqnr_db"] == pytest.approx(10 * np.log10(20 / 5))
+    assert (accuracy["elements"], accuracy["max_abs"]) == (2, 2.0)
+    assert accuracy["worst"] == {"index": (0, 1), "got": 5.0, "expected": 3.0}
     assert bench.broken == ["max_error[y]"]
     apart = recorded(first, replace(other, of="other"), limits=ClosenessLimits()).measured
     assert [each["max_abs"] for each in apart["accuracy"]] == [1.0, 2.0]

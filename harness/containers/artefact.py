@@ -100,6 +100,22 @@ class Piece(Blob):
 
 
 @dataclass(frozen=True)
+class Tensor:
+    """An input or output of a graph (size in bytes).
+
+    `shape` is None if it is unknown, `data_type` is "" for one that no raw file can have.
+    """
+
+    name: str
+    size: int
+    data_type: str
+    shape: tuple[int, ...] | None = field(default=None, compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.size} bytes of {self.data_type})"
+
+
+@dataclass(frozen=True)
 class Artefact:
     """A file of a known kind; its pieces are in the order in which a runtime loads them.
 

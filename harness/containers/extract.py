@@ -10,17 +10,15 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from harness.containers.artefact import PIECE_FORMATS, Artefact, ArtefactError, Blob, Piece
-from harness.containers.manifest import MANIFEST, Manifest, ModelFile, PieceEntry, TensorEntry
+from harness.containers.manifest import MANIFEST, Manifest, ModelFile, PieceEntry
 from harness.core.cache import cache_problem
 from harness.core.errors import ConfigError, InfraError
 from harness.core.local_file import copy_range
 from harness.core.names_inside import name_problem
-from harness.core.outgoing_text import counted
 from harness.core.verified_folder import key_of, make_once, publish, work_folder, write_manifest
 from harness.core.whole_file import sha256_of, written_whole
 
@@ -29,7 +27,6 @@ _log = logging.getLogger(__name__)
 PIECES: Final = "pieces"
 """Folder of the cache with copies of pieces that lie inside other files."""
 _OF_THE_ENTRY: Final = ("artefact", "sha256")
-_TENSORS: Final = (".raw", ".npy")
 _UNPACK_S: Final = 900.0
 
 
@@ -90,11 +87,10 @@ def _may_be_swapped(blob: Blob) -> bool:
 
 def no_context_error(opened: Sequence[Artefact]) -> ConfigError:
     """Return the error for artefacts without any context binary."""
-    more = f", nor in {counted(len(opened) - 1, 'other file')}" if len(opened) > 1 else ""
     onnx = any(artefact.kind == "onnx" for artefact in opened)
     advice = "; `qnn-harness contexts compile` makes one of a model" if onnx else ""
     kind = opened[0].kind if opened else "list"
-    problem = f"no context binary is in this {kind}{more}{advice}"
+    problem = f"no context binary is in this {kind}{advice}"
     return ConfigError(problem, file=opened[0].path if opened else None)
 
 
@@ -127,13 +123,12 @@ def unpacked_model(artefact: Artefact, cache_root: Path) -> Path:
 def extract(artefacts: Iterable[Artefact], folder: Path) -> Manifest:
     """Copy every piece into a new folder, with a manifest.json that lists them.
 
-    Files are named like the artefact, and numbered if it has several pieces. Each ends in .bin,
-    .dlc, .raw or .npy, so that none is a program. The folder is written whole or not at all. Raises
+    Files are named like the artefact, and numbered if it has several pieces. Each ends in .bin or
+    .dlc, so that none is a program. The folder is written whole or not at all. Raises
     ArtefactError, InfraError, and ConfigError if there is nothing to copy, or the folder exists.
     """
     opened = list(artefacts)
-    numbered = [(artefact, number) for artefact in opened for number in range(len(artefact.pieces))]
-    if not numbered:
+    if not any(artefact.pieces for artefact in opened):
         raise no_context_error(opened)
     problem = ConfigError("is there already; name a new folder", file=folder, field="--output")
     if os.path.lexists(folder):
@@ -143,7 +138,7 @@ def extract(artefacts: Iterable[Artefact], folder: Path) -> Manifest:
         with tempfile.TemporaryDirectory(prefix=".extract-", dir=folder.parent) as work:
             output = Path(work) / "made"
             output.mkdir()
-            manifest = _Extraction(output).run(numbered)
+            manifest = _extract_into(output, opened)
             output.rename(folder)
     except (FileExistsError, NotADirectoryError) as error:
         raise ConfigError("lies in a file; name a folder", file=folder, field="--output") from error
@@ -162,75 +157,54 @@ def _copy(blob: Blob, output: BinaryIO) -> None:
         raise ArtefactError(f"{blob.origin}: {error}", file=blob.path) from error
 
 
-@dataclass
-class _Extraction:
-    """State of an extraction: a place in a file is copied once."""
-
-    folder: Path
-    used_names: set[str] = field(default_factory=lambda: {MANIFEST})
-    names: dict[Blob, str] = field(default_factory=dict)
-    digests: dict[Blob, str] = field(default_factory=dict)
-
-    def run(self, numbered: Sequence[tuple[Artefact, int]]) -> Manifest:
-        """Copy all pieces, and then write the manifest."""
-        entries = tuple(self._entry(artefact, number) for artefact, number in numbered)
-        facts_by_id = {id(artefact): artefact.facts for artefact, _ in numbered}
-        facts = next(iter(facts_by_id.values())) if len(facts_by_id) == 1 else {}
-        manifest = Manifest(pieces=entries, plan=facts.get("plan"), expects=facts.get("expects"))
-        text = json.dumps(manifest.as_json(), indent=1, sort_keys=True)
-        (self.folder / MANIFEST).write_text(f"{text}\n", encoding="utf-8")
-        return manifest
-
-    def _entry(self, artefact: Artefact, number: int) -> PieceEntry:
-        piece, name, digest = artefact.pieces[number], None, None
-        if piece.kind == "empty":
-            _log.warning("%s: %s is empty: no file is written for it", artefact.path, piece.origin)
-        else:
-            place = _place(piece)
-            digest = self.digests.get(place) or self.digests.setdefault(place, piece.sha256())
-            preferred = piece.path.name  # a context binary in its own file keeps its name
-            if piece.path == artefact.path and len(artefact.pieces) > 1:
-                width = len(str(len(artefact.pieces) - 1))
-                preferred = f"{artefact.path.name}.{number:0{width}}"
-            name = self._copy_blob(piece, preferred)
-        return PieceEntry(
-            file=name,
-            size=piece.size,
-            sha256=digest,
-            kind=piece.kind,
-            artefact=piece.facts.get("artefact", artefact.path.name),
-            origin=piece.origin,
-            facts={key: value for key, value in piece.facts.items() if key not in _OF_THE_ENTRY},
-            **{
-                kind: tuple(
-                    TensorEntry(file=self._copy_blob(blob, blob.origin, _TENSORS), size=blob.size)
-                    for blob in blobs
-                )
-                for kind, blobs in (("inputs", piece.inputs), ("expected", piece.expected))
-            },
-        )
-
-    def _copy_blob(self, blob: Blob, preferred: str, suffixes: Sequence[str] = ()) -> str:
-        """Copy a blob; return the name of its file: the preferred one if it is valid and free."""
-        place = _place(blob)
-        if place in self.names:
-            return self.names[place]
-        kind = blob.kind if isinstance(blob, Piece) else "context"
-        suffixes = suffixes or (PIECE_FORMATS[kind].suffix,)
-        if not preferred.endswith(tuple(suffixes)):
-            preferred += suffixes[0]
-        if name_problem(preferred, flat=True) is not None:
-            preferred = f"file{suffixes[0]}"
-        name, count = preferred, 1
-        while name.casefold() in self.used_names:
-            count += 1
-            name = f"{count}-{preferred}"
-        self.used_names.add(name.casefold())
-        with (self.folder / name).open("xb") as write:
-            _copy(blob, write)
-        self.names[place] = name
-        return name
+def _extract_into(folder: Path, artefacts: Sequence[Artefact]) -> Manifest:
+    """Copy all pieces, each place in a file once, and then write the manifest."""
+    used_names, entries = {MANIFEST}, list[PieceEntry]()
+    copied: dict[tuple[Path, int, int], tuple[str, str]] = {}
+    for artefact in artefacts:
+        width = len(str(len(artefact.pieces) - 1))
+        for number, piece in enumerate(artefact.pieces):
+            place, name, digest = (piece.path, piece.offset, piece.size), None, None
+            if piece.kind == "empty":
+                text = "%s: %s is empty: no file is written for it"
+                _log.warning(text, artefact.path, piece.origin)
+            elif place in copied:
+                name, digest = copied[place]
+            else:
+                preferred = piece.path.name  # a context binary in its own file keeps its name
+                if piece.path == artefact.path and len(artefact.pieces) > 1:
+                    preferred = f"{artefact.path.name}.{number:0{width}}"
+                name = _free_name(preferred, PIECE_FORMATS[piece.kind].suffix, used_names)
+                digest = piece.sha256()
+                with (folder / name).open("xb") as write:
+                    _copy(piece, write)
+                copied[place] = name, digest
+            facts = {key: piece.facts[key] for key in piece.facts if key not in _OF_THE_ENTRY}
+            entry = PieceEntry(
+                file=name,
+                size=piece.size,
+                sha256=digest,
+                kind=piece.kind,
+                artefact=piece.facts.get("artefact", artefact.path.name),
+                origin=piece.origin,
+                facts=facts,
+            )
+            entries.append(entry)
+    manifest = Manifest(pieces=tuple(entries))
+    text = json.dumps(manifest.as_json(), indent=1, sort_keys=True)
+    (folder / MANIFEST).write_text(f"{text}\n", encoding="utf-8")
+    return manifest
 
 
-def _place(blob: Blob) -> Blob:
-    return Blob(blob.path, blob.offset, blob.size, "", root=blob.root)
+def _free_name(preferred: str, suffix: str, used_names: set[str]) -> str:
+    """Return the preferred name if it is valid and free, with the suffix; add it to the used."""
+    if not preferred.endswith(suffix):
+        preferred += suffix
+    if name_problem(preferred, flat=True) is not None:
+        preferred = f"file{suffix}"
+    name, count = preferred, 1
+    while name.casefold() in used_names:
+        count += 1
+        name = f"{count}-{preferred}"
+    used_names.add(name.casefold())
+    return name

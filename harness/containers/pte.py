@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from harness.containers.artefact import Artefact, FileBytes, Piece, delegate_blob
+from harness.containers.artefact import Artefact, FileBytes, Piece, Tensor, delegate_blob
 from harness.containers.graph_partitions import CPU, NPU, GraphNode, Placed
 
 
@@ -208,8 +208,8 @@ def method_nodes(data: FileBytes, method: str) -> tuple[list[Placed], dict[str, 
             placed.append(Placed(node, on, str(index), reason))
         else:
             placed.append(Placed(node, CPU, None, _PORTABLE))
-    described = {i: None if tensor is None else _tensor(tensor) for i, tensor in tensors.items()}
-    return placed, {str(i): tensor.size for i, tensor in described.items() if tensor is not None}
+    described = [_tensor(str(i), tensor) for i, tensor in tensors.items() if tensor is not None]
+    return placed, {tensor.name: tensor.size for tensor in described if tensor is not None}
 
 
 def _calls(plan: FlatTable) -> Iterator[tuple[int, str, int, FlatTable]]:
@@ -239,50 +239,40 @@ def _plan(data: FileBytes, method: str) -> FlatTable:
     raise data.error(f"it has no method {method!r}", 0)
 
 
-@dataclass(frozen=True)
-class MethodTensor:
-    """An input or output of a method that a file can have; `size` in bytes."""
-
-    data_type: str
-    size: int
-    shape: tuple[int, ...] = ()
-
-
-def method_tensors(
-    data: FileBytes, method: str
-) -> tuple[list[MethodTensor | None], list[MethodTensor | None]]:
-    """Return inputs and outputs of a method; None for a tensor of a type without a name.
+def method_tensors(data: FileBytes, method: str) -> tuple[list[Tensor | None], list[Tensor | None]]:
+    """Return inputs and outputs of a method by their index; None for one of a type without a name.
 
     Only tensors are inputs: other values keep those that they were exported with. Numbers are
     outputs, too; values without a size (None, texts, lists) are not. Raises ArtefactError, also for
     a program without such a method.
     """
     plan = _plan(data, method)
-    return _tensors(plan, _INPUTS, {}), _tensors(plan, _OUTPUTS, _NUMBERS)
+    return _tensors(plan, _INPUTS, "input", {}), _tensors(plan, _OUTPUTS, "output", _NUMBERS)
 
 
 def _tensors(
-    plan: FlatTable, field: int, numbers: Mapping[int, tuple[str, int]]
-) -> list[MethodTensor | None]:
-    tensors: list[MethodTensor | None] = []
+    plan: FlatTable, field: int, label: str, numbers: Mapping[int, tuple[str, int]]
+) -> list[Tensor | None]:
+    tensors: list[Tensor | None] = []
     for index in plan.integers(field):
         value = plan.table_at(_VALUES, index, "value")
-        kind = value.number(_VALUE_TYPE, "<B")
+        kind, name = value.number(_VALUE_TYPE, "<B"), f"{label}_{len(tensors)}"
         if kind == _TENSOR:
             tensor = value.table(_VALUE, value.label)
-            tensors.append(None if tensor is None else _tensor(tensor))
+            tensors.append(None if tensor is None else _tensor(name, tensor))
         elif kind in numbers:
-            tensors.append(MethodTensor(*numbers[kind]))
+            data_type, size = numbers[kind]
+            tensors.append(Tensor(name, size, data_type, ()))
     return tensors
 
 
-def _tensor(tensor: FlatTable) -> MethodTensor | None:
+def _tensor(name: str, tensor: FlatTable) -> Tensor | None:
     element = _ELEMENTS.get(tensor.number(_SCALAR_TYPE, "<b"))
     if element is None or tensor.vector(_SIZES, 4).count > _MOST_DIMENSIONS:
         return None
-    name, size = element
+    data_type, size = element
     shape = tuple(max(0, side) for side in tensor.integers(_SIZES))
-    return MethodTensor(name, size * math.prod(shape), shape)
+    return Tensor(name, size * math.prod(shape), data_type, shape)
 
 
 def _segments_of(data: FileBytes) -> tuple[int, int]:

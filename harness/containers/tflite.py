@@ -17,7 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-from harness.containers.artefact import Artefact, ArtefactError, FileBytes, blob
+from harness.containers.artefact import Artefact, ArtefactError, FileBytes, Tensor, blob
 from harness.containers.pte import FlatTable
 from harness.core.outgoing_text import counted
 
@@ -86,25 +86,11 @@ def _dispatched(data: FileBytes, operator: FlatTable) -> tuple[int, int, str]:
     return offset, size, name
 
 
-# TensorType of schema.fbs, by number; None for types that no raw file can have
+# TensorType of schema.fbs, by number; "" for types that no raw file can have
 _TYPES: Final = (
-    *("float32", "float16", "int32", "uint8", "int64", None, "bool8", "int16", None, "int8"),
-    *("float64", None, "uint64", None, None, "uint32", "uint16"),
+    *("float32", "float16", "int32", "uint8", "int64", "", "bool8", "int16", "", "int8"),
+    *("float64", "", "uint64", "", "", "uint32", "uint16"),
 )
-
-
-@dataclass(frozen=True)
-class TfliteTensor:
-    """A tensor; `data_type` is None for one that no raw file can have."""
-
-    name: str
-    data_type: str | None
-    shape: tuple[int, ...]
-
-    @property
-    def size(self) -> int:
-        bits = (self.data_type or "0").lstrip("abcdefghijklmnopqrstuvwxyz")
-        return int(bits) // 8 * math.prod(self.shape)
 
 
 @dataclass(frozen=True)
@@ -121,12 +107,12 @@ class TfliteNode:
 class TfliteGraph:
     """The graph of a model: tensors by number, nodes in the order of execution."""
 
-    tensors: tuple[TfliteTensor, ...]
+    tensors: tuple[Tensor, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     nodes: tuple[TfliteNode, ...]
 
-    def named(self, numbers: Sequence[int]) -> tuple[TfliteTensor, ...]:
+    def named(self, numbers: Sequence[int]) -> tuple[Tensor, ...]:
         """Return the tensors with these numbers."""
         return tuple(self.tensors[number] for number in numbers)
 
@@ -153,10 +139,6 @@ def read_tflite_graph(path: Path) -> TfliteGraph:
         return _graph(data, subgraphs[0], codes)
 
 
-def _type(number: int) -> str | None:
-    return _TYPES[number] if 0 <= number < len(_TYPES) else None
-
-
 def _op(code: FlatTable) -> str:
     # numbers above 127 do not fit into the older field
     number = max(code.number(_OLD_CODE, "<b"), code.number(_CODE, "<i"))
@@ -165,11 +147,15 @@ def _op(code: FlatTable) -> str:
     return code.text(_CUSTOM_CODE) or name
 
 
+def _tensor(name: str, number: int, shape: tuple[int, ...]) -> Tensor:
+    data_type = _TYPES[number] if 0 <= number < len(_TYPES) else ""
+    bits = int(data_type.lstrip("abcdefghijklmnopqrstuvwxyz") or 0)
+    return Tensor(name, bits // 8 * math.prod(shape), data_type, shape)
+
+
 def _graph(data: FileBytes, table: FlatTable, codes: Sequence[str]) -> TfliteGraph:
     tensors = tuple(
-        TfliteTensor(
-            tensor.text(_TENSOR_NAME), _type(tensor.number(_TYPE, "<b")), tensor.integers(_SHAPE)
-        )
+        _tensor(tensor.text(_TENSOR_NAME), tensor.number(_TYPE, "<b"), tensor.integers(_SHAPE))
         for tensor in table.tables(_TENSORS, "tensor")
     )
     nodes = []

@@ -17,11 +17,11 @@ from harness.bench.case_session import CaseSession, Observation
 from harness.bench.kept_outputs import NamedShape, ToKeep
 from harness.bench.provisioner import Provisioner, program_set
 from harness.bench.target import Target
-from harness.containers.artefact import Artefact, FileBytes, Piece
+from harness.containers.artefact import Artefact, FileBytes, Piece, Tensor
 from harness.containers.extract import piece_file
 from harness.containers.graph_partitions import figures_of
 from harness.containers.open import open_artefact
-from harness.containers.pte import MethodTensor, method_nodes, method_tensors
+from harness.containers.pte import method_nodes, method_tensors
 from harness.core.cache import cache_root
 from harness.core.engine import Engine, EngineProgram, FileRun
 from harness.core.errors import ConfigError
@@ -37,7 +37,6 @@ from harness.diagnosis.verdict import Verdict
 from harness.models.artefact_sources import ModelOptions, WholeFile
 from harness.models.context_file import ContextFile, Files
 from harness.models.contexts import require_contexts
-from harness.models.metadata import Tensor
 from harness.models.source import GIVEN, DeployedContext, schedule
 from harness.models.tensor_files import TensorFiles
 from harness.probe.build import PROBE_NAME
@@ -266,10 +265,14 @@ def open_program(path: Path, method: str) -> Program:
     with FileBytes(path) as data:
         inputs, outputs = method_tensors(data, method)
     contexts = tuple(pieces[number] for number in sorted(pieces))
-    tensors = _named("input", inputs), _named("output", outputs)
-    known = [tensor for tensor in outputs if tensor is not None]
-    results = [(f"output_{i}", tensor.data_type, tensor.shape) for i, tensor in enumerate(known)]
-    return Program(path, method, contexts, *tensors, methods.index(method), tuple(results))
+    sides = (inputs, outputs)
+    known = [tuple(tensor for tensor in side if tensor is not None) for side in sides]
+    results = tuple((tensor.name, tensor.data_type, tensor.shape or ()) for tensor in known[1])
+    takes, gives = (
+        tensors if len(tensors) == len(side) else None
+        for tensors, side in zip(known, sides, strict=True)
+    )
+    return Program(path, method, contexts, takes, gives, methods.index(method), results)
 
 
 def methods_to_run(path: Path) -> Sequence[str]:
@@ -286,17 +289,6 @@ def _with_contexts(artefact: Artefact) -> Sequence[str]:
     origins = [each for piece in pieces for each in (piece.origin, *piece.facts.get("also", ()))]
     having = {origin.rpartition("/")[0] for origin in origins}
     return [method for method in artefact.facts.get("methods", ()) if method in having]
-
-
-def _named(kind: str, tensors: Sequence[MethodTensor | None]) -> tuple[Tensor, ...] | None:
-    """Name tensors by their index, since a program has no names for them."""
-    known = [tensor for tensor in tensors if tensor is not None]
-    if len(known) < len(tensors):
-        return None
-    return tuple(
-        Tensor(f"{kind}_{index}", tensor.size, tensor.data_type, tensor.shape)
-        for index, tensor in enumerate(known)
-    )
 
 
 def replay_contexts(bench: Bench, program: Program) -> dict[str, object]:

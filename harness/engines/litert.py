@@ -14,14 +14,13 @@ from typing import Final
 from harness.bench.bench import Bench
 from harness.bench.case_session import CaseSession, Observation, TargetFailure
 from harness.bench.target import Target
-from harness.containers.artefact import Piece
+from harness.containers.artefact import Piece, Tensor
 from harness.containers.extract import piece_file
 from harness.containers.graph_partitions import CPU, NPU, GraphNode, Placed, figures_of
 from harness.containers.open import open_artefact
 from harness.containers.tflite import (
     TfliteGraph,
     TfliteNode,
-    TfliteTensor,
     assign_partitions,
     read_tflite_graph,
 )
@@ -44,7 +43,6 @@ from harness.models.litert import (
     run_on_cpu,
     soc_for,
 )
-from harness.models.metadata import Tensor
 from harness.models.source import ANY_DISTANCE
 from harness.models.tensor_files import TensorFiles
 from harness.probe.plan import rounds_of
@@ -174,7 +172,7 @@ def open_model(path: Path) -> TfliteGraph:
         raise ConfigError(problem, file=path)
     graph = read_tflite_graph(path)
     for tensor in graph.named(graph.inputs):
-        if tensor.data_type is None or any(size <= 0 for size in tensor.shape):
+        if not tensor.data_type or any(size <= 0 for size in tensor.shape or ()):
             problem = f"the input {tensor.name} has no fixed shape, or a type that no file can hold"
             raise ConfigError(problem, file=path)
     return graph
@@ -188,10 +186,7 @@ def compiled_model(case: CaseSession, path: Path, inputs: Files, tolerance: floa
     inputs or a tolerance with a model that its CPU does not run.
     """
     graph, tensors = open_model(path), TensorFiles(cache_root())
-    surface = [
-        Tensor(tensor.name, tensor.size, str(tensor.data_type), tensor.shape)
-        for tensor in graph.named(graph.inputs)
-    ]
+    surface = graph.named(graph.inputs)
     if inputs is None:
         input_files = tensors.generated(surface, path)
     else:
@@ -274,13 +269,13 @@ def _source(
     )
 
 
-def _largest(tensors: Iterable[TfliteTensor], files: Mapping[str, Path]) -> float:
+def _largest(tensors: Iterable[Tensor], files: Mapping[str, Path]) -> float:
     """Return the largest magnitude of all values of these tensors."""
     import numpy as np
 
     largest = 0.0
     for tensor in tensors:
-        if tensor.data_type not in (None, "bool8"):
+        if tensor.data_type not in ("", "bool8"):
             values = np.abs(np.fromfile(files[tensor.name], tensor.data_type).astype(np.float64))
             largest = max(largest, float(np.max(values[np.isfinite(values)], initial=0.0)))
     return largest

@@ -19,8 +19,7 @@ from typing import IO, Any, ClassVar, Final
 from harness.core.bounded_json import parse_json
 from harness.core.deadline import Deadline
 from harness.core.errors import Cause, HarnessError, InfraError
-from harness.core.guard import GuardedProcess, spawn_guarded
-from harness.core.notices import followed, progress_reporter
+from harness.core.guard import spawn_guarded
 from harness.core.whole_file import read_bounded, scratch_folder
 from harness.runtimes.pypi import CompilerHost
 
@@ -47,7 +46,6 @@ _NOT_ITS_OWN: Final = {
 """Endings of a job that say nothing of the compiler."""
 
 _MARK = "@qnn-harness-job:"
-_POLL_S = 0.25
 _KEPT_OUTPUT_BYTES = 512 << 10
 _MAX_ANSWER_BYTES = 16 << 20
 _KEPT_LINES = 6
@@ -172,7 +170,7 @@ def run_jobs(host: CompilerHost, jobs: Sequence[Job]) -> dict[str, CompileError 
         environment = own_environment(PYTHONPATH=f"{host.ort_root}{os.pathsep}{host.qnn_root}")
         deadline = Deadline(START_TIMEOUT_S + sum(seconds) + WAIT_S * len(jobs))
         with spawn_guarded(command, env=environment, cwd=folder, stdout=out, stderr=out) as worker:
-            code = _wait(worker, deadline, answers, len(jobs))
+            code = worker.wait(deadline)
         output, events = output_text(out), _events(answers)
     results = results_of(host, jobs, events, output)
     if len(results) < len(jobs):
@@ -180,16 +178,6 @@ def run_jobs(host: CompilerHost, jobs: Sequence[Job]) -> dict[str, CompileError 
         last = output.strip().splitlines()[-1:] or ["it said nothing"]
         raise InfraError(f"the compiler's process cannot be used ({end}): {last[0][:500]}")
     return results
-
-
-def _wait(worker: GuardedProcess, deadline: Deadline, answers: Path, jobs: int) -> int | None:
-    if not followed():
-        return worker.wait(deadline)
-    with progress_reporter("") as report:
-        while (code := worker.wait(deadline.at_most(_POLL_S))) is None and not deadline.expired:
-            finished = sum(event.get("event") != "begin" for event in _events(answers))
-            report("compiling", finished, jobs)
-        return code
 
 
 def results_of(

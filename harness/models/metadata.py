@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from harness.containers.artefact import Piece
+from harness.containers.artefact import Piece, Tensor
 from harness.core.codes import describe
 from harness.core.errors import ConfigError, InfraError, VersionError
 from harness.core.outgoing_text import counted
@@ -22,22 +22,6 @@ _MOST_AT_ONCE: Final = 4000
 
 Sizes = Mapping[str, int]
 """Bytes of each tensor of a model by name."""
-
-
-@dataclass(frozen=True)
-class Tensor:
-    """An input or output of a graph as the metadata describes it (size in bytes).
-
-    `shape` is None if it is unknown.
-    """
-
-    name: str
-    size: int
-    data_type: str
-    shape: tuple[int, ...] | None = field(default=None, compare=False)
-
-    def __str__(self) -> str:
-        return f"{self.name} ({self.size} bytes of {self.data_type})"
 
 
 @dataclass(frozen=True)
@@ -182,17 +166,16 @@ def memory_bytes(metadata: Mapping[str, Any]) -> int:
     Spill-fill is shared by the graphs of a context, so the largest counts. If the binary's format
     is too old, the sizes of the tensors and of the binary are used.
     """
-    graphs = entries(metadata, "graphs")
-    total = max((_number(graph, "spill_fill_bytes") for graph in graphs), default=0)
-    for graph in graphs:
-        if "io_bytes" in graph:
-            total += _number(graph, "io_bytes") + _number(graph, "const_bytes")
-        else:
-            tensors = [*entries(graph, "inputs"), *entries(graph, "outputs")]
-            total += sum(_number(tensor, "bytes") for tensor in tensors)
-    if not any("io_bytes" in graph for graph in graphs):
-        total += _number(metadata, "size")
-    return total
+    figures = needs(metadata)
+    if figures["io_bytes"] is not None:
+        return sum(figures[key] or 0 for key in ("io_bytes", "weights_bytes", "spill_fill_bytes"))
+    tensors = [
+        tensor
+        for graph in entries(metadata, "graphs")
+        for tensor in (*entries(graph, "inputs"), *entries(graph, "outputs"))
+    ]
+    total = _number(metadata, "size") + sum(_number(tensor, "bytes") for tensor in tensors)
+    return total + (figures["spill_fill_bytes"] or 0)
 
 
 def entries(parent: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:

@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from harness.containers.artefact import Tensor
 from harness.containers.graph_partitions import GraphNode
 from harness.core.cache import cache_root
 from harness.core.deadline import Deadline
@@ -29,7 +30,6 @@ from harness.models.compiler import (
     worker_command,
 )
 from harness.models.context_file import Files
-from harness.models.metadata import Tensor
 from harness.models.models import Model
 from harness.models.source import IN_RANGE, MADE_UP, READ
 from harness.models.tensor_files import TensorFiles, require_few_bytes

@@ -10,14 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from harness.containers.artefact import Blob
+from harness.containers.artefact import Blob, Tensor
 from harness.containers.extract import piece_file
 from harness.core.errors import ConfigError
 from harness.core.names_inside import list_inside, open_below
 from harness.core.outgoing_text import counted
 from harness.core.whole_file import keep_whole, open_regular
 from harness.core.yaml_document import did_you_mean
-from harness.models.metadata import Tensor
 
 _log = logging.getLogger(__name__)
 

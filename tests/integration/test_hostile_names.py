@@ -16,7 +16,7 @@ import onnx
 import pytest
 from pydantic import ValidationError
 
-from harness.containers.artefact import Artefact
+from harness.containers.artefact import Artefact, Tensor
 from harness.containers.extract import extract
 from harness.containers.open import open_artefacts
 from harness.core.archive import names_of, unpack_once
@@ -30,7 +30,6 @@ from harness.evidence.text import EvidenceFile
 from harness.history.importing import _digest
 from harness.models.artefact_sources import contexts_of
 from harness.models.context_file import ContextFile, ContextFiles
-from harness.models.metadata import Tensor
 from harness.models.onnx_model import OnnxModel
 from harness.models.tensor_files import TensorFiles
 from harness.report.html import _tail

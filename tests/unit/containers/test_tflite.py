@@ -8,11 +8,12 @@ from pathlib import Path
 import flatbuffers
 import pytest
 
-from harness.containers.artefact import ArtefactError
+from harness.containers.artefact import ArtefactError, Tensor
 from harness.containers.tflite import (
+    _TYPES,
     TfliteGraph,
     TfliteNode,
-    TfliteTensor,
+    _tensor,
     assign_partitions,
     read_tflite_graph,
 )
@@ -31,7 +32,7 @@ def graph(tensors: str, *nodes: str) -> TfliteGraph:
         ends = [tuple(map(names.index, side)) for side in (inputs, after.split())]
         name = op[1:] if op.startswith("@") else None
         tables.append(TfliteNode("DISPATCH_OP" if name else op, ends[0], ends[1], name))
-    numbered = tuple(TfliteTensor(name, "float32", (1, 2)) for name in names)
+    numbered = tuple(Tensor(name, 8, "float32", (1, 2)) for name in names)
     return TfliteGraph(numbered, (0,), (len(names) - 1,), tuple(tables))
 
 
@@ -67,8 +68,9 @@ def test_the_nodes_of_a_compiled_model() -> None:
 
 
 def test_the_bytes_of_a_tensor() -> None:
-    sizes = {"int8": 6, "float16": 12, "float32": 24, "int64": 48}
-    assert {data_type: TfliteTensor("t", data_type, (1, 2, 3)).size for data_type in sizes} == sizes
+    sizes = {"int8": 6, "float16": 12, "float32": 24, "int64": 48, "": 0}
+    for data_type, size in sizes.items():
+        assert _tensor("t", _TYPES.index(data_type), (1, 2, 3)) == Tensor("t", size, data_type)
 
 
 def with_two_graphs() -> bytes:

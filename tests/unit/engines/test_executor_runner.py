@@ -9,11 +9,11 @@ from zlib import crc32
 import numpy as np
 import pytest
 
+from harness.containers.artefact import Tensor
 from harness.core.errors import ConfigError
 from harness.diagnosis.runner_log import OutputLine, runner_transcript
 from harness.diagnosis.verdict import judge
 from harness.engines.executorch import Program, RunnerCall, with_outputs
-from harness.models.metadata import Tensor
 from harness.probe.plan_runner import ProbeRun
 from harness.results.record import executions, outputs_of
 from harness.runtimes.ort import RUNNER, runner_files

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from harness.containers.artefact import Tensor
 from harness.core.errors import ConfigError
 from harness.models.compile import compile_options, tensor_order
 from harness.models.compiler import CompileError
 from harness.models.metadata import (
-    Tensor,
     check_arch,
     graphs_named,
     memory_bytes,

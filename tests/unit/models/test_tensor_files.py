@@ -12,10 +12,10 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from harness.containers.artefact import Tensor
 from harness.core.errors import ConfigError
 from harness.models import tensor_files
 from harness.models.context_file import ContextFiles
-from harness.models.metadata import Tensor
 from harness.models.tensor_files import TensorFiles, made_up, match_files
 from tests.logged import Logged
 

@@ -99,7 +99,7 @@ def test_one_spill_fill_buffer_for_all_of_a_domain() -> None:
     assert forecast(sizes, moves, Room(10), share_spill_fill=True).fits
 
 
-@reaches(0.3)
+@reaches(0.2)
 @given(SIZES, ROOMS, st.booleans())
 def test_a_forecast_holds_together(sizes: list[Size], room: Room, share: bool) -> None:
     outcome = resident(sizes, room, share_spill_fill=share)

@@ -90,7 +90,7 @@ class ExecuTorch(Engine):
         wholes = [
             WholeFile.of(
                 path,
-                program.readable(),
+                program.sources(),
                 options if options.graph else replace(options, graph=program.method),
                 [path],
                 part=program.method if len(programs) > 1 else None,
@@ -180,14 +180,6 @@ class Program:
             return figures_of(*method_nodes(data, self.method))
 
     def sources(self) -> list[ContextFile]:
-        """Return its contexts as files. Raises ConfigError if a delegate has none, InfraError."""
-        for number, piece in enumerate(self.contexts):
-            if piece.kind != "context":
-                problem = f"delegate {number} ({piece.origin}) holds no context but: {piece.kind}"
-                raise ConfigError(problem, file=self.path)
-        return self.readable()
-
-    def readable(self) -> list[ContextFile]:
         """Return its contexts as files, leaving out other pieces. Raises InfraError."""
         return [
             ContextFile(piece_file(piece, cache_root()).absolute(), name=f"{self.path.name}#{i}")

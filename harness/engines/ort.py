@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -225,21 +225,15 @@ def open_session(
             raise ConfigError(problem, file=path) from error
         side = Blob(folder / name, 0, size, name, root=folder)
         external_files[name] = piece_file(side, cache_root())
-    contexts = [piece for piece in artefact.pieces if piece.kind == "context"]
+    pieces = [piece for piece in artefact.pieces if piece.kind == "context"]
+    contexts = [piece_file(piece, cache_root()).absolute() for piece in pieces]
+    names = [f"{path.name}#{i}" for i in range(len(pieces))] if len(pieces) > 1 else [path.name]
     return SessionModel(
         path,
-        _sources(path, [piece_file(piece, cache_root()) for piece in contexts]),
+        tuple(ContextFile(file, name=name) for file, name in zip(contexts, names, strict=False)),
         surface,
         external_files,
         mixed=fallback or bool(artefact.facts["other_nodes"]),
-    )
-
-
-def _sources(path: Path, files: Sequence[Path]) -> tuple[ContextFile, ...]:
-    several = len(files) > 1
-    return tuple(
-        ContextFile(file.absolute(), name=f"{path.name}#{index}" if several else path.name)
-        for index, file in enumerate(files)
     )
 
 

@@ -276,16 +276,13 @@ class OnnxModel(Model):
 class OnnxSurface:
     """Inputs and outputs of a model, and the files of its weights.
 
-    `outputs` is None if not all have a known shape; `open` names those that have none. `results`
-    are their names, types and shapes, with 0 for an unknown size. `weight_files` are names
-    relative to the model's folder.
+    An output of no known shape or type has size 0. `weight_files` are names relative to the
+    model's folder.
     """
 
     inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...] | None
+    outputs: tuple[Tensor, ...]
     weight_files: tuple[str, ...]
-    results: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
-    open: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, path: Path) -> Self:
@@ -295,30 +292,26 @@ class OnnxSurface:
         """
         loaded = read_model(path, weights=False)
         places = {_place(tensor, path): None for tensor in _external(loaded)}
-        outputs = loaded.graph.output
-        unknown = tuple(
-            output.name
-            for output in outputs
-            if not output.type.tensor_type.HasField("shape")
-            or any(size.dim_value <= 0 for size in output.type.tensor_type.shape.dim)
-        )
+        outputs = []
+        for output in loaded.graph.output:
+            kind, dtype, size = output.type.tensor_type, _dtype(output), 0
+            shape = tuple(max(side.dim_value, 0) for side in kind.shape.dim)
+            if dtype is not None and kind.HasField("shape"):
+                size = math.prod(shape) * dtype.itemsize
+            outputs.append(Tensor(output.name, size, _type_name(dtype), shape))
         inputs = _tensors(_inputs(loaded), "input", path)
-        results = tuple(
-            (
-                output.name,
-                _type_name(_dtype(output)),
-                tuple(max(size.dim_value, 0) for size in output.type.tensor_type.shape.dim),
-            )
-            for output in outputs
-        )
-        known = None if unknown else _tensors(outputs, "output", path)
-        return cls(inputs, known, tuple(places), results, unknown)
+        return cls(inputs, tuple(outputs), tuple(places))
+
+    @property
+    def results(self) -> list[tuple[str, str, tuple[int, ...]]]:
+        """Names, types and shapes of the outputs, with 0 for an unknown size."""
+        return [(tensor.name, tensor.data_type, tensor.shape or ()) for tensor in self.outputs]
 
     def require_outputs(self, path: Path, field: str = "expected") -> tuple[Tensor, ...]:
         """Return the outputs. Raises ConfigError if a shape is not known before the model runs."""
-        if self.outputs is None:
-            problem = f"output {', '.join(self.open)} has no fixed shape; graphs with fixed ones "
-            raise ConfigError(f"{problem}run: take it out of the outputs", file=path, field=field)
+        if unknown := ", ".join(tensor.name for tensor in self.outputs if not tensor.size):
+            problem = f"output {unknown} has no fixed shape; graphs with fixed ones run"
+            raise ConfigError(f"{problem}: take it out of the outputs", file=path, field=field)
         return self.outputs
 
 

@@ -20,17 +20,16 @@ PieceKind = Literal["context", "dlc", "empty"]
 
 
 class PieceFormat(NamedTuple):
-    """First bytes of a piece, suffix of its file, and the problem if it has no metadata."""
+    """First bytes of a piece, and suffix of its file."""
 
     magic: bytes
     suffix: str
-    problem: str | None
 
 
 PIECE_FORMATS: Final[dict[PieceKind, PieceFormat]] = {
-    "context": PieceFormat(b"\x00\x00\x00\x02", ".bin", "nothing was read of it"),
-    "dlc": PieceFormat(b"PK\x03\x04", ".dlc", None),  # a zip: a model that is compiled elsewhere
-    "empty": PieceFormat(b"", "", "a cache without content"),
+    "context": PieceFormat(b"\x00\x00\x00\x02", ".bin"),
+    "dlc": PieceFormat(b"PK\x03\x04", ".dlc"),  # a zip: a model that is compiled elsewhere
+    "empty": PieceFormat(b"", ""),
 }
 
 

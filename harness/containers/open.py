@@ -8,7 +8,6 @@ offsets of its parts. So the wire format is read here.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import stat
@@ -156,11 +155,7 @@ def read_onnx(data: FileBytes) -> Artefact:
     facts: dict[str, Any] = {"other_nodes": others, "beside": [*weight_files]}
     if not nodes:
         return Artefact(data.path, "onnx", (), facts)
-    pieces = [_piece(data, node) for node in nodes if node.values.get("main_context", 1)]
-    if len(pieces) == 1:
-        # the graphs of all nodes are in the one binary
-        named = [node.text(data, "partition_name") or node.name for node in nodes]
-        pieces = [replace(pieces[0], facts={**pieces[0].facts, "partitions": named})]
+    pieces = (_piece(data, node) for node in nodes if node.values.get("main_context", 1))
     return Artefact(data.path, "epcontext", tuple(pieces), facts)
 
 
@@ -216,13 +211,12 @@ def _attribute(
 
 
 def _piece(data: FileBytes, node: _Node) -> Piece:
-    names = {"partition_name": "partition", "source": "source", "ep_sdk_version": "sdk_version"}
-    facts: dict[str, Any] = {
-        key: text for name, key in names.items() if (text := node.text(data, name))
-    }
+    facts: dict[str, Any] = {}
+    if version := node.text(data, "ep_sdk_version"):
+        facts["sdk_version"] = version
     if "max_size" in node.values:
         facts["max_size"] = node.values["max_size"]
-    origin = f"node {node.name or facts.get('partition', _EPCONTEXT)}"
+    origin = f"node {node.name or node.text(data, 'partition_name') or _EPCONTEXT}"
     cache = node.texts.get(_CACHE)
     if cache is None or not cache.size:
         return Piece(data.path, 0 if cache is None else cache.offset, 0, origin, "empty", facts)
@@ -234,7 +228,7 @@ def _piece(data: FileBytes, node: _Node) -> Piece:
             piece = whole_file(content)
     except ArtefactError as error:
         raise data.error(f"{origin} names another file: {error}", cache.offset) from error
-    return replace(piece, origin=origin, facts={**facts, "file": side.name})
+    return replace(piece, origin=origin, facts=facts)
 
 
 def _side_file(data: FileBytes, cache: WireField, origin: str) -> Path:
@@ -326,25 +320,23 @@ def open_artefacts(
     """
     artefacts: list[Artefact] = []
     for source in map(Path, paths):
-        with _reporting(on_error, source):
-            artefacts += (
-                _open_folder(source, on_error) if source.is_dir() else [open_artefact(source)]
-            )
+        try:
+            if source.is_dir():
+                artefacts += _open_folder(source, on_error)
+            else:
+                artefacts.append(open_artefact(source))
+        except ArtefactError as error:
+            _report(error, on_error)
+        except OSError as error:
+            problem = f"cannot be read: {error.strerror or error}"
+            _report(ArtefactError(problem, file=source), on_error)
     return artefacts
 
 
-@contextlib.contextmanager
-def _reporting(on_error: Callable[[ArtefactError], None] | None, path: Path) -> Iterator[None]:
-    """Pass an error of the block to `on_error`, or raise it."""
-    try:
-        try:
-            yield
-        except OSError as error:
-            raise ArtefactError(f"cannot be read: {error.strerror or error}", file=path) from error
-    except ArtefactError as error:
-        if on_error is None:
-            raise
-        on_error(error)
+def _report(error: ArtefactError, on_error: Callable[[ArtefactError], None] | None) -> None:
+    if on_error is None:
+        raise error
+    on_error(error)
 
 
 def _open_folder(folder: Path, on_error: Callable[[ArtefactError], None] | None) -> list[Artefact]:
@@ -372,8 +364,7 @@ def _open_folder(folder: Path, on_error: Callable[[ArtefactError], None] | None)
         _log.info("%s: ignored, as of no known kind: %s", folder, names)
     for file, problem in problems.items():
         if file not in sides:
-            with _reporting(on_error, file):
-                raise problem
+            _report(problem, on_error)
     if not artefacts and not problems:
         raise ArtefactError(f"holds no file of a known kind, which would be {_KNOWN}", file=folder)
     return [artefact for artefact in artefacts if artefact.path not in sides]

@@ -156,8 +156,11 @@ def contexts_of(
         return SourceList(name, [model], closeness=options.closeness)
     pieces = [piece for piece in artefact.pieces if piece.kind != "empty"]
     empty = [piece.origin for piece in artefact.pieces if piece.kind == "empty"]
-    if empty:
-        _log.warning("%s: %s", artefact.path, left_out(empty))
+    notes = _partial_run_notes(artefact, len(pieces))
+    if empty:  # seen in microsoft/onnxruntime#31977
+        left_out = f"left out, as their caches are empty: {', '.join(empty)}"
+        notes.insert(0, f"{left_out}; ONNX Runtime does not load such a model")
+        _log.warning("%s: %s", artefact.path, notes[0])
     for piece in pieces:
         if piece.kind != "context":
             prefix = f"{piece.origin}: " if piece.origin else ""
@@ -199,18 +202,8 @@ def contexts_of(
         for index, piece in enumerate(pieces)
     ]
     expects = artefact.facts.get("expects")
-    not_run = "\n".join([left_out(empty)] * bool(empty) + _partial_run_notes(artefact, len(pieces)))
     closeness = options.closeness or ClosenessLimits(*limits)
-    return SourceList(name, sources, empty, plan, expects, closeness, not_run)
-
-
-def left_out(empty_caches: Sequence[str]) -> str:
-    """Return a note on nodes that hold no context and do not run.
-
-    Seen in microsoft/onnxruntime#31977.
-    """
-    named = ", ".join(empty_caches)
-    return f"left out, as their caches are empty: {named}; ONNX Runtime does not load such a model"
+    return SourceList(name, sources, empty, plan, expects, closeness, "\n".join(notes))
 
 
 def _partial_run_notes(artefact: Artefact, contexts: int) -> list[str]:

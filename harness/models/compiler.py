@@ -40,8 +40,7 @@ _NOT_ITS_OWN: Final = {
     -signal.SIGALRM: "it did not come to an end, and hardly computed: this computer is too busy, "
     "or the compiler waits for ever",
     -signal.SIGKILL: "it was killed from outside, as the kernel does when memory runs out",
-    -signal.SIGTERM: "it was told to end",
-    -signal.SIGINT: "it was told to end",
+    **dict.fromkeys((-signal.SIGTERM, -signal.SIGINT), "it was told to end"),
 }
 """Endings of a job that say nothing of the compiler."""
 

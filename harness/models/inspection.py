@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
-from harness.containers.artefact import PIECE_FORMATS, Artefact, ArtefactKind, Piece, PieceKind
+from harness.containers.artefact import Artefact, ArtefactKind, Piece, PieceKind
 from harness.core.socs import SOCS
 from harness.models.metadata import Unreadable, entries, memory_bytes, needs
 from harness.models.onnx_model import OnnxNodes
@@ -138,7 +138,8 @@ def context_report(
 ) -> ContextReport:
     """Return the report of a piece; `metadata` is None for one that is no context."""
     if metadata is None:
-        fields: dict[str, Any] = {"problem": PIECE_FORMATS[piece.kind].problem}
+        problem = "a cache without content" if piece.kind == "empty" else None
+        fields: dict[str, Any] = {"problem": problem}
     elif isinstance(metadata, Unreadable):
         fields = {"problem": metadata.reason}
     else:

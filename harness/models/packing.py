@@ -162,7 +162,12 @@ def changes(sizes: Sequence[Size], room: Room) -> list[Alternative]:
         "sequential": forecast(sizes, schedule(count, "sequential").moves, room),
     }
     alternatives = [Alternative(way, outcome.fits, outcome.loads) for way, outcome in ways.items()]
-    if most := _largest_window(sizes, room):
+    most = bisect_left(
+        range(1, count + 1),
+        True,
+        key=lambda kept: not forecast(sizes, schedule(count, "window", kept).moves, room).fits,
+    )
+    if most:
         window = f"only the last {most} kept loaded (--residency window --window {most})"
         alternatives.append(Alternative(window, True, count))
     if all(size.total <= room.budget for size in sizes):
@@ -175,15 +180,6 @@ def changes(sizes: Sequence[Size], room: Room) -> list[Alternative]:
     fits = sum(size.total for size in sizes) <= room.budget
     alternatives.append(Alternative("merged into one context", fits, count if fits else 0))
     return alternatives
-
-
-def _largest_window(sizes: Sequence[Size], room: Room) -> int:
-    """Return how many contexts can be kept loaded at a time; 0 if not even one."""
-
-    def is_refused(window: int) -> bool:
-        return not forecast(sizes, schedule(len(sizes), "window", window).moves, room).fits
-
-    return bisect_left(range(1, len(sizes) + 1), True, key=is_refused)
 
 
 _BACKEND: Final = "libQnnHtp.so"

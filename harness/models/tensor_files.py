@@ -16,7 +16,6 @@ from harness.core.errors import ConfigError
 from harness.core.names_inside import list_inside, open_below
 from harness.core.outgoing_text import counted
 from harness.core.whole_file import keep_whole, open_regular
-from harness.core.yaml_document import did_you_mean
 
 _log = logging.getLogger(__name__)
 
@@ -103,12 +102,8 @@ class TensorFiles:
         if not missing:
             return named
         if named:
-            names = [tensor.name for tensor in missing]
-            strays = [
-                f"; {file.name} is called like none{did_you_mean(file.stem, names)}"
-                for file in others[: len(names)]
-            ]
-            problem = f"{folder} has no file for {', '.join(map(str, missing))}{''.join(strays)}"
+            strays = "".join(f"; {file.name} is called like none" for file in others[:5])
+            problem = f"{folder} has no file for {', '.join(map(str, missing))}{strays}"
             raise ConfigError(problem, file=binary, field=field)
         if len(others) == len(tensors) and not _numbered(others) and folder not in self._checked:
             self._checked.add(folder)
@@ -142,17 +137,15 @@ class TensorFiles:
             raise ConfigError(problem, file=binary, field=field)
         if content is not None:
             return self.store(content)
-        return file if root is None else _safe_file(file, size, root, self._cache)
+        if root is None:
+            return file
+        return piece_file(Blob(file, 0, size, file.name, root=root), self._cache)
 
     def store(self, content: bytes) -> Path:
         """Return a file with this content, named by its digest, so that it never changes."""
         path = self._root / f"{hashlib.sha256(content).hexdigest()[:32]}.raw"
         keep_whole(path, content)
         return path
-
-
-def _safe_file(file: Path, size: int, root: Path, cache_root: Path) -> Path:
-    return piece_file(Blob(file, 0, size, file.name, root=root), cache_root)
 
 
 def match_files(

@@ -145,11 +145,8 @@ def test_nodes_of_an_onnx_model(tmp_path: Path) -> None:
     assert [piece.kind for piece in artefact.pieces] == ["context", "context", "empty"]
     assert contents(artefact) == [("node n0", CONTEXT), ("node n1", OTHER), ("node n2", b"")]
     assert artefact.pieces[1].path == tmp_path / "below/side.bin"
-    assert artefact.pieces[1].facts == {"max_size": 4096, "file": "side.bin"}
+    assert artefact.pieces[1].facts == {"max_size": 4096}
     assert artefact.facts["other_nodes"] == 2
-    # of which of the contexts the graph of the fourth node is one, no node says
-    single = opened(tmp_path, epcontext([{**EMBEDDED, "partition_name": "p"}, {"main_context": 0}]))
-    assert single.pieces[0].facts == {"partition": "p", "partitions": ["p", "n1"]}
 
 
 def test_an_onnx_model_that_is_to_be_compiled(tmp_path: Path) -> None:

@@ -158,7 +158,6 @@ def _copy(blob: Blob, output: BinaryIO) -> None:
 
 
 def _extract_into(folder: Path, artefacts: Sequence[Artefact]) -> Manifest:
-    """Copy all pieces, each place in a file once, and then write the manifest."""
     used_names, entries = {MANIFEST}, list[PieceEntry]()
     copied: dict[tuple[Path, int, int], tuple[str, str]] = {}
     for artefact in artefacts:

@@ -160,7 +160,6 @@ def read_onnx(data: FileBytes) -> Artefact:
 
 
 def _locations(data: FileBytes, item: WireField) -> Iterator[str]:
-    """Yield the file of an initializer's weights, if they are not in the model."""
     for part in fields(data, item.offset, item.size, "an initializer"):
         if part.number == _EXTERNAL_DATA and part.wire == LENGTH:
             entry = {
@@ -347,7 +346,10 @@ def _open_folder(folder: Path, on_error: Callable[[ArtefactError], None] | None)
         try:
             artefacts.append(open_artefact(file, folder))
         except ArtefactError as error:
-            if _is_ignored(file, error):
+            must_be_one = file.suffix.lower() in SUFFIXES or file.name == MANIFEST
+            # a file that cannot be read may be an artefact
+            other = isinstance(error, UnknownFileError) or file.suffix.lower() == ".json"
+            if not must_be_one and (other or not stat.S_ISREG(file.lstat().st_mode)):
                 ignored.append(file)
             else:
                 problems[file] = error
@@ -368,15 +370,3 @@ def _open_folder(folder: Path, on_error: Callable[[ArtefactError], None] | None)
     if not artefacts and not problems:
         raise ArtefactError(f"holds no file of a known kind, which would be {_KNOWN}", file=folder)
     return [artefact for artefact in artefacts if artefact.path not in sides]
-
-
-def _is_ignored(file: Path, error: ArtefactError) -> bool:
-    """Return whether a path is no artefact, nor named like one: no file, an unknown file or JSON.
-
-    A file that cannot be read may be an artefact.
-    """
-    if file.suffix.lower() in SUFFIXES or file.name == MANIFEST:
-        return False
-    if isinstance(error, UnknownFileError) or file.suffix.lower() == ".json":
-        return True
-    return not stat.S_ISREG(file.lstat().st_mode)

@@ -309,7 +309,6 @@ def _segment(data: FileBytes, segment: FlatTable, base: int, end: int) -> tuple[
 def _place(
     data: FileBytes, program: FlatTable, delegate: FlatTable, base: int, end: int
 ) -> tuple[int, int]:
-    """Return offset and size of a delegate's data, in a segment or in the program itself."""
     reference = delegate.table(_PROCESSED, f"the data of {delegate.label}")
     if reference is None:
         return 0, 0

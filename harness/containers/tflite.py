@@ -68,7 +68,6 @@ def _operators(
 
 
 def _dispatched(data: FileBytes, operator: FlatTable) -> tuple[int, int, str]:
-    """Return offset, size and graph of the byte code of an operator. Raises ArtefactError."""
     from flatbuffers import flexbuffers  # with numpy, for which no other suite should wait
 
     options = operator.vector(_CUSTOM_OPTIONS, 1)

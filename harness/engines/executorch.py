@@ -134,7 +134,8 @@ class ExecuTorch(Engine):
             replay = replay_contexts(bench, pte)
             case.notes.executions = executions  # only those of the program itself
             bench.measure(replay=replay)
-            bench.conclude(_replay_text(replay))
+            facts = ", ".join(f"{key} {text}" for key, text in replay.items() if text is not None)
+            bench.conclude(f"its contexts without ExecuTorch: {facts}")
         case.notes.set_verdict(result.verdict)
         return result
 
@@ -304,13 +305,6 @@ def replay_contexts(bench: Bench, program: Program) -> dict[str, object]:
     alone = None if context is None else run([deployed[context]]).outcome
     signature = None if error is None else error.signature
     return {"outcome": together.outcome, "context": context, "alone": alone, "error": signature}
-
-
-def _replay_text(replay: Mapping[str, object]) -> str:
-    where = "" if replay["context"] is None else f"; context {replay['context']} is the first"
-    alone = "" if replay["alone"] is None else f", and alone: {replay['alone']}"
-    error = "" if replay["error"] is None else f" ({replay['error']})"
-    return f"without ExecuTorch its contexts: {replay['outcome']}{error}{where}{alone}"
 
 
 _INFERENCES: Final = 2  # outputs are compared with each other

@@ -252,7 +252,6 @@ def _source(
     files: Mapping[str, Path],
     tolerance: float,
 ) -> ContextFile:
-    """Return a partition as a context, with the files of its tensors if there are any."""
     inputs, outputs = compiled.named(node.inputs), compiled.named(node.outputs)
     file = piece_file(piece, cache_root()).absolute()
     graph = node.partition if len(piece.facts["partitions"]) > 1 else None
@@ -270,7 +269,6 @@ def _source(
 
 
 def _largest(tensors: Iterable[Tensor], files: Mapping[str, Path]) -> float:
-    """Return the largest magnitude of all values of these tensors."""
     import numpy as np
 
     largest = 0.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,7 +13,7 @@ from harness.bench.bench import NO_FALLBACK, Bench, refusals, refused_words
 from harness.bench.case_session import CaseSession, Observation
 from harness.bench.kept_outputs import ToKeep
 from harness.bench.session import OrtOnDevice
-from harness.containers.artefact import Blob
+from harness.containers.artefact import Blob, FileBytes
 from harness.containers.extract import piece_file
 from harness.containers.graph_partitions import (
     CPU,
@@ -29,12 +28,11 @@ from harness.containers.open import open_artefact
 from harness.core.cache import cache_root
 from harness.core.engine import Engine, FileRun, require_no_graph
 from harness.core.errors import ConfigError, HarnessError
-from harness.core.names_inside import open_inside
 from harness.core.verified_folder import valid_name
 from harness.core.whole_file import scratch_folder
 from harness.diagnosis.diagnosis import diagnosed
 from harness.diagnosis.error import signature
-from harness.diagnosis.refused_nodes import RefusedNode, refused_nodes
+from harness.diagnosis.refused_nodes import refused_nodes
 from harness.models.artefact_sources import ModelOptions, WholeFile, own_folder
 from harness.models.compile import compile_options
 from harness.models.compiler import CompileJob, run_jobs
@@ -217,13 +215,8 @@ def open_session(
         if not valid_name(name) or name == _MODEL:
             problem = f"the external file {name!r} has a name that is invalid on a device"
             raise ConfigError(problem, file=path)
-        try:
-            with open_inside(folder, name) as stream:
-                size = os.fstat(stream.fileno()).st_size
-        except OSError as error:
-            problem = f"cannot open the external file {name!r} beside it: {error.strerror}"
-            raise ConfigError(problem, file=path) from error
-        side = Blob(folder / name, 0, size, name, root=folder)
+        with FileBytes(folder / name, folder) as data:
+            side = Blob(data.path, 0, data.size, name, root=folder)
         external_files[name] = piece_file(side, cache_root())
     pieces = [piece for piece in artefact.pieces if piece.kind == "context"]
     contexts = [piece_file(piece, cache_root()).absolute() for piece in pieces]
@@ -239,24 +232,6 @@ def open_session(
 
 ON: Final[Mapping[str, str]] = {"htp": NPU, "gpu": "GPU", "cpu": CPU}
 """The processor of the nodes that QNN's provider took, by backend."""
-
-
-def session_figures(
-    model: OnnxNodes, assigned: Assigned, refused: list[RefusedNode], on: str
-) -> dict[str, object]:
-    """Return the nodes of an ORT session as figures of a record.
-
-    `transfers` is null where ORT rewrote the graph, because the file no longer shows them. Without
-    a session and without refused nodes there are no figures.
-    """
-    if not assigned:
-        return refusals(model, refused, on)
-    reasons = {(n.name, n.op_type): n.reason for n in refused if n.reason is not None}
-    placed = placed_as(model.nodes, assigned, reasons)
-    figures = figures_of(placed, model.sizes)
-    if not is_as_in_file(model.nodes, placed) and len({part for part, _, _ in assigned}) > 1:
-        figures["transfers"] = None
-    return figures
 
 
 def _carried(
@@ -301,7 +276,14 @@ def placed_session(case: CaseSession, session: SessionModel, result: Observation
     refused = refused_nodes(line.text for step in steps for line in step.logs)
     placements = [step.data.get("assigned") for step in steps if step.verb == "ort-placement"]
     assigned = [*_assigned(placements[-1], on)] if placements else []
-    figures = session_figures(model, assigned, refused, on)
+    figures = refusals(model, refused, on)
+    if assigned:
+        reasons = {(n.name, n.op_type): n.reason for n in refused if n.reason is not None}
+        placed = placed_as(model.nodes, assigned, reasons)
+        figures = figures_of(placed, model.sizes)
+        # the file no longer shows the transfers where ORT rewrote the graph
+        if not is_as_in_file(model.nodes, placed) and len({part for part, _, _ in assigned}) > 1:
+            figures["transfers"] = None
     if assigned and figures["transfers"] is None:
         with contextlib.suppress(HarnessError):
             figures["transfers"] = _carried(case, session, assigned, model.sizes)

@@ -154,13 +154,12 @@ def contexts_of(
         require_alike(path, options.closeness.original)
         model = OnnxModel.of(path, options.tolerance, inputs=inputs, expected=expected)
         return SourceList(name, [model], closeness=options.closeness)
-    pieces = [piece for piece in artefact.pieces if piece.kind != "empty"]
-    empty = [piece.origin for piece in artefact.pieces if piece.kind == "empty"]
-    notes = _partial_run_notes(artefact, len(pieces))
-    if empty:  # seen in microsoft/onnxruntime#31977
-        left_out = f"left out, as their caches are empty: {', '.join(empty)}"
-        notes.insert(0, f"{left_out}; ONNX Runtime does not load such a model")
-        _log.warning("%s: %s", artefact.path, notes[0])
+    pieces = artefact.pieces
+    if empty := ", ".join(piece.origin for piece in pieces if piece.kind == "empty"):
+        # seen in microsoft/onnxruntime#31977
+        problem = f"{empty} holds no context, and ONNX Runtime does not load such a model"
+        cure = "compile it again with ep.context_embed_mode=0"
+        raise ConfigError(f"{problem}: {cure}", file=artefact.path)
     for piece in pieces:
         if piece.kind != "context":
             prefix = f"{piece.origin}: " if piece.origin else ""
@@ -203,7 +202,8 @@ def contexts_of(
     ]
     expects = artefact.facts.get("expects")
     closeness = options.closeness or ClosenessLimits(*limits)
-    return SourceList(name, sources, empty, plan, expects, closeness, "\n".join(notes))
+    notes = "\n".join(_partial_run_notes(artefact, len(pieces)))
+    return SourceList(name, sources, plan, expects, closeness, notes)
 
 
 def _partial_run_notes(artefact: Artefact, contexts: int) -> list[str]:

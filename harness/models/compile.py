@@ -283,7 +283,6 @@ class ContextStore:
     def _build(
         self, host: CompilerHost, specs: Sequence[Model], keys: Sequence[ContextKey]
     ) -> None:
-        """Compute the missing references of these models, and compile these contexts."""
         with work_folder(self._root) as work:
             models = _written(specs, work)
             references = {

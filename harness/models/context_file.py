@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -154,7 +155,6 @@ class ContextFiles:
     def _read_all(
         self, sources: Iterable[ContextFile]
     ) -> dict[ContextFile, tuple[Hashed, Mapping[str, Any]] | ConfigError]:
-        """Return the hash and the metadata of each file, or its error."""
         states: dict[ContextFile, tuple[Hashed, Mapping[str, Any]] | ConfigError] = {}
         hashed: dict[ContextFile, Hashed] = {}
         for source in sources:
@@ -222,17 +222,15 @@ class ContextFiles:
 
     def _require(self, path: Path) -> None:
         try:
-            size = path.stat().st_size
+            status = path.stat()
         except OSError as error:
             problem = (
                 f"no context binary can be read there: {error.strerror or error}; relative paths "
                 "are meant from the folder of the test's file"
             )
             raise ConfigError(problem, file=path.absolute()) from error
-        if not path.is_file():
-            raise ConfigError("is not a file, but a context binary is one", file=path.absolute())
-        if not 0 < size <= _MAX_BYTES:
-            problem = f"has {size} bytes; a context binary has 1 to {_MAX_BYTES}"
+        if not stat.S_ISREG(status.st_mode) or not 0 < status.st_size <= _MAX_BYTES:
+            problem = f"is no file of 1 to {_MAX_BYTES} bytes, as a context binary is"
             raise ConfigError(problem, file=path.absolute())
 
     def _read(self, files: Mapping[tuple[Path, str], int]) -> None:

@@ -33,9 +33,6 @@ class SourceList(tuple[Source, ...]):
 
     name: str
 
-    empty_caches: tuple[str, ...]
-    """Nodes of the file that should hold a context, and hold none."""
-
     not_run: str
     """Note on the parts of the file that do not run."""
 
@@ -56,7 +53,6 @@ class SourceList(tuple[Source, ...]):
         cls,
         name: str,
         sources: Iterable[Source],
-        empty_caches: Iterable[str] = (),
         plan: RunPlan | None = None,
         expects: Expects | None = None,
         closeness: ClosenessLimits | None = None,
@@ -65,7 +61,7 @@ class SourceList(tuple[Source, ...]):
         """Create a list of sources, in the order in which they are to be loaded."""
         source_list = super().__new__(cls, tuple(sources))
         source_list.name = name
-        source_list.empty_caches, source_list.not_run = tuple(empty_caches), not_run
+        source_list.not_run = not_run
         source_list.plan, source_list.expects, source_list.rounds = plan, expects, ONCE
         source_list.closeness = ClosenessLimits() if closeness is None else closeness
         return source_list
@@ -103,11 +99,10 @@ class Contexts:
         unique = list(dict.fromkeys(sources))
         models = [source for source in unique if isinstance(source, Model)]
         compiled = self._compiled.each([_key(model, compiler, htp_arch) for model in models])
+        files = (source for source in unique if isinstance(source, ContextFile))
         contexts: dict[Source, Context | ConfigError | CompileError] = {}
         contexts.update(zip(models, compiled, strict=True))
-        files = [source for source in unique if isinstance(source, ContextFile)]
-        for file, read in self._files.contexts(files).items():
-            contexts[file] = read
+        contexts.update(self._files.contexts(files).items())
         return {source: contexts[source] for source in unique}
 
     def metadata(self, sources: Iterable[Source]) -> dict[ContextFile, Mapping[str, Any]]:

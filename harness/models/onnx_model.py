@@ -410,7 +410,6 @@ def _inputs(model: onnx.ModelProto) -> list[Any]:
 
 
 def _dtype(tensor: Any) -> np.dtype[Any] | None:
-    """Return numpy's type of a tensor's elements, None if it has none."""
     import numpy as np
     from onnx import helper
 
@@ -525,7 +524,6 @@ def graphs_within(node: Any) -> Iterator[Any]:
 
 
 def _kind(tensor: Any) -> tuple[str, int | None]:
-    """Return type and shape in words, and the bytes if all dimensions are known."""
     kind, dtype, size = tensor.type.tensor_type, _dtype(tensor), None
     if dtype is None:
         return f"type {kind.elem_type}", None

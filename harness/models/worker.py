@@ -19,7 +19,6 @@ import select
 import signal
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -92,7 +91,6 @@ def busiest_s(process: int) -> float:
 
 
 def _run_job(job: dict[str, Any], devices: list[Any], answers: IO[str]) -> None:
-    started = time.monotonic()
     try:
         if job["kind"] == "reference":
             _reference(job)
@@ -103,7 +101,7 @@ def _run_job(job: dict[str, Any], devices: list[Any], answers: IO[str]) -> None:
         if "fallback to CPU EP" in str(error):
             _print_refusals(job, devices)
     else:
-        _emit(answers, event="made", job=job["id"], seconds=round(time.monotonic() - started, 6))
+        _emit(answers, event="made", job=job["id"])
 
 
 def _exit_at_once() -> NoReturn:
@@ -193,7 +191,6 @@ def _reference(job: dict[str, Any]) -> None:
 
 
 def _chain(error: BaseException) -> list[str]:
-    """Return the texts of an exception and of its causes, the first cause first."""
     texts: list[str] = []
     visited: set[int] = set()
     current: BaseException | None = error

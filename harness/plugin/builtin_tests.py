@@ -34,8 +34,6 @@ def test_contexts(
     pytestconfig: pytest.Config,
 ) -> None:
     """Load, execute and free all contexts in one process, with the expected outputs."""
-    if workload.empty_caches:
-        bench.measure(empty_caches=list(workload.empty_caches))
     # a bundle reproduces one failure: keep outputs only if that is about them
     keep_outputs = workload.plan is None or bool(workload.closeness)
     rounds = workload.rounds if workload.plan is None else ONCE

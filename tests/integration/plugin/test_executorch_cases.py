@@ -98,7 +98,7 @@ def test_preflight_says_which_versions_it_takes(
     assert error["diagnosis"]["confidence"] == "known"
     assert case["preflight"][0]["explanation"] in error["diagnosis"]["words"]
     assert case["measurements"]["replay"]["outcome"] == "passed"
-    assert case["measurements"]["conclusion"] == "without ExecuTorch its contexts: passed"
+    assert case["measurements"]["conclusion"] == "its contexts without ExecuTorch: outcome passed"
     assert case["measurements"]["loaded"] == 0
 
 

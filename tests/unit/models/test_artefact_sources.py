@@ -36,8 +36,8 @@ def files(sources: object) -> list[ContextFile]:
     return list(sources)
 
 
-def test_each_piece_is_a_file_of_its_own_in_their_order(tmp_path: Path, logged: Logged) -> None:
-    model = artefact(tmp_path, "context", "context", "empty")
+def test_each_piece_is_a_file_of_its_own_in_their_order(tmp_path: Path) -> None:
+    model = artefact(tmp_path, "context", "context")
     cache = tmp_path / "cache"
     sources = contexts_of(model, cache)
     first, second = files(sources)
@@ -45,9 +45,7 @@ def test_each_piece_is_a_file_of_its_own_in_their_order(tmp_path: Path, logged: 
     assert [str(first), str(second)] == ["model.pte#0", "model.pte#1"]
     assert (first.path.read_bytes(), second.path.read_bytes()) == (b"first", b"second!")
     assert first.path.is_relative_to(cache)
-    assert "model.pte: left out, as their caches are empty: forward/2;" in logged.warnings[0]
     assert contexts_of(model, cache) == sources
-    assert sources.empty_caches == ("forward/2",)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +120,7 @@ def test_where_the_inputs_of_each_context_are(
     ("kinds", "kind", "problem"),
     [
         (("context", "dlc"), "pte", r"model.pte: forward/1: is a DLC"),
-        (("empty",), "epcontext", r"model.pte: holds no context"),
+        (("context", "context", "empty"), "epcontext", r"model.pte: forward/2 holds no context"),
         ((), "onnx", r"model.pte: cannot be read as an ONNX model"),
     ],
 )

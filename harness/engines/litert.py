@@ -82,8 +82,7 @@ class LiteRT(Engine):
         compiled = compiled_model(bench.case, file.path, file.inputs, file.tolerance)
         bench.measure(litert=compiled.figures(), **compiled.places())
         bench.conclude(str(compiled))
-        rounds = rounds_of(file.rounds)
-        sources = compiled.sources
+        sources, rounds = compiled.sources, rounds_of(file.rounds)
         result = bench.run_contexts(sources, None, "resident", keep_outputs=True, rounds=rounds)
         return result.keeping([replace(output, against=ON_LITERT) for output in result.kept])
 
@@ -122,27 +121,16 @@ class CompiledModel:
 
     def places(self) -> dict[str, object]:
         """Return the place of each node, in the form common to all engines."""
-        reason = "LiteRT's plug-in for QNN did not take it"
-        placed = [
-            Placed(
-                GraphNode(
-                    self._name(node) or f"{index}",
-                    node.op,
-                    tuple(map(str, node.inputs)),
-                    tuple(map(str, node.outputs)),
-                ),
-                NPU if part else CPU,
-                part,
-                None if part else reason,
-            )
-            for index, (node, part) in enumerate(zip(self.graph.nodes, self.parts, strict=True))
-        ]
+        placed = []
+        for index, (node, part) in enumerate(zip(self.graph.nodes, self.parts, strict=True)):
+            name = self.graph.tensors[node.outputs[0]].name if node.outputs else ""
+            reads, writes = (tuple(map(str, side)) for side in (node.inputs, node.outputs))
+            graph_node = GraphNode(name or f"{index}", node.op, reads, writes)
+            reason = None if part else "LiteRT's plug-in for QNN did not take it"
+            placed.append(Placed(graph_node, NPU if part else CPU, part, reason))
         tensors = enumerate(self.graph.tensors)
         sizes = {str(index): tensor.size for index, tensor in tensors if tensor.data_type}
         return figures_of(placed, sizes)
-
-    def _name(self, node: TfliteNode) -> str:
-        return self.graph.tensors[node.outputs[0]].name if node.outputs else ""
 
     def __str__(self) -> str:
         count, number = len(self.parts), len(self.sources)

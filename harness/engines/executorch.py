@@ -258,14 +258,14 @@ def open_program(path: Path, method: str) -> Program:
     with FileBytes(path) as data:
         inputs, outputs = method_tensors(data, method)
     contexts = tuple(pieces[number] for number in sorted(pieces))
-    sides = (inputs, outputs)
+    sides, number = (inputs, outputs), methods.index(method)
     known = [tuple(tensor for tensor in side if tensor is not None) for side in sides]
     results = tuple((tensor.name, tensor.data_type, tensor.shape or ()) for tensor in known[1])
-    takes, gives = (
+    input_tensors, output_tensors = (
         tensors if len(tensors) == len(side) else None
         for tensors, side in zip(known, sides, strict=True)
     )
-    return Program(path, method, contexts, takes, gives, methods.index(method), results)
+    return Program(path, method, contexts, input_tensors, output_tensors, number, results)
 
 
 def methods_to_run(path: Path) -> Sequence[str]:

@@ -130,8 +130,8 @@ class SessionModel:
         The model gets a folder of its own, because files beside it may have any name.
         """
         if self.model is not None:
-            own = enumerate(self.model.expected_files)
-            return {f"expected.{index}.raw": file for index, file in own}
+            expected_files = enumerate(self.model.expected_files)
+            return {f"expected.{index}.raw": file for index, file in expected_files}
         tensors = TensorFiles(cache_root())
         files = {f"model/{name}": path for name, path in self.external_files.items()}
         files[f"model/{_MODEL}"] = self.path

@@ -113,7 +113,7 @@ def forecast(
     sizes: Sequence[Size], moves: Iterable[Move], room: Room, *, share_spill_fill: bool = False
 ) -> Forecast:
     """Predict the outcome of moves; with `share_spill_fill` a domain has one buffer for all."""
-    taken = sizes if share_spill_fill else [Size(size.total) for size in sizes]
+    split_sizes = sizes if share_spill_fill else [Size(size.total) for size in sizes]
     loaded = [_Loaded() for _ in range(room.sessions)]
 
     def domains() -> tuple[Domain, ...]:
@@ -125,7 +125,7 @@ def forecast(
     loads, fullest = 0, domains()
     for move in moves:
         if move.verb == "load":
-            size = taken[move.context]
+            size = split_sizes[move.context]
             for domain in loaded:
                 if domain.used_with(size) <= room.budget:
                     domain.add(move.context, size)
@@ -165,11 +165,11 @@ def changes(sizes: Sequence[Size], room: Room) -> list[Alternative]:
     most = bisect_left(
         range(1, count + 1),
         True,
-        key=lambda kept: not forecast(sizes, schedule(count, "window", kept).moves, room).fits,
+        key=lambda window: not forecast(sizes, schedule(count, "window", window).moves, room).fits,
     )
     if most:
-        window = f"only the last {most} kept loaded (--residency window --window {most})"
-        alternatives.append(Alternative(window, True, count))
+        change = f"only the last {most} kept loaded (--residency window --window {most})"
+        alternatives.append(Alternative(change, True, count))
     if all(size.total <= room.budget for size in sizes):
         enough = Room(room.budget, count)
         domains = [

@@ -116,7 +116,6 @@ def test_what_has_no_metadata() -> None:
     damaged = report(Unreadable("getMetadata: 30010"))
     assert (damaged.problem, damaged.graphs) == ("getMetadata: 30010", ())
     assert "    getMetadata: 30010" in shown(damaged)
-    assert report(None).problem == "nothing was read of it"
     assert report(None, "empty").problem == "a cache without content"
     dlc = report(None, "dlc")
     assert dlc.problem is None

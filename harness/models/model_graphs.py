@@ -14,13 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx
-
-    from harness.models.models import Model
 
 
 _TINY_WIDTH = 16
@@ -30,6 +28,17 @@ _PLANE = (1000, 1000)
 _SPILL_PLANE = (125, 125)
 _SPILL_DEPTH = 8
 _SCALE = 0.02
+
+
+class GraphSpec(Protocol):
+    """The parameters of a graph: those of a `Model`, from whose name all content is derived."""
+
+    @property
+    def model(self) -> str: ...
+    @property
+    def megabytes(self) -> int: ...
+    @property
+    def variant(self) -> int: ...
 
 
 def random_bytes(seed: str, count: int) -> np.ndarray[Any, Any]:
@@ -57,7 +66,7 @@ def constant(name: str, value: Any, dtype: str | None = None) -> onnx.TensorProt
 
 
 def graph(
-    spec: Model,
+    spec: GraphSpec,
     inputs: str,
     output: str,
     nodes: Iterable[str],
@@ -78,19 +87,19 @@ def dims(shape: Iterable[int]) -> str:
     return ", ".join(map(str, shape))
 
 
-def tiny(spec: Model) -> onnx.GraphProto:
+def tiny(spec: GraphSpec) -> onnx.GraphProto:
     """One MatMul, float32 in and out."""
     weights = random_floats(f"{spec.model} weights", _TINY_WIDTH, _TINY_WIDTH)
     kind = f"float[1, {_TINY_WIDTH}]"
     return graph(spec, f"{kind} x", f"{kind} y", ["y = MatMul(x, w)"], [constant("w", weights)])
 
 
-def tiny_inputs(spec: Model) -> dict[str, np.ndarray[Any, Any]]:
+def tiny_inputs(spec: GraphSpec) -> dict[str, np.ndarray[Any, Any]]:
     """Numbers that half precision holds."""
     return {"x": random_floats(f"{spec.model} x", 1, _TINY_WIDTH)}
 
 
-def weights_heavy(spec: Model) -> onnx.GraphProto:
+def weights_heavy(spec: GraphSpec) -> onnx.GraphProto:
     """Rows of a table of 8-bit weights."""
     rows = _table_rows(spec)
     table = random_bytes(f"{spec.model} table", rows * _ROW_BYTES).reshape(rows, _ROW_BYTES)
@@ -104,17 +113,17 @@ def weights_heavy(spec: Model) -> onnx.GraphProto:
     return graph(spec, f"int32[{_ROWS_TAKEN}] rows", output, nodes, constants)
 
 
-def weights_heavy_inputs(spec: Model) -> dict[str, np.ndarray[Any, Any]]:
+def weights_heavy_inputs(spec: GraphSpec) -> dict[str, np.ndarray[Any, Any]]:
     """The numbers of the rows."""
     picked = random_bytes(f"{spec.model} rows", 4 * _ROWS_TAKEN).view("<u4") % _table_rows(spec)
     return {"rows": picked.astype("<i4")}
 
 
-def _table_rows(spec: Model) -> int:
+def _table_rows(spec: GraphSpec) -> int:
     return spec.megabytes * 1_000_000 // _ROW_BYTES
 
 
-def io_heavy(spec: Model) -> onnx.GraphProto:
+def io_heavy(spec: GraphSpec) -> onnx.GraphProto:
     """Relu on 8-bit data: big I/O, small file."""
     nodes = (
         "real_x = DequantizeLinear(x, scale, zero)",
@@ -125,13 +134,13 @@ def io_heavy(spec: Model) -> onnx.GraphProto:
     return graph(spec, f"{kind} x", f"{kind} y", nodes, _quantization(zero=64 + spec.variant % 128))
 
 
-def io_heavy_inputs(spec: Model) -> dict[str, np.ndarray[Any, Any]]:
+def io_heavy_inputs(spec: GraphSpec) -> dict[str, np.ndarray[Any, Any]]:
     """Random bytes."""
     shape = (1, spec.megabytes // 2, *_PLANE)
     return {"x": random_bytes(f"{spec.model} x", spec.megabytes * 500_000).reshape(shape)}
 
 
-def spill_heavy(spec: Model) -> onnx.GraphProto:
+def spill_heavy(spec: GraphSpec) -> onnx.GraphProto:
     """Skip connections over pooling, which outgrow the VTCM.
 
     Every layer widens bright spots by a pixel; then all maps are added up, so that none can be
@@ -153,7 +162,7 @@ def spill_heavy(spec: Model) -> onnx.GraphProto:
     return graph(spec, f"{kind} x", f"{kind} y", nodes, _quantization(zero=0))
 
 
-def spill_heavy_inputs(spec: Model) -> dict[str, np.ndarray[Any, Any]]:
+def spill_heavy_inputs(spec: GraphSpec) -> dict[str, np.ndarray[Any, Any]]:
     """Random dark bytes, few of them bright enough to be seen in the last map."""
     import numpy as np
 
@@ -223,7 +232,7 @@ class Operator:
     def output_type(self) -> str:
         return _NUMPY[self.bits]
 
-    def inputs(self, spec: Model) -> dict[str, np.ndarray[Any, Any]]:
+    def inputs(self, spec: GraphSpec) -> dict[str, np.ndarray[Any, Any]]:
         """Return the inputs of a variant, of the quantised type, or exact in half precision."""
         import numpy as np
 
@@ -237,7 +246,7 @@ class Operator:
             x += np.copysign(np.float32(0.25), x)
         return {"x": x}
 
-    def graph(self, spec: Model) -> onnx.GraphProto:
+    def graph(self, spec: GraphSpec) -> onnx.GraphProto:
         """Return the graph of a variant."""
         kind = {8: "uint8", 16: "uint16", 32: "float"}[self.bits]
         build = self._plain if self.bits == 32 else self._quantised

@@ -34,7 +34,7 @@ from harness.runtimes.preflight import (
     TargetFacts,
     preflight,
 )
-from harness.runtimes.runtime import KnownFacts, Runtime, build_id_of, narrowed, runtime_set
+from harness.runtimes.runtime import Runtime, build_id_of, facts_of, narrowed, runtime_set
 
 _BINARY: Final = "context.bin"
 _MODEL: Final = "model.onnx"
@@ -173,7 +173,6 @@ class Provisioner:
         self.contexts = Contexts(cache, catalog, self.probes)
         self.onnx = OnnxFiles(cache)
         self.executorch_build = executorch
-        self._known = KnownFacts(cache)
         self._wholes: dict[tuple[object, ...], Runtime] = {}
         self._narrowed: dict[tuple[object, ...], Runtime] = {}
         self._built: dict[tuple[str, int | None], Path] = {}
@@ -186,7 +185,7 @@ class Provisioner:
         key = (placement.qnn, placement.engine, placement.ort, target, placement.backend, htp_arch)
         if key not in self._narrowed:
             whole = self._whole(placement, target)
-            facts = self._known.of(whole)
+            facts = facts_of(whole)
             needed = {file.file_name: file.elf.needed for file in facts if file.elf is not None}
             self._narrowed[key] = narrowed(
                 whole,
@@ -220,7 +219,7 @@ class Provisioner:
         of_use = {file.name for file in self.runtime(placement, device.target, None).files}
         is_wheel = placement.engine == "executorch" and self.executorch_build is None
         subject = PreflightInput(
-            files=[file for file in self._known.of(whole) if file.name in of_use],
+            files=[file for file in facts_of(whole) if file.name in of_use],
             device=device,
             backend=backend_of(placement.backend) or "htp",
             contexts=contexts,
@@ -234,7 +233,7 @@ class Provisioner:
         whole = self._whole(placement, target)
         return RuntimeRecord(
             qnn=whole.qnn_version,
-            build_id=build_id_of(self._known.of(whole)),
+            build_id=build_id_of(facts_of(whole)),
             source=whole.source,
             ort=whole.ort_version if placement.takes_models else None,
         )

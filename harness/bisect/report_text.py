@@ -7,7 +7,6 @@ import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from pathlib import Path
 from typing import Any, Final
 
 from harness.bisect.folder import Answered, BisectFolder
@@ -45,7 +44,6 @@ from harness.report.document import (
     Span,
     Table,
     clip,
-    code,
     joined,
     link,
     markdown,
@@ -54,7 +52,7 @@ from harness.report.document import (
 from harness.results.record import CaseRecord
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.difference import Difference, difference
-from harness.runtimes.runtime import KnownFacts, build_id_of, kind_of
+from harness.runtimes.runtime import build_id_of, facts_of, kind_of
 
 _TITLE_CHARS: Final = 120
 _MESSAGE_CHARS: Final = 50
@@ -138,14 +136,7 @@ def _libraries(change: Difference) -> Iterator[Item]:
     yield from (Item(f"gone: {name} ({size:,} bytes)") for name, size in change.gone.items())
     yield from (Item(f"new: {name} ({size:,} bytes)") for name, size in change.new.items())
     for library in change.changed:
-        line = f"{library.name}: {library.size_before:,} -> {library.size_after:,} bytes"
-        needs = ("no longer needs", library.needs_gone), ("needs besides", library.needs_new)
-        details: list[Line] = [
-            [f"{label}: ", *joined(map(code, names))] for label, names in needs if names
-        ]
-        if library.problem:
-            details = [f"cannot be compared: {library.problem}"]
-        yield Item(line, details, folded=True)
+        yield Item(f"{library.name}: {library.size_before:,} -> {library.size_after:,} bytes")
     yield Item(f"unchanged: {counted(len(change.same), 'file')}")
 
 
@@ -358,7 +349,7 @@ REPORT_PAGE: Final = "report.html"
 
 
 def write_reports(
-    folder: BisectFolder, finding: Finding | None, catalog: Catalog | None, cache: Path
+    folder: BisectFolder, finding: Finding | None, catalog: Catalog | None
 ) -> BisectionResult:
     """Build and write the result; without a catalog the libraries are not compared.
 
@@ -372,7 +363,7 @@ def write_reports(
     if catalog is not None:
         edges = edges_of(finding, answers)
         with_ort = any(record and record.runtime and record.runtime.ort for record in records)
-        differences, builds = _compare_libraries(log.spec, with_ort, answers, edges, catalog, cache)
+        differences, builds = _compare_libraries(log.spec, with_ort, answers, edges, catalog)
     result = result_of(
         folder.path.name, log, finding, records, differences=differences, builds=builds
     )
@@ -392,12 +383,10 @@ def _compare_libraries(
     answers: list[Answered],
     edges: Sequence[tuple[int, int]],
     catalog: Catalog,
-    cache: Path,
 ) -> tuple[Mapping[AxisName, Difference], Builds]:
     """Return how the libraries differ at each edge, and their build ids."""
     differences: dict[AxisName, Difference] = {}
     builds: dict[AxisName, dict[str, str | None]] = {}
-    facts = KnownFacts(cache)
     for edge in edges:
         before, after = (task.versions(answers[number].at) for number in edge)
         for axis in task.axes:
@@ -413,7 +402,7 @@ def _compare_libraries(
             differences[axis] = difference(old, new)
             if axis == "compiler":
                 builds[axis] = {
-                    version: build_id_of(facts.of(catalog.runtime(version, COMPILING_TARGET)))
+                    version: build_id_of(facts_of(catalog.runtime(version, COMPILING_TARGET)))
                     for version in (before[axis], after[axis])
                 }
     return differences, builds

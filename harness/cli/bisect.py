@@ -91,7 +91,7 @@ def _run_to_end(folder: BisectFolder, stop_at: float | None, command: str, *, as
     if isinstance(step, Stopped):
         stopped = f"the lab failed {step.troubles} times in a row"
     finding = None if isinstance(step, Stopped) else step
-    result = write_reports(folder, finding, catalog, cache_root())
+    result = write_reports(folder, finding, catalog)
     printed = result.model_copy(update={"folder": str(folder.path), "exit_code": code})
     say_result(printed, result_lines(result, short_path(folder.path)), as_json)
     if finding is None:

@@ -13,7 +13,6 @@ from harness.cli.lab_options import json_option, lab_option, open_catalog
 from harness.cli.printout import Printout
 from harness.cli.say import say, say_json, say_result
 from harness.core.axes import BACKENDS, Backend
-from harness.core.cache import cache_root
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.local_file import LocalFile
 from harness.core.notices import Notices, shown_by
@@ -24,7 +23,7 @@ from harness.runtimes.catalog import Catalog, CatalogEntry, choose_runtimes
 from harness.runtimes.findings import Finding
 from harness.runtimes.preflight import PreflightInput, TargetFacts, preflight
 from harness.runtimes.pypi import PYPI
-from harness.runtimes.runtime import KnownFacts, LibraryFacts, Runtime, build_id_of, narrowed
+from harness.runtimes.runtime import LibraryFacts, Runtime, build_id_of, facts_of, narrowed
 
 _NEGATIVE = 1
 _ENGINE = "qnn"
@@ -109,7 +108,7 @@ def runtimes(context: click.Context) -> None:
 
     A runtime is named by its version (2.51.0, a short form, latest, all, or a range such as
     '>=2.48,<2.51'), with the name of a source of devices.yaml in front (sdk:latest), or by the
-    path of a QAIRT SDK, an AAR, a Maven repository or a folder with libraries.
+    path of a QAIRT SDK, an AAR or a folder with libraries.
     """
 
     report = partial(say, err=True)
@@ -261,7 +260,7 @@ def _orts(catalog: Catalog, targets: Iterable[str]) -> list[ListedOrt]:
 
 
 def _show(runtime: Runtime, backend: str, htp_arch: int | None) -> ShownRuntime:
-    facts = KnownFacts(cache_root()).of(runtime)
+    facts = facts_of(runtime)
     needed = {fact.file_name: fact.elf.needed for fact in facts if fact.elf is not None}
     chosen = narrowed(runtime, backend, _ENGINE, htp_arch, needed=needed)
     pushed = {file.name for file in chosen.files}

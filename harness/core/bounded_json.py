@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 import re
+import reprlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
-
-from harness.core.schemas import other_schema
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, TypeAdapter
@@ -92,6 +91,21 @@ def problem_in(error: ValueError) -> str:
     if first["type"] == "json_invalid":
         return f"is no JSON: {first['ctx']['error']}"
     return f"{field}: {first['msg']}" if field else first["msg"]
+
+
+OTHER_SCHEMA: Final = "is of schema "
+
+
+def other_schema(schema: object, known: int) -> str:
+    """Describe a `schema` other than the `known` one, and what to do.
+
+    A `schema` that is not an integer is damage: no version of the harness wrote it.
+    """
+    reads = f"this version reads schema {known}"
+    if type(schema) is not int:  # true is one for isinstance
+        return f"is damaged: its schema is {reprlib.repr(schema)[:40]}, which is no number; {reads}"
+    advice = ": a newer qnn-harness wrote it, so update this one" if schema > known else ""
+    return f"{OTHER_SCHEMA}{str(schema)[:20]}; {reads}{advice}"
 
 
 def require_bounded(content: bytes, most_values: int) -> None:

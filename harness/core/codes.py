@@ -117,11 +117,6 @@ def _significant(raw: int | None) -> int | None:
     return raw & 0xFFFF
 
 
-def dsp_error(number: int) -> int:
-    """Return the code of error `number` of the DSP's runtime: 0x80000406 for 6."""
-    return _AEE_FIRST + number
-
-
 @cache
 def dsp_errors() -> Mapping[int, tuple[str, str]]:
     """Return {number: (name, meaning)} from qualcomm/fastrpc's AEEStdErr.h (read on first use)."""
@@ -140,7 +135,9 @@ def symbol_table() -> Mapping[int, tuple[str, ...]]:
 
 def _choose(symbols: Sequence[str], component: str, api: str | None) -> str | None:
     # all parts of the system library share one range: only the API distinguishes them
-    called = _component_of_api(api)
+    match = re.match(r"Qnn([A-Z][A-Za-z]*)_", api or "")
+    # QnnSystemContext_getMetadata -> SYSTEM_CONTEXT
+    called = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", match[1]) if match else ""
     owners = [called] if component == "system" else [component, called]
     for owner in owners:
         prefix = "QNN_HTP_PERF_" if owner == "perf_infrastructure" else f"QNN_{owner.upper()}_"
@@ -148,12 +145,6 @@ def _choose(symbols: Sequence[str], component: str, api: str | None) -> str | No
             if owner and symbol.startswith(prefix):
                 return symbol
     return symbols[0] if symbols else None
-
-
-def _component_of_api(api: str | None) -> str:
-    match = re.match(r"Qnn([A-Z][A-Za-z]*)_", api or "")
-    # QnnSystemContext_getMetadata -> SYSTEM_CONTEXT
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", match[1]) if match else ""
 
 
 def _note(symbols: tuple[str, ...], component: str) -> str:

@@ -4,78 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from typing import Final
+from typing import Any, Final
 
-from harness.core.outgoing_text import one_line
+from harness.core.outgoing_text import counted
 
-Fact = str | int | float
-Facts = dict[str, Fact]
-
-THIS_COMPUTER: Final = "this computer"
 MAX_CHARS: Final = 200
-_MAX_DEVICES: Final = 300
-_MOST: Final = 1 << 60
-_TEXTS: Final = frozenset({"name", "case", "verb", "doing", "unit"})
-_NUMBERS: Final = frozenset({"step", "steps", "loaded", "contexts", "done", "total", "degrees"})
-FACTS: Final = _TEXTS | _NUMBERS
 
 
-def cleaned(facts: Mapping[str, object]) -> dict[str, Fact | None]:
-    """Return the facts with known names, with bounds, since each may come from a device."""
-    known: dict[str, Fact | None] = {}
-    for name, value in facts.items():
-        if name in FACTS and value is None:
-            known[name] = None
-        elif name in _TEXTS and isinstance(value, str):
-            known[name] = one_line(value, MAX_CHARS)
-        elif name in _NUMBERS and isinstance(value, int | float) and abs(value) < _MOST:
-            known[name] = value
-    return known
-
-
-class Lines:
-    """The current facts of each device."""
-
-    def __init__(self) -> None:
-        self._names: dict[str, str] = {}
-        self._lines: dict[str, Facts] = {}
-
-    def merge(self, device: str, facts: Mapping[str, object]) -> tuple[str, Facts] | None:
-        """Merge facts of a device, by any of its names; return its name and all of its facts.
-
-        None if there are more devices than any lab has.
-        """
-        device = one_line(str(device), MAX_CHARS) or THIS_COMPUTER
-        new = cleaned(facts)
-        if isinstance(name := new.pop("name", None), str) and len(self._names) < _MAX_DEVICES:
-            self._names[device] = name
-        device = self._names.get(device, device)
-        if device not in self._lines and len(self._lines) >= _MAX_DEVICES:
-            return None
-        before: Mapping[str, Fact | None] = self._lines.get(device, {})
-        if "case" in new:
-            before = {name: fact for name, fact in before.items() if name == "degrees"}
-        line = {name: fact for name, fact in {**before, **new}.items() if fact is not None}
-        self._lines[device] = line
-        return device, line
-
-
-def number(facts: Facts, name: str) -> float:
-    """Return a fact that is a number; 0 if it is unknown."""
-    fact = facts.get(name, 0)
-    return 0.0 if isinstance(fact, str) else fact
-
-
-def details(facts: Facts) -> str:
-    """Describe the facts of a device, without the progress of `doing`."""
-    parts = [str(facts.get("doing", ""))]
-    if not parts[0] and (contexts := number(facts, "contexts")):
-        parts.append(f"{number(facts, 'loaded'):.0f}/{contexts:.0f} contexts")
-    if heat := number(facts, "degrees"):
-        parts.append(f"{heat:.0f} C")
+def details(facts: Mapping[str, Any]) -> str:
+    """Describe the facts of a device."""
+    parts = [facts.get("doing")]
+    if parts[0] and facts.get("total"):
+        scale, unit, digits = (1e6, " MB", 1) if facts.get("unit") == "MB" else (1, "", 0)
+        part, whole = (f"{facts.get(x, 0) / scale:.{digits}f}" for x in ("done", "total"))
+        parts.append(f"{part}/{whole}{unit}")
+    elif not parts[0] and facts.get("contexts"):
+        parts.append(f"{facts.get('loaded', 0)}/{facts['contexts']} contexts")
     if verb := facts.get("verb"):
-        parts.append(f"{number(facts, 'step'):.0f}/{number(facts, 'steps'):.0f} {verb}")
-    case = str(facts.get("case", ""))
+        parts.append(f"{facts.get('step', 0)}/{facts.get('steps', 0)} {verb}")
+    case = facts.get("case", "")
     return "  ".join(filter(None, [*parts, case.partition("::")[2] or case]))
 
 
@@ -95,10 +42,14 @@ class RunCounts:
             self.failed += failed
             self.lab_errors += lab and not failed
 
-    def bad(self) -> str:
-        """Describe the cases that need attention."""
-        counts = {"failed unexpectedly": self.failed, "without a verdict": self.lab_errors}
-        return ", ".join(f"{count} {words}" for words, count in counts.items() if count)
+    def plain_line(self, seconds: float) -> str:
+        """Return a line with the progress of the run after so many seconds."""
+        bad = {"failed unexpectedly": self.failed, "without a verdict": self.lab_errors}
+        parts = [f"{self.finished} of {counted(self.total, 'case')}"]
+        parts += [f"{count} {words}" for words, count in bad.items() if count]
+        if self.finished:
+            parts.append(f"about {clock(seconds / self.finished * len(self._pending))} left")
+        return f"qnn-harness: {', '.join(parts)}"
 
 
 def clock(seconds: float) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import hashlib
 import os
-import sys
+import shutil
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -18,8 +17,6 @@ from harness.core.whole_file import disk_errors
 
 _CHUNK: Final = 1 << 20
 _MOST_AT_ONCE: Final = 1 << 30
-# errors of a file system that cannot copy this way, or not to that target
-_NOT_HERE: Final = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF}
 
 
 def sha256_of_range(source: BinaryIO, offset: int, size: int) -> str:
@@ -39,13 +36,11 @@ def copy_range(read: BinaryIO, offset: int, size: int, write: BinaryIO) -> None:
 
     Raises OSError, EOFError if the file ends before; what was written until then stays.
     """
-    write.truncate(size)
-    position, end = offset, offset + size
-    while position < end:
-        begin, position = _next_data(read, position, end)
-        _copy(read, begin, write, begin - offset, position - begin)
-    if os.fstat(read.fileno()).st_size < end:
-        raise EOFError(f"it ends {end - os.fstat(read.fileno()).st_size} bytes early")
+    while size:
+        count = os.sendfile(write.fileno(), read.fileno(), offset, min(size, _MOST_AT_ONCE))
+        if not count:
+            raise EOFError(f"it ends {size} bytes early")
+        offset, size = offset + count, size - count
 
 
 def link_or_copy(file: Path, target: Path) -> None:
@@ -56,45 +51,8 @@ def link_or_copy(file: Path, target: Path) -> None:
         return
     except OSError:  # another file system, or one without links
         temporary = target.with_name(f".{target.name}.{os.getpid()}")
-        with file.open("rb") as read, temporary.open("wb") as write:
-            copy_range(read, 0, os.fstat(read.fileno()).st_size, write)
+        shutil.copyfile(file, temporary)
         temporary.replace(target)
-
-
-def _next_data(file: BinaryIO, position: int, end: int) -> tuple[int, int]:
-    """Return start and end of the next bytes that are no hole; (end, end) if there are none."""
-    try:
-        begin = min(os.lseek(file.fileno(), position, os.SEEK_DATA), end)
-        return begin, min(os.lseek(file.fileno(), begin, os.SEEK_HOLE), end)
-    except OSError as error:
-        # ENXIO: no data after it; EINVAL: a file system without holes
-        if error.errno == errno.ENXIO:
-            return end, end
-        if error.errno == errno.EINVAL:
-            return position, end
-        raise
-
-
-def _copy(read: BinaryIO, position: int, write: BinaryIO, to: int, size: int) -> None:
-    source, target = read.fileno(), write.fileno()
-    by_range = sys.platform == "linux"
-    while size:
-        if sys.platform == "linux" and by_range:
-            try:
-                count = os.copy_file_range(source, target, min(size, _MOST_AT_ONCE), position, to)
-            except OSError as error:
-                if error.errno not in _NOT_HERE:
-                    raise
-                by_range = False
-                continue
-        elif sys.platform == "linux":
-            os.lseek(target, to, os.SEEK_SET)
-            count = os.sendfile(target, source, position, min(size, _MOST_AT_ONCE))
-        else:
-            count = os.pwrite(target, os.pread(source, min(size, _CHUNK), position), to)
-        if not count:
-            raise EOFError(f"it ends {size} bytes early")
-        position, to, size = position + count, to + count, size - count
 
 
 @dataclass(frozen=True)

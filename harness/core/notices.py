@@ -71,7 +71,7 @@ def report_progress(device: str, **facts: object) -> None:
     `name` is the device's name in the lab. `case` is its case, which removes the facts of the case
     before. `step` of `steps` is running, `verb` says what it does, and `loaded` of `contexts` are
     loaded. `doing` is any other work, of which `done` of `total` is done (`unit` is MB if these are
-    bytes). `degrees` is the temperature last reported.
+    bytes).
     """
     for follower in tuple(_followers):
         follower(device, facts)

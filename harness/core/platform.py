@@ -1,4 +1,4 @@
-"""Functions of Linux for time and processes, with fallbacks for other systems."""
+"""Functions of Linux for time and processes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,18 +13,14 @@ from harness.core.deadline import Deadline
 
 
 def boot_clock_s() -> float:
-    """Return seconds of a clock that goes on while this computer sleeps, if it has one."""
-    if sys.platform == "linux":
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-    return time.monotonic()
+    """Return seconds of a clock that goes on while this computer sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Return whether a child process has ended; on Linux it is not reaped, so its pid stays."""
-    if sys.platform == "linux":
-        options = os.WEXITED | os.WNOWAIT | os.WNOHANG
-        return os.waitid(os.P_PID, process.pid, options) is not None
-    return process.poll() is not None
+    """Return whether a child process has ended; it is not reaped, so its pid stays."""
+    options = os.WEXITED | os.WNOWAIT | os.WNOHANG
+    return os.waitid(os.P_PID, process.pid, options) is not None
 
 
 def locking_process(path: Path) -> str:
@@ -60,12 +55,8 @@ def is_free(path: Path, seconds: float) -> bool:
 
 def children() -> frozenset[int]:
     """Return the pids of this process's children that have not been reaped. Raises OSError."""
-    if sys.platform == "linux":
-        pids: list[str] = []
-        for thread in Path("/proc/self/task").iterdir():
-            with contextlib.suppress(OSError):  # it has ended
-                pids += (thread / "children").read_text().split()
-        return frozenset(map(int, pids))
-    listing = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], stdout=subprocess.PIPE, check=False)
-    pairs = (tuple(map(int, line.split())) for line in listing.stdout.splitlines())
-    return frozenset(pid for pid, parent in pairs if parent == os.getpid())
+    pids: list[str] = []
+    for thread in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # it has ended
+            pids += (thread / "children").read_text().split()
+    return frozenset(map(int, pids))

@@ -1,4 +1,4 @@
-"""Live progress of a run on a terminal: a bar for it, and one for each busy device, by rich.
+"""Live progress of a run on a terminal: a line for it, and one for each busy device, by rich.
 
 Output of pytest appears above them. rich takes whole lines only, so an unfinished one (the dots of
 a file) is shown as the first of the live lines.
@@ -9,23 +9,20 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Mapping
 from typing import Any, Final, TextIO
 
-from rich.console import Console, ConsoleDimensions, RenderableType
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
-from rich.table import Column
+from rich.console import Console, ConsoleDimensions, Group
+from rich.live import Live
 from rich.text import Text
 
-from harness.core.facts import Facts, Lines, RunCounts, clock, details, number
+from harness.core.facts import MAX_CHARS, RunCounts, details
 from harness.core.notices import followed_by
+from harness.core.outgoing_text import one_line
 
 _LEAST_ROWS: Final = 4
-_BAR_CELLS: Final = 12
-_NAME_CELLS: Final = 20
-_BARS_FROM_COLUMNS: Final = 60
 _PER_SECOND: Final = 8
-_MB: Final = 1_000_000
 
 
 class _Terminal(io.TextIOWrapper):
@@ -41,26 +38,7 @@ class _Terminal(io.TextIOWrapper):
             super().flush()
 
 
-class _Bar(BarColumn):
-    def render(self, task: Task) -> Any:
-        return super().render(task) if task.total else Text()
-
-
-class _Details(ProgressColumn):
-    def render(self, task: Task) -> RenderableType:
-        parts = [task.fields.get("said", "")]
-        if task.fields.get("measured") and task.total:
-            scale, unit, digits = (_MB, " MB", 1) if task.fields["unit"] == "MB" else (1, "", 0)
-            completed, total = (f"{x / scale:.{digits}f}" for x in (task.completed, task.total))
-            parts.append(f"{completed}/{total}{unit}")
-            if unit and task.speed:
-                parts.append(f"{task.speed / scale:.1f}{unit}/s")
-            if task.time_remaining:
-                parts.append(f"{clock(task.time_remaining)} left")
-        return Text("  ".join(filter(None, parts)), no_wrap=True, overflow="ellipsis")
-
-
-class Show(Progress):
+class Show(Live):
     """The live lines of a run, from `start` to `stop`, and pytest's output file meanwhile."""
 
     def __init__(self, counts: RunCounts, file: TextIO, *, colours: bool) -> None:
@@ -72,17 +50,13 @@ class Show(Progress):
         raw = os.fdopen(os.dup(file.fileno()), "wb")
         self._file = _Terminal(raw, encoding=file.encoding, errors="replace")
         os.get_terminal_size(self._file.fileno())
-        self._counts = counts
-        self._merged = Lines()
-        self._devices: dict[str, TaskID] = {}
+        self._counts, self._begun_at = counts, time.monotonic()
+        self._names: dict[str, str] = {}
+        self._facts: dict[str, dict[str, Any]] = {}
         self._unfinished = ""
         self._is_over = True
         self._following = contextlib.ExitStack()
-        column = Column(no_wrap=True, overflow="ellipsis", max_width=_NAME_CELLS)
-        name = TextColumn("{task.description}", style="bold", markup=False, table_column=column)
-        self._wide = name, _Bar(bar_width=_BAR_CELLS), _Details()
         super().__init__(
-            *self._wide,
             console=Console(
                 file=self._file,
                 force_terminal=True,
@@ -94,14 +68,14 @@ class Show(Progress):
             transient=True,
             redirect_stdout=False,
             redirect_stderr=False,
+            get_renderable=self._lines,
         )
-        self._run = self.add_task("", total=counts.total, measured=True, unit="")
 
-    def start(self) -> None:
+    def start(self, refresh: bool = False) -> None:
         """Draw the lines, and follow the progress of devices, until `stop`."""
         self._is_over = False
         self._following.enter_context(followed_by(self._follow))
-        super().start()
+        super().start(refresh)
 
     def stop(self, *, clear: bool = True) -> None:
         """Remove the lines, and print the line that pytest has begun.
@@ -119,13 +93,8 @@ class Show(Progress):
         with contextlib.suppress(OSError):
             self._file.close()
 
-    def ended(self, case: str, *, failed: bool, lab: bool) -> None:
-        """Count a finished case."""
-        self._counts.ended(case, failed=failed, lab=lab)
-        self.update(self._run, completed=self._counts.finished, said=self._counts.bad())
-
     def write(self, text: str) -> int:
-        """Write whole lines above the bars; the rest waits for its end."""
+        """Write whole lines above the live ones; the rest waits for its end."""
         with self._lock:
             whole, newline, self._unfinished = (self._unfinished + text).rpartition("\n")
             if newline:
@@ -135,42 +104,31 @@ class Show(Progress):
     def flush(self) -> None:
         """Do nothing: only an unfinished line is buffered."""
 
-    def get_renderables(self) -> Iterable[RenderableType]:
-        """Yield the line that pytest has begun, and the bars of the run and of busy devices."""
+    def _lines(self) -> Group | Text:
+        """Return the line that pytest has begun, and those of the run and of busy devices."""
         columns = rows = 0
         if not self._is_over:
             with contextlib.suppress(OSError):
                 columns, rows = os.get_terminal_size(self._file.fileno())
                 self.console.size = ConsoleDimensions(columns or 80, rows or 24)
         if not columns or rows < _LEAST_ROWS:
-            yield Text()
-            return
-        self.columns = self._wide if columns >= _BARS_FROM_COLUMNS else self._wide[::2]
-        if self._unfinished:
-            yield Text.from_ansi(self._unfinished)
-        yield self.make_tasks_table(self.tasks)
-
-    def _follow(self, device: str, facts: Mapping[str, object]) -> None:
-        merged = self._merged.merge(device, facts)
-        if merged is None:
-            return
-        name, known = merged
-        with self._lock:
-            if name not in self._devices:
-                self._devices[name] = self.add_task(name, total=None, doing=None)
-            self._show(self._devices[name], known)
-
-    def _show(self, task: TaskID, facts: Facts) -> None:
-        doing = facts.get("doing")
-        if self._tasks[task].fields["doing"] != doing:
-            self.reset(task, total=None, doing=doing)
-        completed, total = ("done", "total") if doing else ("loaded", "contexts")
-        self.update(
-            task,
-            completed=number(facts, completed),
-            total=number(facts, total),
-            visible=bool(facts),
-            said=details(facts),
-            measured=doing is not None,
-            unit=facts.get("unit", ""),
+            return Text()
+        texts = [self._counts.plain_line(time.monotonic() - self._begun_at)]
+        texts += [f"{name}  {details(facts)}" for name, facts in self._facts.items() if facts]
+        lines = [Text(text, no_wrap=True, overflow="ellipsis") for text in texts]
+        return (
+            Group(Text.from_ansi(self._unfinished), *lines) if self._unfinished else Group(*lines)
         )
+
+    def _follow(self, device: str, new: Mapping[str, object]) -> None:
+        new = {
+            name: one_line(fact, MAX_CHARS) if isinstance(fact, str) else fact
+            for name, fact in new.items()
+        }
+        with self._lock:
+            if isinstance(name := new.pop("name", None), str):
+                self._names[device] = name
+            name = self._names.get(device, one_line(device, MAX_CHARS)) or "this computer"
+            before = {} if "case" in new else self._facts.get(name, {})
+            facts = {key: fact for key, fact in (before | new).items() if fact is not None}
+            self._facts[name] = facts

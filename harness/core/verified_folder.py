@@ -4,9 +4,9 @@ A verified folder has its files and a manifest, with the size, sha256 and modifi
 file, the folder's source (`facts`), and other data of its maker (`data`). A file whose size and
 time are those in the manifest is assumed to be unchanged; any other is hashed again.
 
-Each fetched file has a note beside it with its sha256, size and modification time, which are used
-likewise. A file gets its name last, when it is complete and its note is written. A process that is
-killed earlier leaves at most a part, which the next one removes.
+Each fetched file has a note beside it with its sha256. A file gets its name last, when it is
+complete and its note is written. A process that is killed earlier leaves at most a part, which the
+next one removes.
 """
 
 from __future__ import annotations
@@ -17,12 +17,10 @@ import json
 import logging
 import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,7 +31,6 @@ from harness.core.cache import cache_problem
 from harness.core.errors import InfraError
 from harness.core.local_file import LocalFile
 from harness.core.names_inside import NotInsideError, inside, name_problem, open_below, read_inside
-from harness.core.notices import progress_reporter
 from harness.core.platform import locking_process
 from harness.core.whole_file import (
     disk_errors,
@@ -174,7 +171,11 @@ def locked(lock: Path, doing: str, *, timeout_s: float) -> Iterator[None]:
         try:
             holder.acquire(timeout=min(_LOOK_S, timeout_s))
         except filelock.Timeout:
-            _wait(holder, lock, doing, timeout_s)
+            _log.warning(f"waiting for {locking_process(lock)}, at {doing}")
+            holder.acquire(timeout=max(0.0, timeout_s - _LOOK_S))
+    except filelock.Timeout as error:
+        text = f"{locking_process(lock)} is at {doing} and did not finish within {timeout_s:g} s"
+        raise InfraError(text) from error
     except OSError as error:
         holder.release()
         raise cache_problem(error) from error
@@ -184,43 +185,9 @@ def locked(lock: Path, doing: str, *, timeout_s: float) -> Iterator[None]:
         holder.release()
 
 
-def _wait(holder: filelock.BaseFileLock, lock: Path, doing: str, timeout_s: float) -> None:
-    start = time.monotonic()
-    _log.warning(f"waiting for {locking_process(lock)}, at {doing}")
-    with progress_reporter("") as report:
-        while (waited := time.monotonic() - start + _LOOK_S) < timeout_s:
-            text = f"waiting for {locking_process(lock)}, at {doing}"
-            report(text, int(waited), int(timeout_s), "s")
-            try:
-                holder.acquire(timeout=_LOOK_S)
-                return
-            except filelock.Timeout:
-                pass
-    holding = locking_process(lock)
-    raise InfraError(f"{holding} is at {doing} and did not finish within {timeout_s:g} s")
-
-
-def holder_of(lock: Path) -> str | None:
-    """Describe the holder of a lock of `locked`; None if it is free."""
-    if not lock.exists():
-        return None
-    try:
-        with filelock.FileLock(lock, timeout=0):
-            return None
-    except filelock.Timeout:
-        return locking_process(lock)
-    except OSError as error:
-        raise cache_problem(error) from error
-
-
 def key_of(made_from: object) -> str:
     """Return a short hash of the inputs of a file, which need a complete repr."""
     return hashlib.sha256(repr(made_from).encode()).hexdigest()[:24]
-
-
-def lock_of(file: Path) -> Path:
-    """Return the path of the lock that `make_file` holds while it makes a file."""
-    return file.with_name(f"{file.name}.lock")
 
 
 def make_file(file: Path, make: Callable[[Path], Path], *, doing: str, timeout_s: float) -> Path:
@@ -230,7 +197,8 @@ def make_file(file: Path, make: Callable[[Path], Path], *, doing: str, timeout_s
     like `locked` and `work_folder`, and the errors of `make`.
     """
     if not file.is_file():
-        with locked(lock_of(file), doing, timeout_s=timeout_s), work_folder(file.parent) as work:
+        lock = file.with_name(f"{file.name}.lock")
+        with locked(lock, doing, timeout_s=timeout_s), work_folder(file.parent) as work:
             if not file.is_file():
                 make(work).replace(file)
     return file
@@ -380,13 +348,8 @@ class HashCache:
             raise cache_problem(error) from error
 
 
-Bring = Callable[[Path], tuple[Path, Mapping[str, str]]]
-"""A function that fetches a file into an empty folder, and returns it and fields of its note.
-
-Raises InfraError, OSError.
-"""
-
-INCOMING: Final = ".incoming"
+Bring = Callable[[Path], Path]
+"""A function that fetches a file into an empty folder. Raises InfraError, OSError."""
 
 
 @dataclass(frozen=True)
@@ -398,28 +361,27 @@ class FetchedFile:
 
 
 class FetchedFiles:
-    """Fetched files below `root`, by their names there; the names of notes end in `note`.
+    """Fetched files below `root`, by their names there, each with a note of its sha256.
 
     One process fetches a file while others wait, `timeout_s` seconds at most.
     """
 
-    def __init__(self, root: Path, *, timeout_s: float, note: str = ".json") -> None:
+    def __init__(self, root: Path, *, timeout_s: float) -> None:
         self._root = root
         self._timeout_s = timeout_s
-        self._note = note
-        self._looked_at: dict[str, FetchedFile] = {}
+        self._hashes = HashCache(root, root)
 
     def path(self, name: str) -> Path:
         """Return the path of a file, which may not exist. Raises NotInsideError."""
         return inside(self._root, name)
 
     def is_cached(self, name: str) -> bool:
-        """Return whether the file and its note exist, without hashing it."""
-        return self.path(name).is_file() and self.noted_sha256(name) is not None
+        """Return whether the file exists, without hashing it."""
+        return self.path(name).is_file()
 
     def noted_sha256(self, name: str) -> str | None:
         """Return the sha256 in the file's note, even if the file is gone."""
-        note = read_note(self._note_path(name))
+        note = read_note(self.path(f"{name}.json"))
         return None if note is None else str(note["sha256"])
 
     def damage(self, name: str, expected: str | None = None) -> list[str]:
@@ -427,99 +389,48 @@ class FetchedFiles:
 
         `expected` is the sha256 that it must have, else that of its note.
         """
-        damage = self._damage(name, expected)
-        return [] if damage is None else [f"{self.path(name).name}: {damage}"]
-
-    def get(
-        self,
-        name: str,
-        bring: Bring,
-        *,
-        title: str,
-        expected: str | None = None,
-        anew: bool = False,
-    ) -> FetchedFile:
-        """Return the file, fetched if it is absent or damaged, or `anew` in any case.
-
-        It is hashed if it differs from its note. `title` names it to people; `expected` is the
-        sha256 that it must have. Raises InfraError if it cannot be fetched or has another hash.
-        """
-        if anew or name not in self._looked_at:
-            lock = self._root / ".locks" / f"{_key(name)}.lock"
-            with locked(lock, f"fetching {title}", timeout_s=self._timeout_s):
-                load = self._fetched if anew else self._cached
-                self._looked_at[name] = load(name, bring, title, expected)
-        return self._looked_at[name]
-
-    def _cached(self, name: str, bring: Bring, title: str, expected: str | None) -> FetchedFile:
-        path, note = self.path(name), read_note(self._note_path(name)) or {}
-        if not path.exists():
-            return self._fetched(name, bring, title, expected)
-        sha256 = expected or str(note.get("sha256"))
-        is_as_noted = _noted(path, sha256).items() <= note.items()
-        damage = None if is_as_noted else self._damage(name, expected)
-        if damage is None:
-            if not is_as_noted:
-                with contextlib.suppress(OSError):  # costs a hash each time
-                    self._write_note(name, path, sha256, note)
-            return FetchedFile(path, sha256)
-        try:
-            fetched = self._fetched(name, bring, title, expected)
-        except InfraError as error:
-            raise InfraError(
-                f"cached {path.name} is damaged ({damage}) and could not be fetched again: {error}"
-            ) from error
-        _log.warning(f"cached {path.name} was damaged: {damage}; it was fetched again")
-        return fetched
-
-    def _damage(self, name: str, expected: str | None) -> str | None:
         path, expected = self.path(name), expected or self.noted_sha256(name)
         if not path.exists():
-            return None
-        if expected is None:
-            return "its sha256 is not known"
+            return []
         try:
             sha256 = sha256_of(path)
         except OSError as error:
-            return str(error.strerror or error)
-        return None if sha256 == expected else f"sha256 {sha256}, expected {expected}"
+            return [f"{path.name}: {error.strerror or error}"]
+        return [] if sha256 == expected else [_difference(path, sha256, expected)]
 
-    def _fetched(self, name: str, bring: Bring, title: str, expected: str | None) -> FetchedFile:
-        path, folder = self.path(name), self._root / INCOMING / _key(name)
-        _log.info(f"fetching {title}")
-        start = time.monotonic()
-        try:
+    def get(
+        self, name: str, bring: Bring, *, title: str, expected: str | None = None
+    ) -> FetchedFile:
+        """Return the file, fetched if it is absent or damaged.
+
+        `title` names it to people; `expected` is the sha256 that it must have, else that of its
+        note. Raises InfraError if it cannot be fetched or has another hash.
+        """
+        path, lock = self.path(name), self._root / ".locks" / f"{key_of(name)}.lock"
+        with locked(lock, f"fetching {title}", timeout_s=self._timeout_s):
+            if path.exists():
+                sha256 = self._hashes.hashed({name: path})[name].sha256
+                if sha256 == (pinned := expected or self.noted_sha256(name)):
+                    return FetchedFile(path, sha256)
+                problem = _difference(path, sha256, pinned)
+                _log.warning(f"damaged in the cache: {problem}; fetching it again")
+            _log.info(f"fetching {title}")
+            start = time.monotonic()
             with disk_errors(f"{title} cannot be kept in the cache"):
-                shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed
-                folder.mkdir(parents=True, exist_ok=True)
-                fetched, note = bring(folder)
-                digest, size = sha256_of(fetched), fetched.stat().st_size
-                if expected not in (None, digest):
-                    raise InfraError(
-                        f"what is served as {title} has sha256 {digest}, expected {expected}; it "
-                        "was not kept"
-                    )
                 path.parent.mkdir(parents=True, exist_ok=True)
-                self._write_note(name, fetched, digest, note)
-                fetched.replace(path)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-        _log.info(f"fetched {size / 1e6:.1f} MB in {time.monotonic() - start:.1f} s")
-        return FetchedFile(path, digest)
-
-    def _note_path(self, name: str) -> Path:
-        return self.path(f"{name}{self._note}")
-
-    def _write_note(self, name: str, file: Path, sha256: str, more: Mapping[str, Any]) -> None:
-        fetched = datetime.now(UTC).isoformat(timespec="seconds")
-        write_json(self._note_path(name), {"fetched": fetched, **more, **_noted(file, sha256)})
-
-
-def _noted(file: Path, sha256: str) -> dict[str, str | int]:
-    """Return the part of a file's note by which it is taken to be unchanged."""
-    status = file.stat()
-    return {"sha256": sha256, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
+                with scratch_folder(self._root) as folder:
+                    fetched = bring(folder)
+                    sha256, size = sha256_of(fetched), fetched.stat().st_size
+                    if expected not in (None, sha256):
+                        raise InfraError(
+                            f"what is served as {title} has sha256 {sha256}, expected {expected}; "
+                            "it was not kept"
+                        )
+                    write_json(self.path(f"{name}.json"), {"sha256": sha256})
+                    fetched.replace(path)
+            _log.info(f"fetched {size / 1e6:.1f} MB in {time.monotonic() - start:.1f} s")
+            return FetchedFile(path, sha256)
 
 
-def _key(name: str) -> str:
-    return hashlib.sha256(name.encode()).hexdigest()[:32]
+def _difference(path: Path, sha256: str, expected: str | None) -> str:
+    return f"{path.name} has sha256 {sha256}, expected {expected or 'one that is not known'}"

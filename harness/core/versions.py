@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +14,15 @@ from harness.core.errors import ConfigError
 
 _VERSION = re.compile(r"v?(\d{1,18}(?:\.\d{1,18}){0,5})", re.ASCII)
 _CLAUSE = re.compile(r"(>=|<=|==|!=|>|<)?\s*(\S+)", re.ASCII)
+
+_OPERATORS: Final = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+}
 
 # QNN version -> version of the PyPI project onnxruntime-qnn that carries it. Source: `qnn_version`
 # in onnxruntime_qnn/build_and_package_info.py of each wheel.
@@ -93,20 +103,10 @@ class VersionRange:
         return cls(tuple(clauses))
 
     def __contains__(self, version: QnnVersion) -> bool:
-        return all(_satisfies(version, operator, bound) for operator, bound in self.clauses)
+        return all(
+            _OPERATORS[sign](version.parts[: len(bound.parts)], bound.parts[: len(version.parts)])
+            for sign, bound in self.clauses
+        )
 
     def __str__(self) -> str:
         return ",".join(f"{operator}{bound}" for operator, bound in self.clauses)
-
-
-def _satisfies(version: QnnVersion, operator: str, bound: QnnVersion) -> bool:
-    shared = min(len(version.parts), len(bound.parts))
-    first, second = version.parts[:shared], bound.parts[:shared]
-    return {
-        "==": first == second,
-        "!=": first != second,
-        ">=": first >= second,
-        "<=": first <= second,
-        ">": first > second,
-        "<": first < second,
-    }[operator]

@@ -23,11 +23,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, LiteralString, TypeVar
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, StringConstraints, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 from yaml.composer import Composer
 
+from harness.core.bounded_json import other_schema
 from harness.core.errors import ConfigError
 from harness.core.outgoing_text import without_secrets
 from harness.core.whole_file import read_bounded
@@ -321,18 +322,7 @@ def _syntax_problem(error: yaml.MarkedYAMLError) -> str:
 AnyModel = TypeVar("AnyModel", bound=BaseModel)
 
 
-def _is_known_schema(value: object) -> object:
-    if isinstance(value, bool | float):
-        raise PydanticCustomError("schema", "unknown value", {"choices": [1]})
-    if isinstance(value, int) and value > 1:
-        text = "is {value}, for a newer qnn-harness: update this one"
-        raise PydanticCustomError("schema", text, {"value": str(value)[:20], "choices": [1]})
-    return value
-
-
 Text = Annotated[str, StringConstraints(strict=True)]
-SchemaOne = Annotated[Literal[1], BeforeValidator(_is_known_schema), Field(alias="schema")]
-"""The `schema: 1` of every YAML file of the harness."""
 
 _TYPE_NAMES = {
     "int_type": "must be a whole number",
@@ -358,7 +348,6 @@ _BOUNDS = {
 _Explanation = tuple[str, Sequence[object] | None]
 """A problem, and the valid choices if there are any."""
 _MOST_CHOICES = 200
-_DIGIT = re.compile(r"[0-9]")
 _LONGEST_WORD = 100
 
 
@@ -435,21 +424,12 @@ def matching(
 def did_you_mean(word: str, choices: Collection[object]) -> str:
     """Return ", did you mean 'x'?" if one of the choices is close to the word, else "".
 
-    Of choices that differ in digits only, one with the same digits wins, else the nearest number.
     Hundreds of choices, which have similar names, are not searched: it would take long.
     """
     if len(choices) > _MOST_CHOICES or len(word) > _LONGEST_WORD:
         return ""
     names = {str(choice).casefold(): str(choice) for choice in choices}
-    folded = word.casefold()
-
-    def apart(name: str) -> tuple[bool, int]:
-        first, second = (int("".join(_DIGIT.findall(text)) or 0) for text in (name, folded))
-        return sorted(name) != sorted(folded), abs(first - second)
-
-    close = difflib.get_close_matches(folded, names, n=1, cutoff=0.6)
-    if like := [name for name in names if _DIGIT.sub("0", name) == _DIGIT.sub("0", folded)]:
-        close = [min(like, key=apart)]
+    close = difflib.get_close_matches(word.casefold(), names, n=1, cutoff=0.6)
     return f", did you mean {names[close[0]]!r}?" if close else ""
 
 
@@ -486,6 +466,8 @@ def _explain(
         examples = fields[key].examples if key in fields else None
         context = detail.get("ctx", {})
         return context.get("problem", "is missing"), context.get("choices", examples)
+    if kind == "literal_error" and key == "schema" and type(detail["input"]) is int:
+        return other_schema(detail["input"], 1), None
     if kind in ("literal_error", "enum"):
         literal = _annotation(model, location, document.value)
         is_literal = typing.get_origin(literal) is Literal

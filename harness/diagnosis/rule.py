@@ -13,7 +13,8 @@ from pydantic import BeforeValidator, ConfigDict, Field
 
 from harness.core.codes import RANGE_ENDS, describe, same_code
 from harness.core.errors import ConfigError
-from harness.core.yaml_document import SchemaOne, check_document, read_document
+from harness.core.schema_field import Schema1
+from harness.core.yaml_document import check_document, read_document
 from harness.diagnosis.chain import MAX_LINE_CHARS, is_benign, messages_of
 from harness.diagnosis.error import Confidence, Diagnosis, Part
 
@@ -237,7 +238,7 @@ def _matching(pattern: str, lines: Iterable[str]) -> list[str]:
 class _RuleFile(Part):
     """A file of rules, in their order; `%{name}` in a pattern stands for one of `patterns`."""
 
-    schema_number: SchemaOne
+    schema_number: Schema1
     patterns: dict[str, Pattern] = Field(default={})
     rules: tuple[Rule, ...]
 

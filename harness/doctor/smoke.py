@@ -27,7 +27,7 @@ from harness.models.source import Libraries, within_session
 from harness.probe.ort_plan import APP_READ, APP_WRITE, call, operation, tensor
 from harness.probe.plan import Plan, Settings, Step
 from harness.runtimes.pypi import QNN_PLATFORMS
-from harness.runtimes.runtime import KnownFacts, Runtime
+from harness.runtimes.runtime import Runtime, facts_of
 
 _MODEL: Final = Model("tiny")
 _NO_CONTEXT: Final = "no context for it was compiled here"
@@ -62,7 +62,7 @@ def smoke_checks(
         graph = session
     else:
         graph = DspAttempt(CheckResult("unknown", "not tried, no session came up"))
-    yield from dsp_layers(examined, KnownFacts(cache).of(runtime), session, graph)
+    yield from dsp_layers(examined, facts_of(runtime), session, graph)
     for backend in ("gpu", "cpu"):
         folder = logs / f"{device}-{backend}"
         attempt = try_backend(workbench, device, backend, runtime, name, folder)

@@ -28,7 +28,7 @@ from typing import Final
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.guard import spawn_guarded
-from harness.core.verified_folder import holder_of, key_of, lock_of, make_file
+from harness.core.verified_folder import key_of, make_file
 from harness.core.whole_file import disk_errors, read_note, scratch_folder, write_json
 from harness.dsp.dsp import DspPrograms
 
@@ -326,16 +326,12 @@ def build_loader(cache: Path, environment: Mapping[str, str] = os.environ) -> Pa
 
 
 def loader_missing(cache: Path, environment: Mapping[str, str] = os.environ) -> str | None:
-    """Return why a DSP cannot start at once: its loader is not compiled, or is being compiled.
+    """Return why a DSP cannot start at once: its loader is not compiled.
 
-    None if it exists, or nothing can compile it. Raises ConfigError, InfraError.
+    None if it exists, or nothing can compile it. Raises ConfigError.
     """
-    built = _loader_path(cache, environment)
-    if built.is_file() or _compiler(environment) is None:
+    if _loader_path(cache, environment).is_file() or _compiler(environment) is None:
         return None
-    holder = holder_of(lock_of(built))
-    if holder is not None:
-        return f"{holder} is at {_DOING}"
     return "its DSP's loader is not compiled yet: the first run does it, in some minutes"
 
 

@@ -22,9 +22,9 @@ from pydantic_core import PydanticCustomError
 
 from harness.core.cache import BOARDS, cache_root
 from harness.core.errors import ConfigError, NoLabError
+from harness.core.schema_field import Schema1
 from harness.core.yaml_document import (
     Document,
-    SchemaOne,
     check_document,
     did_you_mean,
     duplicate_names,
@@ -151,7 +151,7 @@ class Lab(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, serialize_by_alias=True)
 
-    schema_number: SchemaOne
+    schema_number: Schema1
     """Of which version the file is."""
 
     hosts: tuple[AdbHost, ...] = ()

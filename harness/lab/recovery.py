@@ -11,7 +11,6 @@ from typing import Final, Literal
 
 from harness.core.deadline import Deadline
 from harness.core.errors import DeviceError, DeviceTimeout, InfraError
-from harness.core.notices import report_progress
 from harness.lab.attach import LabDevice
 from harness.lab.facts import (
     DOZING,
@@ -64,7 +63,6 @@ def ask_vitals(way: Transport, workdir: str, *, timeout_s: float = _VITALS_S) ->
             serial=way.serial,
             output=answer.stdout[-400:],
         )
-    report_progress(way.serial, degrees=vitals.hottest_c)
     return vitals
 
 

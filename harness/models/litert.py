@@ -91,13 +91,15 @@ def litert_host(catalog: Catalog, version: str) -> LitertHost:
     computer that the wheels are not for.
     """
     require_compiling_host()
-    unpacked = catalog.unpacked_in("unpacked-litert")
+    folder = "unpacked-litert"
     request = WheelRequest.for_this_python("ai-edge-litert", LITERT_VERSION, _PLATFORM)
     return LitertHost(
         version,
-        root=unpacked.folder(request, _WANTED.__contains__).path,
+        root=catalog.wheels.folder(request, _WANTED.__contains__, folder).path,
         qnn_root=catalog.pypi.folder(version, "linux-x64").path,
-        linked=unpacked.folder(qnn_wheel(version, "linux-x64"), _LINKED.__contains__).path,
+        linked=catalog.wheels.folder(
+            qnn_wheel(version, "linux-x64"), _LINKED.__contains__, folder
+        ).path,
     )
 
 

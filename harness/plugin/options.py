@@ -320,8 +320,8 @@ class Options:
     qnn: list[str] = _option(
         "--qnn-version VERSION",
         "QNN runtimes: versions (2.51.0, 2.48), ranges (>=2.48,<2.51), `latest`, `all`, any "
-        "of them of one source of the lab (sdk:latest), or the path of an SDK, folder, AAR or "
-        "Maven repository (default: latest)",
+        "of them of one source of the lab (sdk:latest), or the path of an SDK, folder or "
+        "AAR (default: latest)",
         action="append",
         read=lambda value, _: _specs(value) or ["latest"],
     )

@@ -271,7 +271,7 @@ class Live:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count finished cases."""
         # a worker that died has a report of no phase: its case is run again
-        if self._show is None or not getattr(report, OURS, False):
+        if self._counts is None or not getattr(report, OURS, False):
             return
         if report.when not in _PHASES:
             self._under_way.pop(report.nodeid, None)
@@ -281,4 +281,4 @@ class Live:
             self._under_way[report.nodeid] = reports
         elif all(str(each.outcome) != RETRIED for each in reports):
             bad = [getattr(each, LAB_ERROR, None) for each in reports if each.failed]
-            self._show.ended(report.nodeid, failed=None in bad, lab=any(bad))
+            self._counts.ended(report.nodeid, failed=None in bad, lab=any(bad))

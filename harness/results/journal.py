@@ -17,12 +17,17 @@ from typing import Any, Final, Self, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 
-from harness.core.bounded_json import JsonError, parse_model, require_bounded
+from harness.core.bounded_json import (
+    OTHER_SCHEMA,
+    JsonError,
+    other_schema,
+    parse_model,
+    require_bounded,
+)
 from harness.core.errors import ConfigError, InternalError
 from harness.core.local_file import AppendedLines, lines_of
 from harness.core.names_inside import open_below
 from harness.core.outgoing_text import counted, without_secrets_in
-from harness.core.schemas import OTHER_SCHEMA, other_schema
 from harness.results.coverage import Tally
 from harness.results.record import SCHEMA, CaseRecord, DeviceEvent, JournalLine
 

@@ -19,10 +19,10 @@ from harness.core.codes import same_code
 from harness.core.engines import ENGINES
 from harness.core.errors import ConfigError
 from harness.core.outgoing_text import counted
+from harness.core.schema_field import Schema1
 from harness.core.socs import HTP_ARCHS, SOCS, TARGETS
 from harness.core.versions import QnnVersion, VersionRange
 from harness.core.yaml_document import (
-    SchemaOne,
     Text,
     check_document,
     duplicate_names,
@@ -202,7 +202,7 @@ class KnownIssue(Part):
 class KnownIssues(Part):
     """The content of known_issues.yaml."""
 
-    schema_number: SchemaOne
+    schema_number: Schema1
     """The version of the file's format."""
 
     known_issues: tuple[KnownIssue, ...] = ()

@@ -1,11 +1,11 @@
-"""Runtimes out of AARs: one file, or those of a Maven repository (qnn-runtime, or an ORT with it).
+"""Runtimes out of AARs: one file, or those of qnn-runtime in a Maven repository.
 
 An AAR is a zip archive with the libraries of Android in jni/arm64-v8a.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,23 +15,14 @@ from harness.core.archive import unpack_once
 from harness.core.errors import ConfigError, InfraError, VersionError
 from harness.core.outgoing_text import outgoing
 from harness.core.verified_folder import HashCache, find_damage
-from harness.core.whole_file import read_bounded, sha256_of
+from harness.core.whole_file import sha256_of
 from harness.runtimes.local_sources import FolderSource, local_runtime
-from harness.runtimes.maven_repository import (
-    QNN_RUNTIME,
-    Coordinates,
-    NotThere,
-    Repository,
-    pom_dependencies,
-)
+from harness.runtimes.maven_repository import Coordinates, NotThere, Repository
 from harness.runtimes.runtime import LibrarySource, Runtime, is_library, version_key
 
 AAR_TARGET: Final = "android-arm64"
 JNI_FOLDER: Final = "jni/arm64-v8a"
 _LAYOUT: Final = 1
-
-_MAX_POMS: Final = 20
-_MAX_POM_BYTES: Final = 1 << 20
 
 
 class AarStore:
@@ -56,8 +47,11 @@ class AarStore:
                 raise InfraError(f"{aar.name} has no libraries in {JNI_FOLDER}")
             return {}
 
+        def is_wanted(name: str) -> bool:
+            return name.rpartition("/")[0] == JNI_FOLDER and is_library(name)
+
         folder = self._folder(sha256)
-        unpacked = unpack_once(aar, folder, facts, _is_library, data_of, title=aar.name)
+        unpacked = unpack_once(aar, folder, facts, is_wanted, data_of, title=aar.name)
         return {name: file.path for name, file in unpacked.files.items()}
 
     def damage(self, aar: Path) -> list[str]:
@@ -97,17 +91,11 @@ class AarSource(FolderSource):
             raise ConfigError(str(error), field=field) from error
 
 
-def _is_library(name: str) -> bool:
-    return name.startswith(f"{JNI_FOLDER}/") and name.count("/") == 2 and is_library(name)
-
-
 @dataclass(eq=False, repr=False)  # a URL may have a password
 class MavenSource(LibrarySource):
-    """One artifact of a repository in all its versions, or in one.
+    """The artifact qnn-runtime of a repository, in all its versions, or in one.
 
-    The version of a runtime is that of its QNN. An artifact other than qnn-runtime (an ORT) comes
-    with the qnn-runtime that its POM names. Of two artifacts with the same QNN the newer is used,
-    unless the coordinates name a version. `location` is a folder or an http(s) URL.
+    `location` is a folder or an http(s) URL.
     """
 
     name: str
@@ -122,69 +110,36 @@ class MavenSource(LibrarySource):
         self._store = AarStore(self.cache_root)
 
     def versions(self, target: str) -> list[str]:
-        return list(self._all) if target == self.target else []
+        return self._all if target == self.target else []
 
     def is_cached(self, version: str, target: str) -> bool:
-        return all(self._repository.is_cached(aar.file("aar")) for aar in self._aars(version))
+        return self._repository.is_cached(self._aar(version))
 
     def runtime(self, version: str, target: str) -> Runtime:
-        aars = [self._repository.file(aar.file("aar")) for aar in self._aars(version)]
-        # of two equal names the first is used
-        files = {name: path for aar in aars[::-1] for name, path in self._store.files(aar).items()}
+        files = self._store.files(self._repository.file(self._aar(version)))
         hashes = HashCache(self.cache_root, self.cache_root / "aars")
         root = next(iter(files.values())).parent
         return local_runtime(files, hashes, self.name, version, self.target, root)
 
     def damage(self, version: str, target: str) -> list[str]:
-        problems = []
-        for aar in self._aars(version):
-            name = aar.file("aar")
-            problems += self._repository.damage(name)
-            if self._repository.is_cached(name) and not problems:
-                problems += self._store.damage(self._repository.file(name))
-        return problems
+        name = self._aar(version)
+        if (problems := self._repository.damage(name)) or not self._repository.is_cached(name):
+            return problems
+        return self._store.damage(self._repository.file(name))
 
-    def _aars(self, version: str) -> Sequence[Coordinates]:
-        aars = self._all
-        if version not in aars:
-            raise VersionError(f"{self.origin} has no QNN {version[:80]!r}", choices=aars)
-        return aars[version]
+    def _aar(self, version: str) -> str:
+        if version not in self._all:
+            raise VersionError(f"{self.origin} has no QNN {version[:80]!r}", choices=self._all)
+        return self.coordinates.with_version(version).aar()
 
     @cached_property
-    def _all(self) -> dict[str, tuple[Coordinates, ...]]:
-        """The AARs of each version, the configured artifact first."""
+    def _all(self) -> list[str]:
+        if self.coordinates.version:
+            return [self.coordinates.version]
         try:
-            aars = self._find_all()
+            return sorted(self._repository.versions(self.coordinates), key=version_key)
         except NotThere as error:
             raise ConfigError(
                 f"there is no {self.coordinates}: {error}",
                 field=f"runtimes.{self.name}.coordinates",
             ) from error
-        return {version: aars[version] for version in sorted(aars, key=version_key)}
-
-    def _find_all(self) -> dict[str, tuple[Coordinates, ...]]:
-        pinned = self.coordinates.version
-        versions = [pinned] if pinned else self._repository.versions(self.coordinates)
-        newest = sorted(versions, key=version_key, reverse=True)
-        if self.coordinates.artifact == QNN_RUNTIME.partition(":")[2]:
-            return {version: (self.coordinates.with_version(version),) for version in newest}
-        aars: dict[str, tuple[Coordinates, ...]] = {}
-        for version in newest[:_MAX_POMS]:
-            artifact = self.coordinates.with_version(version)
-            name = artifact.file("pom")
-            try:
-                content = read_bounded(self._repository.file(name), _MAX_POM_BYTES)
-                dependencies = pom_dependencies(content)
-            except (OSError, ValueError) as error:
-                raise InfraError(f"{name}: {error}") from error
-            for runtime in dependencies:
-                if str(runtime) == f"{QNN_RUNTIME}:{runtime.version}" and runtime.version:
-                    aars.setdefault(runtime.version, (artifact, runtime))
-                    break
-        if not aars:
-            raise ConfigError(
-                f"{self.coordinates} names no {QNN_RUNTIME} in its POM, so that its QNN is not "
-                f"known; take {QNN_RUNTIME} itself, or a folder",
-                field=f"runtimes.{self.name}.coordinates",
-            )
-        return aars

@@ -15,9 +15,8 @@ from harness.core.verified_folder import VerifiedFolder
 from harness.core.versions import QNN_WHEELS, QnnVersion
 from harness.lab.fields import PACKAGE_INDEX
 from harness.lab.inventory import Lab
-from harness.runtimes.aar import AarSource, MavenSource
+from harness.runtimes.aar import AarSource
 from harness.runtimes.local_sources import FolderSource, SdkSource, sdk_of_environment, sdks_in
-from harness.runtimes.maven_repository import QNN_RUNTIME, Coordinates
 from harness.runtimes.ort import BESIDE_ORT, OrtLibraries, executorch_folder
 from harness.runtimes.pypi import (
     ORT_HOST_VERSION,
@@ -25,7 +24,6 @@ from harness.runtimes.pypi import (
     QNN_PLATFORMS,
     CompilerHost,
     PyPiSource,
-    UnpackedWheels,
     WheelCache,
     all_versions,
     ort_folder,
@@ -60,10 +58,9 @@ class Catalog:
 
     def __init__(self, cache_root: Path, *, sources: Iterable[LibrarySource] = ()) -> None:
         self._cache_root = cache_root
-        wheels = WheelCache(cache_root / "wheels")
-        self._unpacked = UnpackedWheels(cache_root / "unpacked", wheels)
-        self.pypi = PyPiSource(self._unpacked)
-        self.ort = OrtLibraries(self._unpacked, cache_root)
+        self.wheels = WheelCache(cache_root)
+        self.pypi = PyPiSource(self.wheels)
+        self.ort = OrtLibraries(self.wheels, cache_root)
         self._sources: dict[str, LibrarySource] = {}
         for source in (*sources, self.pypi):
             self.add(source)
@@ -135,10 +132,7 @@ class Catalog:
             try:
                 resolved.update(dict.fromkeys(choose(part, self._known(target), field=field)))
             except ConfigError as error:
-                here = part and Path(part).exists()
-                hint = f"; if the path is meant, write ./{part}" if here else ""
-                problem = error.problem + hint
-                raise type(error)(problem, field=field, choices=error.choices) from error
+                raise type(error)(error.problem, field=field, choices=error.choices) from error
         return list(resolved)
 
     def entries_of(self, source: LibrarySource, target: str) -> list[CatalogEntry]:
@@ -194,19 +188,14 @@ class Catalog:
         """
         if version not in self._hosts:
             require_compiling_host()
-            # devices get other files of the same wheel, in a folder of their own
-            ort_root = ort_folder(self.unpacked_in("unpacked-host")).path
+            ort_root = ort_folder(self.wheels).path
             qnn_root = self.pypi.folder(version, "linux-x64").path
             self._hosts[version] = CompilerHost(version, ORT_HOST_VERSION, ort_root, qnn_root)
         return self._hosts[version]
 
-    def unpacked_in(self, folder: str) -> UnpackedWheels:
-        """Return wheels unpacked into a separate folder of the cache."""
-        return UnpackedWheels(self._cache_root / folder, self._unpacked.wheels)
-
     def executorch(self, target: str) -> VerifiedFolder:
         """Return ExecuTorch's headers and libraries. Raises as `executorch_folder`."""
-        return executorch_folder(self._unpacked, target)
+        return executorch_folder(self.wheels, target)
 
     def compiler_for(self, name: str, target: str) -> str:
         """Return the QNN version that compiles contexts for a runtime by default.
@@ -304,7 +293,7 @@ def choose_runtimes(resolve: Resolve, specs: Sequence[str], targets: Iterable[st
 
 
 def source_at(path: Path, used_names: Collection[str], cache_root: Path) -> LibrarySource:
-    """Return the source at a path: an AAR, a QAIRT tree, a Maven repository or a plain folder.
+    """Return the source at a path: an AAR, a QAIRT tree or a plain folder.
 
     Its name is made from the path's last part, and is none of `used_names`. Raises ConfigError if
     there is nothing of that kind.
@@ -322,7 +311,4 @@ def source_at(path: Path, used_names: Collection[str], cache_root: Path) -> Libr
         raise ConfigError(f"{path} {problem}")
     if sdks_in(path):
         return SdkSource(name, path, cache_root)
-    coordinates = Coordinates.parse(QNN_RUNTIME)
-    if (path / coordinates.folder).is_dir():
-        return MavenSource(name, coordinates, path, cache_root)
     return FolderSource(name, path, cache_root)

@@ -26,13 +26,8 @@ MAX_STRING: Final = 1024
 # Source of all numbers: the System V ABI (gabi), /usr/include/elf.h, LLVM's ELF.h for Hexagon.
 _PT_LOAD, _PT_DYNAMIC, _PT_NOTE = 1, 2, 4
 _DT_NEEDED, _DT_STRTAB, _DT_STRSZ, _DT_SONAME = 1, 5, 10, 14
-_DT_VERDEF, _DT_VERDEFNUM, _DT_VERNEED, _DT_VERNEEDNUM = (
-    0x6FFFFFFC,
-    0x6FFFFFFD,
-    0x6FFFFFFE,
-    0x6FFFFFFF,
-)
-_VER_BASE, _VER_WEAK = 1, 2
+_DT_VERNEED, _DT_VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
+_VER_WEAK = 2
 _MACHINES: Final = {3: "x86", 40: "arm", 62: "x86-64", 164: "hexagon", 183: "aarch64"}
 _GLIBC = re.compile(r"GLIBC_(\d{1,4})\.(\d{1,4})(?:\.\d{1,4})?", re.ASCII)
 _RELR_GLIBC = (2, 36)
@@ -48,18 +43,16 @@ class ElfFacts:
     """Facts of one ELF file.
 
     `machine` is one of aarch64, x86-64, arm, x86, hexagon, or "machine <number>". `version_needs`
-    are pairs (library, version) without the weak ones; `versions` are those that the file defines.
-    `android_api` is the level that the NDK wrote into .note.android.ident. `page_bytes` is the
-    largest size of memory pages that it can be loaded with, if known.
+    are pairs (library, version) without the weak ones. `android_api` is the level that the NDK
+    wrote into .note.android.ident. `page_bytes` is the largest size of memory pages that it can be
+    loaded with, if known.
     """
 
     bits: Literal[32, 64]
     machine: str
-    flags: int
     soname: str | None
     needed: tuple[str, ...]
     version_needs: tuple[tuple[str, str], ...]
-    versions: tuple[str, ...]
     android_api: int | None
     page_bytes: int | None = None
 
@@ -86,11 +79,6 @@ class ElfFacts:
             return "glibc"
         return None
 
-    @property
-    def hexagon_arch(self) -> int | None:
-        digits = f"{self.flags & 0xFF:x}"
-        return int(digits) if self.machine == "hexagon" and digits.isdecimal() else None
-
 
 def read_elf(data: bytes) -> ElfFacts:
     """Return the facts of a whole ELF file. Raises ElfError."""
@@ -108,7 +96,7 @@ class ElfReader:
             raise ElfError("its ELF header is damaged, or not little-endian")
         self.wide = data[4] == 2
         fields = self.unpack("HHIQQQIHHHHHH" if self.wide else "HHIIIIIHHHHHH", 16)
-        (_, machine, _, _, headers, sections, self.flags) = fields[:7]
+        (_, machine, _, _, headers, sections, _) = fields[:7]
         (_, self.header_size, self.headers, section_size, section_count, _) = fields[7:]
         self.machine = _MACHINES.get(machine, f"machine {machine}")
         self.start = headers
@@ -129,11 +117,9 @@ class ElfReader:
         return ElfFacts(
             bits=64 if self.wide else 32,
             machine=self.machine,
-            flags=self.flags,
             soname=self.string(single[_DT_SONAME]) if _DT_SONAME in single else None,
             needed=tuple(self.string(value) for tag, value in tags if tag == _DT_NEEDED),
             version_needs=tuple(self._needs(single)),
-            versions=tuple(self._definitions(single)),
             android_api=self._android_api(),
             # 0 and 1 mean no alignment (gabi), and linkers leave them out
             page_bytes=min((size for size in self.alignments if size > 1), default=None),
@@ -201,10 +187,12 @@ class ElfReader:
             return
 
     def _needs(self, tags: dict[int, int]) -> Iterator[tuple[str, str]]:
-        remaining = MAX_VERSIONS
-        for entry in self._chain(tags, _DT_VERNEED, _DT_VERNEEDNUM, 12):
-            _, count, library, auxiliary, _ = self.unpack("HHIII", entry)
-            name, entry = self.string(library), entry + auxiliary
+        if _DT_VERNEED not in tags:
+            return
+        remaining, record = MAX_VERSIONS, self.offset_of(tags[_DT_VERNEED])
+        for _ in range(min(tags.get(_DT_VERNEEDNUM, 0), MAX_VERSIONS)):
+            _, count, library, auxiliary, next_record = self.unpack("HHIII", record)
+            name, entry = self.string(library), record + auxiliary
             for _ in range(count):
                 if remaining == 0:
                     raise ElfError(f"it needs more than {MAX_VERSIONS} versions")
@@ -215,24 +203,9 @@ class ElfReader:
                 if step == 0:
                     break
                 entry += step
-
-    def _definitions(self, tags: dict[int, int]) -> Iterator[str]:
-        for entry in self._chain(tags, _DT_VERDEF, _DT_VERDEFNUM, 16):
-            _, flags, _, _, _, auxiliary, _ = self.unpack("HHHHIII", entry)
-            if not flags & _VER_BASE:
-                yield self.string(self.unpack("I", entry + auxiliary)[0])
-
-    def _chain(self, tags: dict[int, int], table: int, count: int, link: int) -> Iterator[int]:
-        """Yield the offsets of a list of records, each with the step to the next one at `link`."""
-        if table not in tags:
-            return
-        entry = self.offset_of(tags[table])
-        for _ in range(min(tags.get(count, 0), MAX_VERSIONS)):
-            yield entry
-            step = self.unpack("I", entry + link)[0]
-            if step == 0:
+            if next_record == 0:
                 return
-            entry += step
+            record += next_record
 
     def _android_api(self) -> int | None:
         for kind, offset, _, size in self.segments:

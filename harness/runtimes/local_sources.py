@@ -24,17 +24,15 @@ from harness.core.verified_folder import HashCache, valid_name
 from harness.core.versions import QnnVersion
 from harness.runtimes.runtime import (
     BUILD_KINDS,
-    LibraryFacts,
     LibrarySource,
     Runtime,
+    build_id_of,
     is_device_file,
     is_library,
     kind_of,
     library_target,
-    library_version,
-    parse_version,
     read_library,
-    sdk_version,
+    short_version,
     version_key,
 )
 
@@ -50,6 +48,12 @@ _FOLDERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     }
 )
 _HEXAGON = re.compile(r"hexagon-v(\d\d)", re.ASCII)
+# "v2.28.2.241116104011_103376", as in logs. sdk.yaml may have the version without the build; ONNX
+# Runtime's build takes it from there (setup.py, parse_qnn_version_from_sdk_yaml).
+_VERSION_FILES: Final = {
+    "include/QNN/QnnSdkBuildId.h": re.compile(r"QNN_SDK_BUILD_ID\s+\"v?(\d[\w.]{0,60})\""),
+    "sdk.yaml": re.compile(r"^version:\s*[\"']?v?(\d[\w.]{0,60})[\"']?\s*(?:#.*)?$", re.MULTILINE),
+}
 _MAX_TEXT_BYTES = 64 << 10
 _MAX_SDKS = 200
 
@@ -73,19 +77,6 @@ def local_runtime(
 
 def _mode(name: str) -> int:
     return 0o644 if is_library(name) else 0o755
-
-
-def build_facts(files: Mapping[str, Path]) -> list[LibraryFacts]:
-    """Return the facts of libraries that name their SDK's build, backends first."""
-    kinds = {name: kind for name in files if (kind := kind_of(name)[0]) in BUILD_KINDS}
-    facts_read = []
-    # One is enough, and reading each takes long.
-    for name in sorted(kinds, key=lambda name: (BUILD_KINDS.index(kinds[name]), name)):
-        facts = read_library(files[name], name)
-        facts_read.append(facts)
-        if facts.build is not None and facts.build.version and facts.elf and facts.elf.libc:
-            break
-    return facts_read
 
 
 def listed_files(folder: Path, prefix: str, *, field: str, depth: int = 1) -> dict[str, Path]:
@@ -155,10 +146,12 @@ class FolderSource(LibrarySource):
 
     @cached_property
     def _version_and_target(self) -> tuple[str, str]:
-        facts, version = build_facts(self._files()), self.version
-        if version:
-            version = parse_version(version, f"runtimes.{self.name}.version")
-        version = version or library_version(facts)
+        files = {n: path for n, path in self._files().items() if kind_of(n)[0] in BUILD_KINDS}
+        facts = [read_library(path, name) for name, path in files.items()]
+        version = short_version(named := self.version or build_id_of(facts) or "")
+        if named and version is None:
+            problem = f"{named[:80]!r} is no QNN version, as in 2.31.0 or 2.31.0.250130"
+            raise ConfigError(problem, field=f"runtimes.{self.name}.version")
         target = self.target or library_target(facts)
         if version is None or target is None:
             name, field = ("QNN version", "version") if version is None else ("target", "target")
@@ -281,24 +274,13 @@ def _compiler_key(name: str) -> tuple[int, ...]:
 
 
 def _version_of(root: Path, field: str) -> str:
-    def text_of(name: str) -> str | None:
+    for name, pattern in _VERSION_FILES.items():
         with contextlib.suppress(OSError):
-            return read_inside(root, name, _MAX_TEXT_BYTES).decode("utf-8", "replace")
-        return None
-
-    header = text_of("include/QNN/QnnSdkBuildId.h")
-    if (version := sdk_version(text_of("sdk.yaml"), header, root.name)) is not None:
-        return version
-    names = folders_in(root / "lib")
-    for target in _FOLDERS:
-        folder = target_folder(names, target, None)
-        if folder is not None:
-            files = listed_files(root / "lib" / folder, "lib", field=field)
-            files = {name: path for name, path in files.items() if is_device_file(name)}
-            version = library_version(build_facts(require_inside(files, root, field=field)))
-            if version is not None:
+            text = read_inside(root, name, _MAX_TEXT_BYTES).decode("utf-8", "replace")
+            if (match := pattern.search(text)) and (version := short_version(match[1])):
                 return version
-    raise ConfigError(f"{root} does not say which version it is", field=field)
+    problem = f"{root} does not say which version it is, in {' or '.join(_VERSION_FILES)}"
+    raise ConfigError(f"{problem}; its lib folders can be named as `kind: folder`", field=field)
 
 
 def folders_in(path: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""Maven repositories, as a folder or behind a URL: coordinates, versions, POMs, verified files.
+"""Maven repositories, as a folder or behind a URL: coordinates, versions, verified files.
 
 Not pooch 1.9: it does not bound the size of downloads.
 """
@@ -25,8 +25,8 @@ from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, InfraError
 from harness.core.names_inside import inside, name_problem, stays_inside
 from harness.core.outgoing_text import counted, without_secrets
-from harness.core.verified_folder import FetchedFiles
-from harness.core.whole_file import disk_errors, read_bounded
+from harness.core.verified_folder import FetchedFiles, work_folder
+from harness.core.whole_file import disk_errors
 
 _log = logging.getLogger(__name__)
 
@@ -131,12 +131,11 @@ def _opener() -> urllib.request.OpenerDirector:
 
 QNN_RUNTIME: Final = "com.qualcomm.qti:qnn-runtime"
 METADATA: Final = "maven-metadata.xml"
-CHECKSUMS: Final = {"sha256": 64, "sha1": 40}
-"""Kinds of checksums that a file may have, the better first, and their numbers of digits."""
+CHECKSUMS: Final = ("sha256", "sha1")
+"""Kinds of checksums that a file may have, the better first."""
 
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", re.ASCII)
 _MAX_VERSIONS = 1000
-_MAX_DEPENDENCIES = 1000
 
 TEXT_BOUNDS: Final = Bounds(max_bytes=4 << 20, timeout_s=60.0)
 AAR_BOUNDS: Final = Bounds(max_bytes=1 << 30, timeout_s=1800.0)
@@ -171,9 +170,9 @@ class Coordinates:
     def folder(self) -> str:
         return f"{self.group.replace('.', '/')}/{self.artifact}"
 
-    def file(self, extension: str) -> str:
-        """Return the path of a file of the version in a repository (`aar`, `pom`)."""
-        return f"{self.folder}/{self.version}/{self.artifact}-{self.version}.{extension}"
+    def aar(self) -> str:
+        """Return the path of the version's AAR in a repository."""
+        return f"{self.folder}/{self.version}/{self.artifact}-{self.version}.aar"
 
     def __str__(self) -> str:
         name = f"{self.group}:{self.artifact}"
@@ -182,35 +181,17 @@ class Coordinates:
 
 def metadata_versions(content: bytes) -> list[str]:
     """Return the versions that a maven-metadata.xml lists. Raises ValueError."""
-    versions = [
-        (element.text or "").strip()
-        for element in _tree(content).iterfind("./versioning/versions/version")
-    ]
-    if len(versions) > _MAX_VERSIONS:
-        raise ValueError(f"it lists {counted(len(versions), 'version')}")
-    return [version for version in dict.fromkeys(versions) if _is_part(version)]
-
-
-def pom_dependencies(content: bytes) -> list[Coordinates]:
-    """Return the runtime dependencies of a POM that have an exact version. Raises ValueError."""
-    dependencies = []
-    elements = _tree(content).findall("./{*}dependencies/{*}dependency")
-    if len(elements) > _MAX_DEPENDENCIES:
-        raise ValueError("it has too many dependencies")
-    for element in elements:
-        fields = {child.tag.rpartition("}")[2]: (child.text or "").strip() for child in element}
-        version = fields.get("version", "").strip("[]")
-        parts = (fields.get("groupId", ""), fields.get("artifactId", ""), version)
-        if fields.get("scope", "compile") in ("compile", "runtime") and all(map(_is_part, parts)):
-            dependencies.append(Coordinates(*parts))
-    return dependencies
-
-
-def checksum(text: str, kind: str) -> str | None:
-    """Return the digest in a .sha1 or .sha256 file, which may also name the file."""
-    word = (text.split() or [""])[0].lower()
-    right = len(word) == CHECKSUMS[kind] and re.fullmatch(r"[0-9a-f]+", word)
-    return word if right else None
+    # Maven's files declare no document type, which could declare entities.
+    if b"<!" in content.replace(b"<!--", b""):
+        raise ValueError("it declares a document type")
+    try:
+        root = ElementTree.fromstring(content)
+    except (ElementTree.ParseError, LookupError, RecursionError) as error:
+        raise ValueError(f"it is no XML: {error}") from error
+    listed = [(e.text or "").strip() for e in root.iterfind("./versioning/versions/version")]
+    if len(listed) > _MAX_VERSIONS:
+        raise ValueError(f"it lists {counted(len(listed), 'version')}")
+    return [version for version in dict.fromkeys(listed) if _is_part(version)]
 
 
 def _is_part(text: str) -> bool:
@@ -218,18 +199,8 @@ def _is_part(text: str) -> bool:
     return _PART.fullmatch(text) is not None and name_problem(text.replace(".", "/")) is None
 
 
-def _tree(content: bytes) -> ElementTree.Element:
-    # Maven's files declare no document type, which could declare entities.
-    if b"<!" in content.replace(b"<!--", b""):
-        raise ValueError("it declares a document type")
-    try:
-        return ElementTree.fromstring(content)
-    except (ElementTree.ParseError, LookupError, RecursionError) as error:
-        raise ValueError(f"it is no XML: {error}") from error
-
-
 class Repository:
-    """A repository on this computer, such as ~/.m2/repository or a mirror, or one behind a URL.
+    """A folder such as ~/.m2/repository, or a repository behind a URL.
 
     Files fetched from a URL are kept below `cache_root` and verified; files of a folder stay where
     they are. Every method raises InfraError.
@@ -241,10 +212,8 @@ class Repository:
         self._folder = location if isinstance(location, Path) else None
         self._url = str(location).rstrip("/")
         key = hashlib.sha256(without_secrets(self._url).encode()).hexdigest()[:16]
-        root = cache_root / "maven" / key
-        self._files = FetchedFiles(root, timeout_s=bounds.timeout_s, note=".qnn-harness.json")
+        self._files = FetchedFiles(cache_root / "maven" / key, timeout_s=bounds.timeout_s)
         self._bounds = bounds
-        self._versions: dict[str, list[str]] = {}
 
     def versions(self, artifact: Coordinates) -> list[str]:
         """Return the versions of an artifact, unordered; without a network, those of the last time.
@@ -254,10 +223,11 @@ class Repository:
         if self._folder is not None:
             return self._versions_in(self._folder, artifact)
         name = f"{artifact.folder}/{METADATA}"
-        if name not in self._versions:
-            path = self._files.path(name)
+        path = self._files.path(name)
+        with work_folder(path.parent) as work:
             try:
-                self._fetched(name, TEXT_BOUNDS, anew=True)
+                download(f"{self._url}/{name}", work / METADATA, TEXT_BOUNDS)
+                (work / METADATA).replace(path)
             except NotThere:
                 raise
             except InfraError as error:
@@ -265,79 +235,55 @@ class Repository:
                     raise
                 _log.warning(f"{error}; taking the list of versions of the last time")
             try:
-                self._versions[name] = metadata_versions(path.read_bytes())
+                return metadata_versions(path.read_bytes())
             except ValueError as error:
                 raise InfraError(f"{self._url}/{name}: {error}") from error
-        return self._versions[name]
 
-    def file(self, name: str) -> Path:
-        """Return a file of the repository, verified by its checksum if any. Raises NotThere."""
-        if self._folder is None:
-            return self._fetched(name, self._bounds)
-        path = inside(self._folder, name)
-        if not path.is_file():
-            raise NotThere(f"{path} is not there")
-        if not stays_inside(self._folder, path):
-            raise InfraError(f"{path} is, or lies behind, a link to outside of {self._folder}")
-        self._verify(name, path)
-        return path
+    def _versions_in(self, root: Path, artifact: Coordinates) -> list[str]:
+        try:
+            names = filter(_is_part, os.listdir(root / artifact.folder))
+        except OSError as error:
+            raise NotThere(f"{root / artifact.folder}: {error.strerror}") from error
+        aars = {name: artifact.with_version(name).aar() for name in names}
+        return [name for name, aar in aars.items() if inside(root, aar).is_file()]
 
     def is_cached(self, name: str) -> bool:
         return self._folder is not None or self._files.is_cached(name)
 
     def damage(self, name: str) -> list[str]:
-        """Return the damage of a file, reading every byte; none for one that was not fetched."""
-        if self._folder is None:
-            return self._files.damage(name)
-        try:
-            self.file(name)
-        except InfraError as error:
-            return [str(error)]
-        return []
+        """Return the damage of a file that was fetched, reading every byte."""
+        return [] if self._folder is not None else self._files.damage(name)
 
-    def _versions_in(self, root: Path, artifact: Coordinates) -> list[str]:
-        folder = root / artifact.folder
-        try:
-            with os.scandir(folder) as entries:
-                names = [entry.name for entry in entries if entry.is_dir()]
-        except OSError as error:
-            raise NotThere(f"{folder}: {error.strerror}") from error
-        named = {name: artifact.with_version(name).file("aar") for name in names if _is_part(name)}
-        return [name for name, file in named.items() if inside(root, file).is_file()]
+    def file(self, name: str) -> Path:
+        """Return a file, verified by its checksum if it is fetched and has one. Raises NotThere."""
+        if self._folder is not None:
+            path = inside(self._folder, name)
+            if not path.is_file():
+                raise NotThere(f"{path} is not there")
+            if not stays_inside(self._folder, path):
+                raise InfraError(f"{path} is, or lies behind, a link to outside of {self._folder}")
+            return path
 
-    def _fetched(self, name: str, bounds: Bounds, *, anew: bool = False) -> Path:
-        def bring(folder: Path) -> tuple[Path, dict[str, str]]:
+        def bring(folder: Path) -> Path:
             part = folder / "part"
-            download(f"{self._url}/{name}", part, bounds)
-            return part, {"trust": self._verify(name, part)}
+            download(f"{self._url}/{name}", part, self._bounds)
+            self._verify(name, part)
+            return part
 
-        purpose = name.rpartition("/")[2]
-        return self._files.get(name, bring, title=purpose, anew=anew).path
+        return self._files.get(name, bring, title=name.rpartition("/")[2]).path
 
-    def _verify(self, name: str, file: Path) -> str:
-        """Compare a file with its checksum in the repository; return the kind of checksum."""
+    def _verify(self, name: str, file: Path) -> None:
         for kind in CHECKSUMS:
-            text = self._checksum_text(f"{name}.{kind}", file)
-            if text is None:
+            path = file.with_name("checksum")
+            try:
+                download(f"{self._url}/{name}.{kind}", path, _CHECKSUM_BOUNDS)
+            except NotThere:
                 continue
+            # it may also name the file
+            listed = (path.read_text("ascii", "replace").split() or [""])[0].lower()
             with file.open("rb") as stream:
                 digest = hashlib.file_digest(stream, kind).hexdigest()
-            listed = checksum(text, kind)
-            if listed is None and self._folder is not None:
-                continue
-            if listed is None:
-                raise InfraError(f"{self._url}/{name}.{kind} holds no {kind}")
             if listed != digest:
-                problem = f"has {kind} {digest}, and {listed} is written beside it"
+                problem = f"has {kind} {digest}, and {listed[:64]!r} is written beside it"
                 raise InfraError(f"{self._url}/{name} {problem}; it is not used")
-            return kind
-        return "first use"
-
-    def _checksum_text(self, name: str, file: Path) -> str | None:
-        path = file.with_name("checksum") if self._folder is None else inside(self._folder, name)
-        try:
-            if self._folder is None:
-                download(f"{self._url}/{name}", path, _CHECKSUM_BOUNDS)
-            return read_bounded(path, _CHECKSUM_BOUNDS.max_bytes).decode("ascii", "replace")
-        except (NotThere, OSError):
-            return None
+            return

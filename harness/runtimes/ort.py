@@ -21,7 +21,7 @@ from harness.core.versions import VersionRange
 from harness.runtimes.aar import AarStore
 from harness.runtimes.elf import ElfError, read_elf
 from harness.runtimes.local_sources import listed_files, require_inside
-from harness.runtimes.pypi import ORT_PROJECT, UnpackedWheels, WheelRequest
+from harness.runtimes.pypi import ORT_PROJECT, WheelCache, WheelRequest
 from harness.runtimes.runtime import NotOffered, Runtime, kind_of, library_target, read_library
 from harness.runtimes.version_specs import choose_all, is_path, split_specs
 
@@ -56,8 +56,8 @@ class OrtLibraries:
     An ORT is named by its version; one at a path, by the last part of the path and its version.
     """
 
-    def __init__(self, unpacked: UnpackedWheels, cache_root: Path) -> None:
-        self._unpacked = unpacked
+    def __init__(self, wheels: WheelCache, cache_root: Path) -> None:
+        self._wheels = wheels
         self._cache_root = cache_root
         self._aars = AarStore(cache_root)
         self._by_name: dict[str, tuple[Path, LocalFile]] = {}
@@ -68,7 +68,7 @@ class OrtLibraries:
 
     def is_cached(self, version: str, target: str) -> bool:
         """Return whether a version of PyPI is cached. Raises ConfigError."""
-        return self._unpacked.wheels.is_cached(ort_request(version, target))
+        return self._wheels.is_cached(ort_request(version, target))
 
     def fetch(self, version: str, target: str) -> LocalFile:
         """Return the library of a version of PyPI, fetched and unpacked if need be, and verified.
@@ -76,7 +76,7 @@ class OrtLibraries:
         Raises ConfigError for an unknown version or target, InfraError if it cannot be fetched or
         its wheel does not hold one library.
         """
-        folder = self._unpacked.folder(ort_request(version, target), is_ort_library)
+        folder = self._wheels.folder(ort_request(version, target), is_ort_library)
         files = list(folder.files.values())
         if len(files) != 1:
             number = counted(len(files), "library", "libraries")
@@ -85,7 +85,7 @@ class OrtLibraries:
 
     def damage(self, version: str, target: str) -> list[str]:
         """Return the damage of a cached version of PyPI, reading every byte. Raises ConfigError."""
-        return self._unpacked.damage(ort_request(version, target))
+        return self._wheels.damage(ort_request(version, target))
 
     def resolve(self, spec: str, target: str, *, field: str | None = None) -> list[str]:
         """Return the names that `spec` means for a target.
@@ -236,7 +236,7 @@ _MOST_LIBRARIES: Final = 64
 _MOST_BYTES: Final = 1 << 30
 
 
-def executorch_folder(unpacked: UnpackedWheels, target: str) -> VerifiedFolder:
+def executorch_folder(wheels: WheelCache, target: str) -> VerifiedFolder:
     """Return the unpacked wheel, with its files below `executorch/`.
 
     Raises ConfigError for a target that it has no libraries for, InfraError if it is unavailable.
@@ -248,7 +248,7 @@ def executorch_folder(unpacked: UnpackedWheels, target: str) -> VerifiedFolder:
             choices=[EXECUTORCH_TARGET],
         )
     libraries = {f"{_FOLDER}/lib/{name}" for name in EXECUTORCH_LIBRARIES}
-    return unpacked.folder(
+    return wheels.folder(
         _REQUEST, lambda name: name in libraries or name.startswith(f"{_FOLDER}/include/")
     )
 

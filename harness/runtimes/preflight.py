@@ -88,10 +88,6 @@ class TargetFacts:
     def simulates_htp(self) -> bool:
         return self.target == "linux-x64"
 
-    @property
-    def libc(self) -> str:
-        return PLATFORMS[self.target].libc
-
 
 def linking_findings(files: Sequence[LibraryFacts], device: TargetFacts) -> Iterator[Finding]:
     """Yield what the dynamic loader of the device, or of the DSP, will complain about."""
@@ -122,9 +118,10 @@ def _misfit(file: LibraryFacts, device: TargetFacts) -> Finding | None:
             "place": place,
         }
         return finding("wrong-machine", file.name, target=target, **facts)
-    if elf.libc is not None and elf.libc != device.libc:
+    target_libc = PLATFORMS[target].libc
+    if elf.libc is not None and elf.libc != target_libc:
         system = {"bionic": "Android", "glibc": "Linux"}[elf.libc]
-        facts = {"libc": elf.libc, "target": target, "target_libc": device.libc}
+        facts = {"libc": elf.libc, "target": target, "target_libc": target_libc}
         return finding("wrong-libc", file.name, system=system, **facts)
     return None
 
@@ -159,28 +156,13 @@ def _missing(
                 needing[needed].append(file.name)
     for needed, names in sorted(needing.items()):
         lacking = "no part of the system" if device.libraries is None else "not on the device"
-        facts: dict[str, Any] = {
-            "by": ", ".join(names),
-            "lacking": lacking,
-            "source": _where_to_get(needed),
-        }
+        source = f"Add {needed}, or install the package of the device's system that has it"
+        if needed == "libc++_shared.so":
+            source = f"Add {needed} of the NDK"
+        elif needed == RPC_LIBRARY:
+            source = "Without the FastRPC library no DSP is reached: install qualcomm/fastrpc"
+        facts: dict[str, Any] = {"by": ", ".join(names), "lacking": lacking, "source": source}
         yield finding("needed-missing", *names, needed=needed, **facts)
-
-
-def _where_to_get(needed: str) -> str:
-    if needed == "libc++_shared.so":
-        return "Add libc++_shared.so of the NDK"
-    if re.match(r"lib(c\+\+|unwind)", needed):
-        return (
-            "Add the C++ runtime: the *.libs folder of the wheel the library comes from, or the "
-            "distribution's package libc++1"
-        )
-    if needed == "libcdsprpc.so":
-        return (
-            "The device has no FastRPC library, without which no DSP is reached: look in "
-            "/vendor/lib64, or install qualcomm/fastrpc"
-        )
-    return f"Add {needed}, or install the package of the device's system that has it"
 
 
 PLUGIN_MIN_API: Final = 24
@@ -258,7 +240,7 @@ def preflight(subject: PreflightInput) -> list[Finding]:
     ]
     findings = [
         *linking_findings(loaded, subject.device),
-        *_sdk(subject),
+        *_sdk(subject, loaded),
         *_presence(subject),
         *_device(subject),
         *_contexts(subject),
@@ -268,11 +250,8 @@ def preflight(subject: PreflightInput) -> list[Finding]:
     return sorted(findings, key=lambda f: (SEVERITIES.index(f.severity), f.code, f.files))
 
 
-def _sdk(subject: PreflightInput) -> Iterator[Finding]:
-    files = [file for file in subject.files if file.kind in _ONE_BUILD and file.elf is not None]
-    for file in files:
-        if file.build is None:
-            yield finding("sdk-unknown", file.name)
+def _sdk(subject: PreflightInput, loaded: Sequence[LibraryFacts]) -> Iterator[Finding]:
+    files = [file for file in loaded if file.kind in _ONE_BUILD]
     known = [(file, file.build) for file in files if file.build is not None]
     # The backend compares the other libraries with itself (1008).
     backend = (pair for pair in known if pair[0].kind == f"backend-{subject.backend}")
@@ -280,15 +259,11 @@ def _sdk(subject: PreflightInput) -> Iterator[Finding]:
     if reference_pair is None:
         return
     reference, its_build = reference_pair
-    arch = subject.device.arch
     for file, build in known:
         if not build.agrees_with(its_build):
             severity: Severity = "error"
             consequence = "QNN refuses it with 1008 (Stub lib id mismatch), or fails later"
-            if file.kind in ("stub", "skel") and arch is not None and file.htp_arch != arch:
-                severity = "info"
-                consequence = f"it is for another HTP than the device's v{arch}, and stays here"
-            elif file.kind == "system" or file.kind.startswith("backend"):
+            if file.kind == "system" or file.kind.startswith("backend"):
                 # libQnnSystem.so only reads metadata, and another backend is not loaded.
                 severity, consequence = "warning", "builds are not tested together"
             yield finding(
@@ -319,9 +294,6 @@ def _presence(subject: PreflightInput) -> Iterator[Finding]:
         yield finding("backend-missing", library=library, note=note)
     if subject.backend == "htp" and not subject.of_kind("system"):
         yield finding("system-missing")
-    for file in subject.files:
-        if file.content_arch is not None and file.content_arch != file.htp_arch:
-            yield finding("arch-label", file.name, arch=file.content_arch, library=file.file_name)
 
 
 def _device(subject: PreflightInput) -> Iterator[Finding]:
@@ -382,8 +354,7 @@ def _on_htp(context: ContextFacts, device: TargetFacts) -> Iterator[Finding]:
         if built_for < arch:
             effect = "it is refused with 5005, or runs slower than it could"
         if simulated:
-            other = f"--device sim-v{built_for} simulates one, where there is no devices.yaml"
-            severity, effect = "info", f"{_NOT_MINDED} ({other})"
+            severity, effect = "info", _NOT_MINDED
         facts = {"built_for": built_for, "arch": arch, "effect": effect}
         yield finding("context-arch", context.name, severity=severity, **facts)
 

@@ -55,6 +55,8 @@ _CAUSES: Final = (
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s'\"<>)]+", re.IGNORECASE)
 _HOST = re.compile(r"host='[^']*'(?:, port=\d+)?")
 
+_LAYOUT: Final = 1
+_UNPACKED: Final = "unpacked"
 FETCH_TIMEOUT_S: Final = 1800.0
 """Enough for 100 MB over a line of 0.5 Mbit/s."""
 
@@ -72,9 +74,10 @@ def pip_download(request: WheelRequest, folder: Path, timeout_s: float) -> Path:
     command += ["--no-deps", "--only-binary", ":all:", "--dest", str(folder)]
     command += ["--no-input", "--disable-pip-version-check", "--progress-bar", "off", "--no-color"]
     deadline = Deadline(timeout_s)
+    environment = {**os.environ, "PYTHONIOENCODING": "utf-8", "PYTHONWARNINGS": "ignore"}
     with (
         tempfile.TemporaryFile() as output,
-        spawn_guarded(command, env=_environment(), stdout=output, stderr=output) as pip,
+        spawn_guarded(command, env=environment, stdout=output, stderr=output) as pip,
     ):
         code = pip.wait(deadline)
         output.seek(max(0, output.seek(0, os.SEEK_END) - _KEPT_OUTPUT_BYTES))
@@ -97,13 +100,6 @@ def essential_line(output: str) -> str:
     line = _HOST.sub("host=<index>", _URL.sub("<index>", message)).strip()
     line = line if len(line) <= _MAX_LINE else line[: _MAX_LINE - 3] + "..."
     return f"{line} ({cause})" if cause else line
-
-
-def _environment() -> dict[str, str]:
-    # A user's options of `pip download` that would change the folder or the files.
-    dropped = ("PIP_DEST", "PIP_NO_BINARY", "PIP_REQUIREMENT", "PIP_QUIET", "PIP_LOG")
-    inherited = {name: value for name, value in os.environ.items() if name not in dropped}
-    return inherited | {"PYTHONIOENCODING": "utf-8", "PYTHONWARNINGS": "ignore"}
 
 
 @dataclass(frozen=True)
@@ -151,7 +147,7 @@ def known_sha256() -> Mapping[str, str]:
 
 
 class WheelCache:
-    """Wheels below `root`, each fetched by pip and kept as `FetchedFiles` keeps them.
+    """Wheels of the cache, each fetched by pip and kept as `FetchedFiles` keeps them, and unpacked.
 
     `known` are the hashes that a wheel must have, by file name in the cache (`known_sha256` unless
     given); others are trusted when first fetched.
@@ -159,12 +155,13 @@ class WheelCache:
 
     def __init__(
         self,
-        root: Path,
+        cache_root: Path,
         *,
         known: Mapping[str, str] | None = None,
         timeout_s: float = FETCH_TIMEOUT_S,
     ) -> None:
-        self._files = FetchedFiles(root, timeout_s=timeout_s)
+        self._root = cache_root
+        self._files = FetchedFiles(cache_root / "wheels", timeout_s=timeout_s)
         self._known = known_sha256() if known is None else known
         self._timeout_s = timeout_s
 
@@ -176,12 +173,10 @@ class WheelCache:
 
         Raises InfraError if it cannot be fetched, or if the fetched file has another digest.
         """
-        name, trust = request.file_name, "known"
-        expected = self._known.get(name)
-        if expected is None:
-            expected, trust = self._files.noted_sha256(name), "first use"
+        name = request.file_name
+        expected = self._known.get(name) or self._files.noted_sha256(name)
 
-        def bring(folder: Path) -> tuple[Path, dict[str, str]]:
+        def bring(folder: Path) -> Path:
             try:
                 wheel = pip_download(request, folder, self._timeout_s)
             except InfraError as error:
@@ -193,13 +188,29 @@ class WheelCache:
             project, version = (*wheel.name.split("-"), "")[:2]
             if (project.lower().replace("_", "-"), version) != (request.project, request.version):
                 raise InfraError(f"pip was asked for {request} and brought {wheel.name[:120]}")
-            return wheel, {"served_as": wheel.name, "trust": trust}
+            return wheel
 
         return self._files.get(name, bring, title=str(request), expected=expected)
 
+    def folder(
+        self, request: WheelRequest, is_wanted: Callable[[str], bool], below: str = _UNPACKED
+    ) -> VerifiedFolder:
+        """Return the wanted files of a wheel, in a folder `below` that of the cache.
+
+        Raises InfraError if the wheel cannot be fetched or unpacked.
+        """
+        wheel = self.fetch(request)
+        names = sorted(name for name in names_of(wheel.path) if is_wanted(name))
+        facts = {"layout": _LAYOUT, "wheel": wheel.sha256, "names": names}
+        folder = self._root / below / request.file_name.removesuffix(".whl")
+        return unpack_once(wheel.path, folder, facts, is_wanted, lambda *_: {}, title=str(request))
+
     def damage(self, request: WheelRequest) -> list[str]:
-        """Return the damage of a wheel in the cache; none for one that is missing."""
-        return self._files.damage(request.file_name, self._known.get(request.file_name))
+        """Return the damage of a wheel and its unpacked files, reading every byte."""
+        folder = self._root / _UNPACKED / request.file_name.removesuffix(".whl")
+        unpacked = [f"{folder.name}: {damage}" for damage in find_damage(folder)]
+        name = request.file_name
+        return [*self._files.damage(name, self._known.get(name)), *unpacked]
 
 
 Use = Literal["device", "host", "none"]
@@ -207,8 +218,6 @@ Use = Literal["device", "host", "none"]
 
 LIBRARY_FOLDER: Final = "onnxruntime_qnn"
 RUNTIME_FOLDER: Final = "onnxruntime_qnn.libs"
-
-_LAYOUT: Final = 1
 
 QNN_PROJECT: Final = "onnxruntime-qnn"
 PYPI: Final = "pypi"
@@ -257,34 +266,6 @@ def use_of(name: str) -> Use:
     return next(use for pattern, use in WHEEL_RULES if fnmatchcase(name, pattern))
 
 
-class UnpackedWheels:
-    """Folders below `root`, one per wheel."""
-
-    def __init__(self, root: Path, wheels: WheelCache) -> None:
-        self._root = root
-        self.wheels = wheels
-
-    def folder(self, request: WheelRequest, is_wanted: Callable[[str], bool]) -> VerifiedFolder:
-        """Return the wanted files of a wheel.
-
-        Raises InfraError if the wheel cannot be fetched or unpacked.
-        """
-        wheel = self.wheels.fetch(request)
-        names = sorted(name for name in names_of(wheel.path) if is_wanted(name))
-        facts = {"layout": _LAYOUT, "wheel": wheel.sha256, "names": names}
-        folder = self._folder(request)
-        return unpack_once(wheel.path, folder, facts, is_wanted, lambda *_: {}, title=str(request))
-
-    def damage(self, request: WheelRequest) -> list[str]:
-        """Return the damage of a wheel and its unpacked files, reading every byte."""
-        folder = self._folder(request)
-        unpacked = [f"{folder.name}: {damage}" for damage in find_damage(folder)]
-        return [*self.wheels.damage(request), *unpacked]
-
-    def _folder(self, request: WheelRequest) -> Path:
-        return self._root / request.file_name.removesuffix(".whl")
-
-
 def all_versions() -> list[str]:
     """Return every QNN version that has a wheel, oldest first (pure)."""
     return sorted(QNN_WHEELS, key=QnnVersion.parse)
@@ -296,15 +277,15 @@ class PyPiSource(LibrarySource):
     name = PYPI
     origin = f"{QNN_PROJECT} on the package index of pip"
 
-    def __init__(self, unpacked: UnpackedWheels) -> None:
-        self._unpacked = unpacked
+    def __init__(self, wheels: WheelCache) -> None:
+        self._wheels = wheels
         self._runtimes: dict[tuple[str, str], Runtime] = {}
 
     def versions(self, target: str) -> list[str]:
         return all_versions() if target in QNN_PLATFORMS else []
 
     def is_cached(self, version: str, target: str) -> bool:
-        return self._unpacked.wheels.is_cached(qnn_wheel(version, target))
+        return self._wheels.is_cached(qnn_wheel(version, target))
 
     def runtime(self, version: str, target: str) -> Runtime:
         key = (version, target)
@@ -317,13 +298,13 @@ class PyPiSource(LibrarySource):
         return self._runtimes[key]
 
     def damage(self, version: str, target: str) -> list[str]:
-        return self._unpacked.damage(qnn_wheel(version, target))
+        return self._wheels.damage(qnn_wheel(version, target))
 
     def folder(self, version: str, target: str) -> VerifiedFolder:
         """Return the unpacked wheel, with files that only the host uses. Raises as `runtime`."""
         wheel = qnn_wheel(version, target)
         try:
-            return self._unpacked.folder(wheel, lambda name: use_of(name) != "none")
+            return self._wheels.folder(wheel, lambda name: use_of(name) != "none")
         except InfraError as error:
             raise InfraError(f"QNN {version} for {target}: {error}") from error
 
@@ -371,7 +352,8 @@ def require_compiling_host() -> None:
         )
 
 
-def ort_folder(unpacked: UnpackedWheels) -> VerifiedFolder:
+def ort_folder(wheels: WheelCache) -> VerifiedFolder:
     """Return the unpacked wheel of `ORT_HOST_VERSION` for this Python. Raises InfraError."""
     request = WheelRequest.for_this_python(ORT_PROJECT, ORT_HOST_VERSION, _ORT_PLATFORM)
-    return unpacked.folder(request, lambda name: name.startswith("onnxruntime/"))
+    # devices get other files of the same wheel, in a folder of their own
+    return wheels.folder(request, lambda name: name.startswith("onnxruntime/"), "unpacked-host")

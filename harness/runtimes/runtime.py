@@ -7,8 +7,6 @@ and executed (LD_DEBUG=files, QNN 2.47.0 and 2.51.0).
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -18,15 +16,12 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, get_args
 
-from pydantic import TypeAdapter
-
 from harness.core.axes import BACKENDS
-from harness.core.bounded_json import parse_model
 from harness.core.errors import ConfigError, VersionError
 from harness.core.local_file import LocalFile, content_key
 from harness.core.socs import PLATFORMS, process_environment
 from harness.core.versions import QnnVersion
-from harness.core.whole_file import read_bounded, write_json
+from harness.core.whole_file import read_bounded
 from harness.deploy.deploy import KEY_LENGTH, Deployer
 from harness.deploy.layout import FileSet
 from harness.runtimes.elf import ElfError, ElfFacts, read_elf
@@ -74,16 +69,9 @@ _AISW = re.compile(rb"AISW_VERSION: (\d{1,3}\.\d{1,3}\.\d{1,3})(?!\d)")
 
 # Plug-ins that ask ORT for its API version before they use it have this text (2.4.0 and newer).
 _NEGOTIATES = b"QNN EP requires ORT >= 1."
-_ORT_DEFINES = re.compile(r"VERS_(\d{1,4}\.\d{1,4}\.\d{1,4})", re.ASCII)
+# the version of its symbols
+_ORT_DEFINES = re.compile(rb"\0VERS_(\d{1,4}\.\d{1,4}\.\d{1,4})(?=\0)")
 
-# sdk.yaml of QAIRT has "key: value" lines; ONNX Runtime's build takes its `version` the same way
-# (setup.py, parse_qnn_version_from_sdk_yaml).
-_YAML = re.compile(r"^version:\s*[\"']?v?(\d[\w.]{0,60})[\"']?\s*(?:#.*)?$", re.MULTILINE)
-# As in the headers of QAIRT and in its logs: "v2.28.2.241116104011_103376".
-_HEADER = re.compile(r"QNN_SDK_BUILD_ID\s+\"v?(\d[\w.]{0,60})\"")
-_FOLDER = re.compile(
-    r"(?<![\d.])(\d{1,3}\.\d{1,3}\.\d{1,3}(?:\.\d{6,12}(?:_\d{1,12})?)?)(?![\d.]*\d)"
-)
 _VERSION = re.compile(r"(\d{1,3}\.\d{1,3}\.\d{1,3})(?:\.(\d{6})(\d{0,6}))?(?:_\w*)?", re.ASCII)
 BUILD_KINDS: Final[tuple[LibraryKind, ...]] = (
     "backend-htp",
@@ -125,15 +113,13 @@ class LibraryFacts:
     """Facts of one library.
 
     `name` is its name inside the runtime, with slashes. `htp_arch` is the 73 of a stub's or
-    skel's name, `content_arch` that of the content (SONAME, machine of the code). `build` is None
-    if the file names none, or several. `problem` says why `elf` is None. `negotiates`: the ORT
-    plug-in adapts to the ORT that loads it.
+    skel's name. `build` is None if the file names none, or several. `problem` says why `elf` is
+    None. `negotiates`: the ORT plug-in adapts to the ORT that loads it.
     """
 
     name: str
     kind: LibraryKind
     htp_arch: int | None = None
-    content_arch: int | None = None
     elf: ElfFacts | None = None
     problem: str | None = None
     build: SdkBuild | None = None
@@ -161,18 +147,14 @@ def library_facts(name: str, data: bytes) -> LibraryFacts:
         elf = read_elf(data)
     except ElfError as error:
         return LibraryFacts(name, kind, htp_arch, problem=str(error))
-    own_kind, own_arch = kind_of(elf.soname) if elf.soname else (kind, None)
-    if kind == "skel" and elf.hexagon_arch is not None:
-        own_arch = elf.hexagon_arch
-    defined = [match[1] for text in elf.versions if (match := _ORT_DEFINES.fullmatch(text))]
+    defined = {match[1] for match in _ORT_DEFINES.finditer(data)} if kind == "ort" else set()
     return LibraryFacts(
         name=name,
         kind=kind,
         htp_arch=htp_arch,
-        content_arch=own_arch if own_kind in ("stub", "skel") or kind == "skel" else None,
         elf=elf,
         build=_build_of(kind, data),
-        ort_version=defined[0] if kind == "ort" and len(defined) == 1 else None,
+        ort_version=defined.pop().decode() if len(defined) == 1 else None,
         negotiates=kind == "ort-plugin" and _NEGOTIATES in data,
     )
 
@@ -221,36 +203,6 @@ def short_version(text: str) -> str | None:
     """
     match = _VERSION.fullmatch(text.strip().removeprefix("v"))
     return match and ".".join(filter(None, match.groups()[:2]))
-
-
-def parse_version(text: str, field: str) -> str:
-    """Return the version that a user has named. Raises ConfigError if it is invalid (pure)."""
-    if (version := short_version(text)) is None:
-        problem = f"{text[:80]!r} is no QNN version, as in 2.31.0 or 2.31.0.250130"
-        raise ConfigError(problem, field=field)
-    return version
-
-
-def sdk_version(sdk_yaml: str | None, header: str | None, folder: str) -> str | None:
-    """Return the version of a QAIRT tree: of sdk.yaml, QnnSdkBuildId.h or its name (pure).
-
-    The header often has the build if sdk.yaml has only the version.
-    """
-
-    def first(pattern: re.Pattern[str], text: str | None) -> str | None:
-        match = pattern.search(text or "")
-        return match and short_version(match[1])
-
-    from_yaml, from_header = first(_YAML, sdk_yaml), first(_HEADER, header)
-    if from_yaml and from_header and f"{from_header}.".startswith(f"{from_yaml}."):
-        return from_header
-    return from_yaml or from_header or first(_FOLDER, folder)
-
-
-def library_version(facts: Iterable[LibraryFacts]) -> str | None:
-    """Return the version that the libraries name, the backends first (pure)."""
-    build = build_id_of(facts)
-    return build and short_version(build)
 
 
 def library_target(facts: Iterable[LibraryFacts]) -> str | None:
@@ -365,45 +317,10 @@ def version_key(version: str) -> tuple[tuple[int, ...], str]:
     return known.parts if known else (), version
 
 
-_MAX_KEPT_BYTES: Final = 16 << 20
-_KEPT: Final = TypeAdapter(tuple[LibraryFacts, ...])
-
-
-class KnownFacts:
-    """Cache of facts about runtimes by their content: reading 200 MB takes longer than most cases.
-
-    Facts are read again if the code that reads them has changed.
-    """
-
-    def __init__(self, cache_root: Path) -> None:
-        self._root = cache_root / "facts"
-        self._known: dict[str, tuple[LibraryFacts, ...]] = {}
-
-    def of(self, runtime: Runtime) -> tuple[LibraryFacts, ...]:
-        """Return the facts of every file, in the runtime's order. Never raises."""
-        if runtime.key not in self._known:
-            path = self._root / f"{runtime.key[:32]}-{_reader()[:16]}.json"
-            try:
-                facts = parse_model(_KEPT, read_bounded(path, _MAX_KEPT_BYTES))
-            except (OSError, ValueError):
-                facts = ()
-            if [library.name for library in facts] != [file.name for file in runtime.files]:
-                facts = tuple(read_library(file.path, file.name) for file in runtime.files)
-                # a file that cannot be read now may be readable next time
-                if not any(library.problem for library in facts):
-                    with contextlib.suppress(OSError):
-                        path.parent.mkdir(parents=True, exist_ok=True)
-                        write_json(path, _KEPT.dump_python(facts, mode="json"))
-            self._known[runtime.key] = facts
-        return self._known[runtime.key]
-
-
 @cache
-def _reader() -> str:
-    """Return a key that changes with the code that reads libraries."""
-    here = Path(__file__)
-    code = b"".join(file.read_bytes() for file in map(here.with_name, ("elf.py", here.name)))
-    return hashlib.sha256(code).hexdigest()
+def facts_of(runtime: Runtime) -> tuple[LibraryFacts, ...]:
+    """Return the facts of every file of a runtime, in its order. Never raises."""
+    return tuple(read_library(file.path, file.name) for file in runtime.files)
 
 
 Driver = Literal["qnn", "ort-builtin", "ort-plugin", "executorch"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Annotated, Final, Literal
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
@@ -16,25 +15,20 @@ from harness.core.yaml_document import Text
 from harness.lab.fields import RuntimeSource, Word
 from harness.runtimes.aar import AAR_TARGET, AarSource, MavenSource
 from harness.runtimes.local_sources import FolderSource, SdkSource
-from harness.runtimes.maven_repository import Coordinates
+from harness.runtimes.maven_repository import QNN_RUNTIME, Coordinates
 
-_URL: Final = re.compile(r"https?://[!-~]{1,500}", re.ASCII)
+_URL: Final = re.compile(
+    r"https?://(?:[^\s/?#@]{1,200}@)?(?:[\w.-]{1,253}|\[[\da-f.:]{2,45}\])(?::\d{1,5})?"
+    r"(?:[/?#][!-~]{0,500})?",
+    re.ASCII | re.IGNORECASE,
+)
 
 
 def _repository(text: str) -> str:
-    if "://" not in text:
-        return text
-    if not _URL.fullmatch(text):
-        raise PydanticCustomError("repository", "must be a folder, or an http or https URL")
-    try:
-        parts = urlsplit(text)
-        host, _port = parts.hostname, parts.port
-    except ValueError:
-        host = None
-    if not host:
+    if "://" in text and not _URL.fullmatch(text):
         raise PydanticCustomError(
             "repository",
-            "has no host, or a port that is no number; in user and password / ? # @ : are "
+            "must be a folder, or an http or https URL, in whose user and password / ? # @ : are "
             "written %2F %3F %23 %40 %3A",
         )
     return text
@@ -87,24 +81,17 @@ class AndroidArchive(RuntimeSource):
     path: Text
     """The archive; relative to the folder of devices.yaml."""
 
-    version: Word | None = None
-    """The QNN version, if the libraries do not tell it."""
-
-    target: Target = AAR_TARGET
-    """What the libraries are built for."""
-
     def open(self, folder: Path, cache_root: Path) -> AarSource:
-        path = _below(folder, self.path)
-        return AarSource(self.name, path, cache_root, version=self.version, target=self.target)
+        return AarSource(self.name, _below(folder, self.path), cache_root)
 
 
 class MavenArtifact(RuntimeSource):
-    """An artifact of a Maven repository."""
+    """qnn-runtime of a Maven repository."""
 
     kind: Literal["maven"]
 
     coordinates: Text
-    """group:artifact, or group:artifact:version, e.g. com.qualcomm.qti:qnn-runtime."""
+    """com.qualcomm.qti:qnn-runtime, or com.qualcomm.qti:qnn-runtime:VERSION for one version."""
 
     repository: Annotated[Text, AfterValidator(_repository)]
     """A folder (relative to that of devices.yaml), or an http(s) URL."""
@@ -117,6 +104,10 @@ class MavenArtifact(RuntimeSource):
             coordinates = Coordinates.parse(self.coordinates)
         except ConfigError as error:
             raise ConfigError(error.problem, field=f"runtimes.{self.name}.coordinates") from error
+        if "onnxruntime" in coordinates.artifact:
+            problem = "a runtime is found by the version of its QNN; name an ORT by --ort=FILE.aar"
+            field = f"runtimes.{self.name}.coordinates"
+            raise ConfigError(problem, field=field, choices=[QNN_RUNTIME])
         is_url = "://" in self.repository
         location = self.repository if is_url else _below(folder, self.repository)
         return MavenSource(self.name, coordinates, location, cache_root, target=self.target)

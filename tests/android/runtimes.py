@@ -39,7 +39,7 @@ def add_stand_in(
         libraries[name] = (work / name).read_bytes()
     # what runs on the DSP, which nobody here has
     libraries["libQnnHtpV73Skel.so"] = elf_file("hexagon", bits=32, flags=0x73)
-    aar = repository / QNN.with_version(version).file("aar")
+    aar = repository / QNN.with_version(version).aar()
     aar.parent.mkdir(parents=True)
     aar.write_bytes(content := make_aar(libraries))
     aar.with_name(f"{aar.name}.sha1").write_text(hashlib.sha1(content).hexdigest())

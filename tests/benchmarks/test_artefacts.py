@@ -58,7 +58,6 @@ def test_a_large_pte(tmp_path: Path, show_figures: Callable[..., None]) -> None:
     assert sorted(path.stat().st_size for path in out.glob("*.bin")) == sorted(
         context["size"] for context in contexts
     )
-    assert sum(path.stat().st_blocks for path in out.iterdir()) * 512 < 1 << 20  # holes stayed
     # cp as well would see nothing but holes; what it takes for that many bytes is what counts
     copied = timed(["cp", "--sparse=never", path, tmp_path / "copy"])[0]
     (tmp_path / "copy").unlink()

@@ -41,7 +41,6 @@ from harness.runtimes.maven_repository import (
     Coordinates,
     Repository,
     metadata_versions,
-    pom_dependencies,
 )
 from harness.simulator.storage import Storage
 from tests.integration.hostile_names import Example, Watched, example, stays_below
@@ -280,15 +279,12 @@ def a_graphs_folder(world: Watched, one: Example) -> None:
 def a_repository(world: Watched, one: Example) -> None:
     text = escape("".join(c for c in one.name if c.isprintable()))
     listed = f"<m><versioning><versions><version>{text}</version></versions></versioning></m>"
-    needs = f"<groupId>{text}</groupId><artifactId>a</artifactId><version>{text}</version>"
-    pom = f"<p><dependencies><dependency>{needs}</dependency></dependencies></p>"
     artifact = Coordinates.parse("com.g:a")
     versions = metadata_versions(listed.encode("utf-8", "replace"))
     found = [artifact.with_version(version) for version in versions]
-    found += pom_dependencies(pom.encode("utf-8", "replace"))
     repository = Repository(world.given, world.cache)
     for at in found:
-        name = at.file("aar")
+        name = at.aar()
         world.put(world.given, Example(one.number, name, one.place))
         world.put(world.given, Example(one.number, f"{name}.sha1", one.place))
         world.seen()
@@ -308,7 +304,11 @@ def runtimes(world: Watched, one: Example) -> None:
         (libraries / name).write_bytes(library)
     for name in (one.name, "libQnnSystem.so", "libonnxruntime.so"):
         world.put(libraries, Example(one.number, name, one.place))
-    for name in ("sdk.yaml", "lib/hexagon-v73/unsigned/libQnnHtpV73Skel.so"):
+    (world.given / "sdk.yaml").write_text("version: 2.31.0.250130\n")
+    for name in (
+        "include/QNN/QnnSdkBuildId.h",
+        "lib/hexagon-v73/unsigned/libQnnHtpV73Skel.so",
+    ):
         world.put(world.given, Example(one.number, name, one.place))
     world.seen()
     for source in (

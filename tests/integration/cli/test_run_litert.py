@@ -34,7 +34,7 @@ known_issues:
 
 def take(model: str, folder: Path, name: str | None = None) -> str:
     """A model of MediaPipe's wheel (36 MB, fetched into the cache once); how it is called."""
-    wheel = WheelCache(cache_root() / "wheels").fetch(WHEEL)
+    wheel = WheelCache(cache_root()).fetch(WHEEL)
     name = name or f"{model.rpartition('/')[2]}.tflite"
     with zipfile.ZipFile(wheel.path) as archive:
         (folder / name).write_bytes(archive.read(f"mediapipe/modules/{model}.tflite"))

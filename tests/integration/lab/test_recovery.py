@@ -17,7 +17,6 @@ import yaml
 from harness.cli.devices import describe
 from harness.core.deadline import Deadline
 from harness.core.errors import InfraError
-from harness.core.facts import Lines
 from harness.core.notices import followed_by
 from harness.lab.attach import LabDevice, OpenLab
 from harness.lab.device_watch import DeviceWatch
@@ -215,10 +214,10 @@ def test_what_is_around_a_case_is_what_was_seen_last(ward: Ward) -> None:
 def test_who_follows_is_told_why_a_timed_case_waits(simulated_lab: Path, tmp_path: Path) -> None:
     gate = "    gate: {max_busy_percent: 1, max_temperature_c: 150, wait_s: 0}\n"
     simulated_lab.write_text(simulated_lab.read_text() + gate)
-    ward, lines, messages = Ward(simulated_lab, tmp_path), Lines(), []
+    ward, messages = Ward(simulated_lab, tmp_path), list[tuple[str, Mapping[str, object]]]()
 
     def follow(device: str, facts: Mapping[str, object]) -> None:
-        messages.append(lines.merge(device, facts))
+        messages.append((device, facts))
 
     busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
@@ -231,7 +230,7 @@ def test_who_follows_is_told_why_a_timed_case_waits(simulated_lab: Path, tmp_pat
     assert device == NAME
     assert "busy" in str(line["doing"])
     assert str(line["doing"]).startswith("waiting: ")
-    assert "doing" not in after
+    assert after["doing"] is None
 
 
 def test_what_makes_a_device_unique(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.core.cache import BOARDS, cache_root
-from harness.core.codes import dsp_error, dsp_errors
+from harness.core.codes import dsp_errors
 from harness.dsp.hexagon import FASTRPC, build_fastrpc
 from harness.models.source import Libraries, within_session
 from harness.probe.build import ProbeBuilder
@@ -74,10 +74,10 @@ class Chain:
 
 def scripts() -> dict[str, str]:
     """All labels, and the script of each."""
-    named = {f"open: {_name(number)}": f"open={dsp_error(number):#x};" for number in _OPENING}
-    named |= {f"invoke: {_name(number)}": f"invoke={dsp_error(number):#x};" for number in _ASKING}
+    named = {f"open: {_name(number)}": f"open={0x80000400 + number:#x};" for number in _OPENING}
+    named |= {f"invoke: {_name(number)}": f"invoke={0x80000400 + number:#x};" for number in _ASKING}
     named |= {
-        f"unsigned: {_name(number)}": f"unsigned={dsp_error(number):#x};" for number in _DOMAIN
+        f"unsigned: {_name(number)}": f"unsigned={0x80000400 + number:#x};" for number in _DOMAIN
     }
     named |= {
         f"open: errno {number:#x}": f"open={number:#x};" for number in (0x68, 0x72, 0xFFFFFFFF)
@@ -88,7 +88,7 @@ def scripts() -> dict[str, str]:
         "libcdsprpc.so is not there": f"{WITHOUT}libcdsprpc.so",
         "crash in the second call of the skel": "invoke@2=crash;",
         "the skel answers nothing that the stub expects": "",
-        "that, and the DSP tells nothing of itself": f"capability={dsp_error(0x14):#x};",
+        "that, and the DSP tells nothing of itself": f"capability={0x80000414:#x};",
         "that, after a delay": "open=delay:200;",
     }
 

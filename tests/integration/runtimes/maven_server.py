@@ -28,19 +28,6 @@ def make_aar(libraries: Mapping[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def make_pom(artifact: Coordinates, *needed: Coordinates) -> bytes:
-    dependencies = "".join(
-        f"<dependency><groupId>{dependency.group}</groupId><artifactId>{dependency.artifact}</artifactId>"
-        f"<version>{dependency.version}</version><scope>runtime</scope></dependency>"
-        for dependency in needed
-    )
-    return (
-        '<?xml version="1.0"?><project xmlns="http://maven.apache.org/POM/4.0.0">'
-        f"<artifactId>{artifact.artifact}</artifactId><packaging>aar</packaging>"
-        f"<dependencies>{dependencies}</dependencies></project>"
-    ).encode()
-
-
 class MavenServer:
     """Serves `files`; `cuts` says after how many bytes which answers break off, once each.
 
@@ -78,18 +65,11 @@ class MavenServer:
         self._server.server_close()
         self._thread.join(5)
 
-    def add(
-        self, artifact: Coordinates, aar: bytes, *dependencies: Coordinates, sums: bool = True
-    ) -> str:
-        """Takes an artifact in, with POM, checksums and the list of versions; its AAR's name."""
-        content = {
-            artifact.file("aar"): aar,
-            artifact.file("pom"): make_pom(artifact, *dependencies),
-        }
-        for name, data in content.items():
-            self.files[name] = data
-            if sums:
-                self.files[f"{name}.sha1"] = hashlib.sha1(data).hexdigest().encode()
+    def add(self, artifact: Coordinates, aar: bytes, *, sums: bool = True) -> str:
+        """Takes an artifact in, with its checksum and the list of versions; its AAR's name."""
+        self.files[artifact.aar()] = aar
+        if sums:
+            self.files[f"{artifact.aar()}.sha1"] = hashlib.sha1(aar).hexdigest().encode()
         folder = artifact.folder
         versions = sorted(
             {
@@ -102,7 +82,7 @@ class MavenServer:
         self.files[f"{folder}/{METADATA}"] = (
             f"<metadata><versioning><versions>{listed}</versions></versioning></metadata>".encode()
         )
-        return artifact.file("aar")
+        return artifact.aar()
 
     def _answer(self, request: BaseHTTPRequestHandler) -> None:
         name = request.path.removeprefix("/maven2/")

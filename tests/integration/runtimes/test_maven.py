@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,12 +12,11 @@ from harness.core.errors import ConfigError, InfraError
 from harness.runtimes import maven_repository
 from harness.runtimes.aar import MavenSource
 from harness.runtimes.maven_repository import Bounds, Coordinates, Repository
-from tests.integration.runtimes.maven_server import MavenServer, make_aar, make_pom
+from tests.integration.runtimes.maven_server import MavenServer, make_aar
 from tests.logged import Logged
 from tests.unit.runtimes.elf_files import elf_file
 
 QNN = Coordinates.parse("com.qualcomm.qti:qnn-runtime")
-ORT = Coordinates.parse("com.microsoft.onnxruntime:onnxruntime-android-qnn")
 TARGET = "android-arm64"
 
 
@@ -46,8 +44,8 @@ def warnings(logged: Logged) -> list[str]:
     return logged.warnings
 
 
-def opened(server: MavenServer, cache: Path, artifact: Coordinates = QNN) -> MavenSource:
-    return MavenSource("maven", artifact, server.url, cache)
+def opened(server: MavenServer, cache: Path) -> MavenSource:
+    return MavenSource("maven", QNN, server.url, cache)
 
 
 def files_below(folder: Path) -> set[str]:
@@ -78,23 +76,8 @@ def test_an_artifact_is_a_source(server: MavenServer, tmp_path: Path, warnings: 
     assert "of the last time" in warnings[0]
 
 
-def test_an_ort_brings_the_runtime_that_it_wants(server: MavenServer, tmp_path: Path) -> None:
-    ort = elf_file(needed=["libc.so"], android_api=21, defines=["VERS_1.24.1"])
-    aar = make_aar({"libonnxruntime.so": ort, "libonnxruntime4j_jni.so": ort})
-    server.add(ORT.with_version("1.24.1"), aar, QNN.with_version("2.31.0"))
-    server.add(ORT.with_version("1.9.0"), aar)
-    source = opened(server, tmp_path, ORT)
-    assert source.versions(TARGET) == ["2.31.0"]
-    runtime = source.runtime("2.31.0", TARGET)
-    assert {"libonnxruntime.so", "libQnnHtp.so"} <= {file.path.name for file in runtime.files}
-    assert (runtime.ort_version, runtime.qnn_version) == ("1.24.1", "2.31.0")
-    pinned = opened(server, tmp_path, ORT.with_version("1.9.0"))
-    with pytest.raises(ConfigError, match=r"names no com\.qualcomm\.qti:qnn-runtime"):
-        pinned.versions(TARGET)
-
-
 def test_a_download_that_breaks_off_is_tried_again(server: MavenServer, tmp_path: Path) -> None:
-    name = QNN.with_version("2.31.0").file("aar")
+    name = QNN.with_version("2.31.0").aar()
     server.cuts[name] = [300_000, 0]
     opened(server, tmp_path).runtime("2.31.0", TARGET)
     assert server.requests.count(name) == 3
@@ -104,7 +87,7 @@ def test_what_breaks_off_each_time_leaves_nothing(
     server: MavenServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("harness.runtimes.maven_repository._PAUSE_S", 0.01)
-    server.cuts[QNN.with_version("2.31.0").file("aar")] = [700_000, 0, 0]
+    server.cuts[QNN.with_version("2.31.0").aar()] = [700_000, 0, 0]
     with pytest.raises(InfraError, match="broke off"):
         opened(server, tmp_path).runtime("2.31.0", TARGET)
     assert not any(path.endswith(".aar") or "part" in path for path in files_below(tmp_path))
@@ -112,7 +95,7 @@ def test_what_breaks_off_each_time_leaves_nothing(
 
 
 def test_a_wrong_checksum_leaves_nothing(server: MavenServer, tmp_path: Path) -> None:
-    name = QNN.with_version("2.31.0").file("aar")
+    name = QNN.with_version("2.31.0").aar()
     server.files[f"{name}.sha256"] = b"0" * 64
     with pytest.raises(InfraError, match="is written beside it; it is not used"):
         opened(server, tmp_path).runtime("2.31.0", TARGET)
@@ -125,7 +108,7 @@ def test_without_checksums_the_first_use_counts(server: MavenServer, tmp_path: P
 
 
 def test_too_large_a_file_is_not_taken(server: MavenServer, tmp_path: Path) -> None:
-    name = QNN.with_version("2.31.0").file("aar")
+    name = QNN.with_version("2.31.0").aar()
     small = Bounds(max_bytes=1000, timeout_s=10)
     repository = Repository(server.url, tmp_path, bounds=small)
     with pytest.raises(InfraError, match="more than the 1000 bytes"):
@@ -175,25 +158,14 @@ def test_a_repository_that_is_a_folder(server: MavenServer, tmp_path: Path) -> N
     assert source.versions(TARGET) == ["2.9.0", "2.31.0"]
     assert source.runtime("2.31.0", TARGET).source == "m2"
     assert source.damage("2.31.0", TARGET) == []
-    aar = root / QNN.with_version("2.31.0").file("aar")
-    aar.write_bytes(aar.read_bytes() + b"x")
-    assert "is written beside it" in source.damage("2.31.0", TARGET)[0]
-    with pytest.raises(InfraError, match="is written beside it"):
+    aar = root / QNN.with_version("2.31.0").aar()
+    aar.unlink()
+    aar.symlink_to("/etc/passwd")
+    with pytest.raises(InfraError, match="a link to outside of"):
         source.runtime("2.31.0", TARGET)
     nobody = Coordinates.parse("a:b")
     with pytest.raises(ConfigError, match="there is no a:b"):
         MavenSource("m2", nobody, root, tmp_path / "cache").versions(TARGET)
-
-
-def test_a_pom_that_is_none(server: MavenServer, tmp_path: Path) -> None:
-    server.add(
-        ORT.with_version("1.24.1"), make_aar({"libonnxruntime.so": b""}), QNN.with_version("2.31.0")
-    )
-    name = ORT.with_version("1.24.1").file("pom")
-    server.files[name] = b"<!DOCTYPE x>" + make_pom(ORT.with_version("1.24.1"))
-    server.files[f"{name}.sha1"] = hashlib.sha1(server.files[name]).hexdigest().encode()
-    with pytest.raises(InfraError, match="declares a document type"):
-        opened(server, tmp_path, ORT).versions(TARGET)
 
 
 def test_bounds_of_texts_are_smaller_than_those_of_archives() -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import InfraError
-from harness.runtimes.pypi import UnpackedWheels, WheelCache, WheelRequest
+from harness.runtimes.pypi import WheelCache, WheelRequest
 from tests.logged import Logged
 
 REQUEST = WheelRequest("harness-sample", "1.0", "manylinux_2_35_x86_64", "3.12", "cp312")
@@ -76,14 +76,15 @@ def flip_a_bit(path: Path) -> None:
 
 
 def cached_files(root: Path) -> set[str]:
-    return {path.name for path in root.rglob("*") if path.is_file() and path.suffix != ".lock"}
+    files = (path for path in root.rglob("*") if path.is_file() and path.suffix != ".lock")
+    return {path.name for path in files if path.parent.name != "ledgers"}
 
 
 def test_a_wheel_is_fetched_once(links: Path, root: Path, logged: Logged) -> None:
     cache = wheels(root)
     assert not cache.is_cached(REQUEST)
     wheel = cache.fetch(REQUEST)
-    assert wheel.path == root / NAME
+    assert wheel.path == root / "wheels" / NAME
     assert wheel.sha256 == hashlib.sha256((links / NAME).read_bytes()).hexdigest()
     assert wheel.path.stat().st_size == (links / NAME).stat().st_size
     assert cached_files(root) == {NAME, f"{NAME}.json"}
@@ -107,10 +108,10 @@ def test_a_damaged_wheel_that_cannot_be_fetched_again(
         cache.fetch(REQUEST)
     assert caught.value.exit_code == 3
     text = str(caught.value)
-    assert text.startswith(f"cached {NAME} is damaged (sha256 ")
-    assert "could not be fetched again: could not fetch harness-sample 1.0" in text
+    assert text.startswith("could not fetch harness-sample 1.0")
     assert "\n" not in text
-    assert logged.warnings == []
+    (warning,) = logged.warnings
+    assert warning.startswith(f"damaged in the cache: {NAME} has sha256 ")
 
 
 def test_a_wheel_nobody_has(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,7 +255,7 @@ def test_a_process_killed_while_it_fetches_leaves_nothing_in_the_way(  # type: i
         assert index.half_sent.wait(60)
         process.send_signal(signal.SIGKILL)
         process.wait(60)
-    assert not (root / NAME).exists()
+    assert not (root / "wheels" / NAME).exists()
     assert wheels(root).fetch(REQUEST).path.stat().st_size > 0
     assert cached_files(root) == {NAME, f"{NAME}.json"}
 
@@ -268,16 +269,12 @@ def test_pip_that_takes_too_long_is_ended(indexes, root: Path) -> None:  # type:
     assert cached_files(root) == set()
 
 
-def unpacked(root: Path) -> UnpackedWheels:
-    return UnpackedWheels(root / "unpacked", wheels(root / "wheels"))
-
-
 def is_library(name: str) -> bool:
     return name.endswith(".so")
 
 
 def test_a_wheel_is_unpacked_as_far_as_wanted(links: Path, root: Path) -> None:
-    folder = unpacked(root).folder(REQUEST, is_library)
+    folder = wheels(root).folder(REQUEST, is_library)
     assert list(folder.files) == ["harness_sample/lib.so"]
     library = folder.files["harness_sample/lib.so"]
     assert library.path.read_bytes() == FILES["harness_sample/lib.so"]
@@ -286,11 +283,11 @@ def test_a_wheel_is_unpacked_as_far_as_wanted(links: Path, root: Path) -> None:
 
 
 def test_a_changed_file_is_unpacked_again(links: Path, root: Path, logged: Logged) -> None:
-    folder = unpacked(root).folder(REQUEST, is_library)
+    folder = wheels(root).folder(REQUEST, is_library)
     library = folder.files["harness_sample/lib.so"]
     flip_a_bit(library.path)
     os.utime(library.path, ns=(1, 1))
-    assert unpacked(root).folder(REQUEST, is_library).files == folder.files
+    assert wheels(root).folder(REQUEST, is_library).files == folder.files
     assert library.path.read_bytes() == FILES["harness_sample/lib.so"]
     (line,) = logged.warnings
     assert "harness_sample/lib.so has sha256" in line

@@ -525,7 +525,7 @@ def test_what_noise_hides_is_left_open_and_said(tmp_path: Path) -> None:
     assert Counter(runs.points)[(hidden,)] == MOST_RUNS
     why = [entry.why for entry in bisection.folder.read().answers() if entry.at == (hidden,)]
     assert "noise hides it: x " in why[-1]
-    result = write_reports(bisection.folder, finding, None, tmp_path)
+    result = write_reports(bisection.folder, finding, None)
     assert f"noise hides: {hidden}" in summary(result)
     assert "; this computer is too noisy to tell less than x 1." in why[-1]
     assert doubts(result) == [], "what was asked for is more than what noise does"

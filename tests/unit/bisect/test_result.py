@@ -55,7 +55,7 @@ SCHEMA = Draft202012Validator(json.loads(schemas()["bisect.schema.json"]))
 def written(bisection: Bisection, finding: Finding | None) -> dict[str, Any]:
     """The result, which keeps to its schema, and nothing more."""
     folder = bisection.folder.path
-    bisection_result = write_reports(bisection.folder, finding, None, folder)
+    bisection_result = write_reports(bisection.folder, finding, None)
     result = bisection_result.as_json()
     assert json.loads((folder / RESULT).read_text()) == result
     assert BisectionResult.model_validate(result) == bisection_result
@@ -265,7 +265,7 @@ def test_a_computer_that_is_too_noisy_says_so_before_the_answer(
     )
     finding = bisection.run()
     assert isinstance(finding, AxisFinding)
-    result = write_reports(bisection.folder, finding, None, tmp_path)
+    result = write_reports(bisection.folder, finding, None)
     noisy = "this computer is too noisy to tell less than x "
     first, *_ = result_lines(result, "folder")
     assert first.startswith(noisy) == is_noisy

@@ -1,4 +1,4 @@
-"""Functions of Linux have a substitute on other systems."""
+"""Processes, clocks and locks of this computer."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-
-import pytest
 
 from harness.core.platform import (
     boot_clock_s,
@@ -20,13 +18,7 @@ from harness.core.platform import (
 WAITS = [sys.executable, "-c", "import sys; sys.stdin.read()"]
 
 
-@pytest.fixture(params=["linux", "mock-other"])
-def mock_platform(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(sys, "platform", request.param)
-    return str(request.param)
-
-
-def test_our_children(mock_platform: str) -> None:
+def test_our_children() -> None:
     with subprocess.Popen(WAITS, stdin=subprocess.PIPE) as child:
         try:
             assert child.pid in children()
@@ -36,7 +28,7 @@ def test_our_children(mock_platform: str) -> None:
     assert child.pid not in children()
 
 
-def test_a_child_that_has_ended(mock_platform: str) -> None:
+def test_a_child_that_has_ended() -> None:
     with subprocess.Popen(WAITS, stdin=subprocess.PIPE) as child:
         assert not has_ended(child)
         assert child.stdin is not None
@@ -47,7 +39,7 @@ def test_a_child_that_has_ended(mock_platform: str) -> None:
             time.sleep(0.01)
 
 
-def test_a_clock_goes_on(mock_platform: str) -> None:
+def test_a_clock_goes_on() -> None:
     assert boot_clock_s() <= boot_clock_s()
 
 

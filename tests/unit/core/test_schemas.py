@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.core.schemas import OTHER_SCHEMA, other_schema
+from harness.core.bounded_json import OTHER_SCHEMA, other_schema
 
 NEWER = ": a newer qnn-harness wrote it, so update this one"
 

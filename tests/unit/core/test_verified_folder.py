@@ -13,12 +13,10 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import InfraError
-from harness.core.notices import followed_by
 from harness.core.verified_folder import (
     MANIFEST,
     FolderChangedError,
     find_damage,
-    holder_of,
     locked,
     make_file,
     open_verified,
@@ -173,26 +171,20 @@ def test_a_lock_is_waited_for_and_free_once_its_holder_is_dead(
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        holder_text, far = f"process {holder.pid}", list[object]()
+        holder_text = f"process {holder.pid}"
         with (
             pytest.raises(
                 InfraError, match=f"{holder_text} is at fetching and did not finish within 1 s"
             ),
-            followed_by(lambda _, facts: far.append(facts.get("done"))),
             locked(lock, "fetching", timeout_s=1),
         ):
             pass
         (warning,) = logged.warnings
         assert re.fullmatch(f"waiting for {holder_text}, at fetching", warning)
-        assert far.pop() is None, "it ends what it told"
-        assert far
-        assert re.fullmatch(holder_text, holder_of(lock) or "")
         holder.kill()
         holder.wait()
-        assert holder_of(lock) is None
         with locked(lock, "fetching", timeout_s=5):
-            assert holder_of(lock)
-        assert holder_of(lock) is None
+            pass
         assert [file.name for file in lock.parent.iterdir()] in (["one.lock"], [])
 
 

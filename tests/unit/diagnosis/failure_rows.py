@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from harness.core.codes import dsp_error
 from harness.diagnosis.diagnosis import Foreseen, diagnosed
 from harness.diagnosis.error import ErrorRecord, Outcome
 from harness.diagnosis.rule import Rule
@@ -133,11 +132,10 @@ REGISTER = "RegisterExecutionProviderLibrary"
 FORESEEN = (
     *(
         Row(expected, DEVICE, code, foreseen=(found,))
-        for code in (4000, 14001, dsp_error(0x6))
+        for code in (4000, 14001, 0x80000406)
         for found, expected in (
             ("stub-missing", "stub-missing known"),
             ("skel-missing", "skel-not-found known"),
-            ("arch-label", "skel-not-found known"),
             ("soc-arch", "skel-not-found likely"),
             ("sdk-mix", "mixed-libraries likely"),
             ("no-htp", "unknown-soc known"),

@@ -107,7 +107,7 @@ def changed(rules: tuple[Rule, ...]) -> bool:
     return any(row.answer(rules) != row.expected for row in shown())
 
 
-NO_REASON = {"sdk-unknown", "version-label", "ort-unknown", "emulator-floats", "context-floats"}
+NO_REASON = {"version-label", "ort-unknown", "emulator-floats", "context-floats"}
 """What preflight says that nothing need fail for: what an emulator lacks is `unsupported`."""
 
 

@@ -44,6 +44,15 @@ def test_all_kinds(tmp_path: Path) -> None:
     assert origins[3] == f"com.qualcomm.qti:qnn-runtime in {tmp_path / 'm2'}"
 
 
+def test_an_ort_is_no_source(tmp_path: Path) -> None:
+    text = (
+        "  - {name: ort, kind: maven, repository: m2, coordinates: 'a:onnxruntime-android-qnn'}\n"
+    )
+    lab = load_lab(lab_with(tmp_path, text))
+    with pytest.raises(ConfigError, match=r"name an ORT by --ort=FILE\.aar \(valid: com\.qualcomm"):
+        Catalog.of(lab, {}, tmp_path / "cache")
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -58,8 +67,7 @@ def test_all_kinds(tmp_path: Path) -> None:
         ("  - {name: a, kind: maven, repository: m}\n", "runtimes[0].coordinates: is missing"),
         (
             "  - {name: a, kind: aar, path: x, toolchain: y}\n",
-            "runtimes[0].toolchain: is a key of `kind: qairt` only (valid: name, kind, path"
-            ", version, target)",
+            "runtimes[0].toolchain: is a key of `kind: qairt` only (valid: name, kind, path)",
         ),
         (
             "  - {name: a, kind: aar, path: x}\n  - {name: a, kind: aar, path: y}\n",

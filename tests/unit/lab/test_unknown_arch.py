@@ -15,9 +15,9 @@ LAB = "schema: 1\ndevices:\n  - {name: a, serial: s}\n  - name: b\n    serial: t
 @pytest.mark.parametrize(
     ("soc", "reported", "line", "problem"),
     [
-        ("SM8570", None, 6, "b: soc SM8570 is unknown, did you mean 'SM8750'?"),
+        ("SM8570", None, 6, "b: soc SM8570 is unknown, did you mean 'SM8850'?"),
         ("SM8570", "SM8650", 6, "b: soc SM8570 is unknown, the device says SM8650"),
-        ("SM8570", "kalama", 6, "b: soc SM8570 is unknown, did you mean 'SM8750'?"),
+        ("SM8570", "kalama", 6, "b: soc SM8570 is unknown, did you mean 'SM8850'?"),
         ("other", None, 6, "b: soc other is unknown; if it is right, set `htp_arch`"),
         ("QCS610", None, 6, "b: QCS610 has no HTP"),
         (None, None, 4, "b: its SoC is not known: set `soc` or `htp_arch`"),

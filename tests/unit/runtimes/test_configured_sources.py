@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from harness.core.errors import ConfigError
 from harness.lab.inventory import load_lab
-from harness.runtimes.aar import AarSource, MavenSource
+from harness.runtimes.aar import AarSource
 from harness.runtimes.catalog import Catalog, choose_runtimes, source_at
 from harness.runtimes.local_sources import FolderSource, SdkSource
 from tests.properties import reached, reaches
@@ -29,7 +29,6 @@ def written(path: Path, content: bytes = LIBRARY) -> Path:
 def places(tmp_path: Path) -> Path:
     written(tmp_path / "qairt/lib/aarch64-android/libQnnHtp.so")
     written(tmp_path / "sdks/2.31.0/lib/x86_64-linux-clang/libQnnHtp.so")
-    written(tmp_path / "m2/com/qualcomm/qti/qnn-runtime/2.49.0/qnn-runtime-2.49.0.aar")
     written(tmp_path / "Mine, all mine!/libQnnHtp.so")
     written(tmp_path / "App.aar")
     written(tmp_path / "notes.txt")
@@ -41,7 +40,6 @@ def places(tmp_path: Path) -> Path:
     [
         ("qairt", SdkSource, "qairt"),
         ("sdks", SdkSource, "sdks"),
-        ("m2", MavenSource, "m2"),
         ("Mine, all mine!", FolderSource, "mine-all-mine"),
         ("App.aar", AarSource, "app"),
     ],

@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.runtimes import runtime as module
 from harness.runtimes.local_sources import FolderSource
 from harness.runtimes.runtime import (
-    KnownFacts,
     LibraryKind,
     Runtime,
     SdkBuild,
     build_id_of,
+    facts_of,
     kind_of,
     library_facts,
     read_library,
@@ -90,13 +89,6 @@ def test_the_same_build(build: tuple[str, str], right: tuple[str, str], same: bo
     assert SdkBuild(*right).agrees_with(SdkBuild(*build)) is same
 
 
-def test_the_arch_that_the_content_says() -> None:
-    skel = elf_file("hexagon", bits=32, flags=0x75)
-    assert library_facts("libQnnHtpV73Skel.so", skel).content_arch == 75
-    stub = elf_file(soname="libQnnHtpV69Stub.so")
-    assert library_facts("libQnnHtpV73Stub.so", stub).content_arch == 69
-
-
 def test_ort_and_its_plugin() -> None:
     core = library_facts("libonnxruntime.so.1.26.0", elf_file(defines=["VERS_1.26.0"]))
     assert core.ort_version == "1.26.0"
@@ -134,30 +126,8 @@ def runtime(tmp_path: Path) -> Runtime:
     return source.runtime("2.49.0.260701", "linux-arm64")
 
 
-def test_what_is_kept_is_what_was_read(
-    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read = KnownFacts(tmp_path).of(runtime)
+def test_the_facts_of_a_runtime(runtime: Runtime) -> None:
+    read = facts_of(runtime)
     assert build_id_of(read) == "2.49.0.260701120000"
     assert read[0].elf is not None
     assert read[0].elf.min_glibc == (2, 34)
-
-    def unread(*_: object) -> None:
-        raise AssertionError("read again")
-
-    monkeypatch.setattr(module, "read_library", unread)
-    assert KnownFacts(tmp_path).of(runtime) == read
-
-
-@pytest.mark.parametrize("content", [b"", b"[]", b"{", b'[{"name": 1}]', b"\xff" * 40])
-def test_a_damaged_file_costs_time_only(content: bytes, runtime: Runtime, tmp_path: Path) -> None:
-    read = KnownFacts(tmp_path).of(runtime)
-    (cached,) = (tmp_path / "facts").iterdir()
-    cached.write_bytes(content)
-    assert KnownFacts(tmp_path).of(runtime) == read
-
-
-def test_damaged_libraries_are_read_each_time(runtime: Runtime, tmp_path: Path) -> None:
-    runtime.files[0].path.write_bytes(b"no library")
-    assert KnownFacts(tmp_path).of(runtime)[0].problem
-    assert not (tmp_path / "facts").exists()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from harness.runtimes.local_sources import (
     sdk_of_environment,
     target_folder,
 )
-from harness.runtimes.runtime import sdk_version, short_version
+from harness.runtimes.runtime import short_version
 from tests.properties import damaged, reached, reaches
 from tests.unit.runtimes.elf_files import elf_file
 
@@ -58,52 +60,54 @@ def make_sdk(
         unsigned = root / f"lib/hexagon-v{arch}/unsigned"
         for name in (f"libQnnHtpV{arch}Skel.so", f"libQnnHtpV{arch}.so", "libQnnSystem.so"):
             write(unsigned / name, SKEL)
-    if yaml:
-        write(root / "sdk.yaml", yaml.encode())
+    write(root / "sdk.yaml", yaml.encode())
     return root
 
 
 HEADER = '#define QNN_SDK_BUILD_ID "v2.28.2.241116104011_103376"\n'
 
 
+def version_of(root: Path, yaml: str | None, header: str | None) -> list[str]:
+    """The version of a tree with these files."""
+    for name, text in (("sdk.yaml", yaml), ("include/QNN/QnnSdkBuildId.h", header)):
+        (root / name).unlink(missing_ok=True)
+        if text is not None:
+            write(root / name, text.encode("utf-8", "surrogatepass"))
+    return list(SdkSource("sdk", root, root / "cache")._all)
+
+
 @pytest.mark.parametrize(
-    ("yaml", "header", "folder", "expected"),
+    ("yaml", "header", "expected"),
     [
-        ("version: 2.36.1.250708", None, "", "2.36.1.250708"),
-        ('version: "2.36.1"\n', None, "2.28.0.241029", "2.36.1"),
-        ("name: x\nversion: v2.36.1 # it\n", None, "", "2.36.1"),
-        (
-            None,
-            HEADER,
-            "qairt",
-            "2.28.2.241116",
-        ),
-        (
-            "version: 2.28.2",
-            HEADER,
-            "",
-            "2.28.2.241116",
-        ),
-        ("version: 2.29.0", HEADER, "", "2.29.0"),
-        (None, None, "2.31.0.250130", "2.31.0.250130"),
-        (None, None, "qairt-2.31.0", "2.31.0"),
-        ("version: nonsense", "#define OTHER 1", "sdk", None),
-        (None, None, "12.2.31.0.25.1", None),
+        ("version: 2.36.1.250708", None, "2.36.1.250708"),
+        ('version: "2.36.1"\n', None, "2.36.1"),
+        ("name: x\nversion: v2.36.1 # it\n", None, "2.36.1"),
+        (None, HEADER, "2.28.2.241116"),
+        ("version: 2.28.2", HEADER, "2.28.2.241116"),
+        ("version: 2.28.2", "#define OTHER 1", "2.28.2"),
     ],
 )
 def test_the_version_of_a_tree(
-    yaml: str | None, header: str | None, folder: str, expected: str | None
+    yaml: str | None, header: str | None, expected: str, tmp_path: Path
 ) -> None:
-    assert sdk_version(yaml, header, folder) == expected
+    assert version_of(make_sdk(tmp_path), yaml, header) == [expected]
+
+
+@pytest.mark.parametrize(("yaml", "header"), [(None, None), ("version: nonsense", "#define X 1")])
+def test_a_tree_without_a_version(yaml: str | None, header: str | None, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"does not say which version it is, in include/QNN/"):
+        version_of(make_sdk(tmp_path), yaml, header)
 
 
 @reaches(0.3)
 @given(damaged("version: 2.36.1.250708\n"), damaged(HEADER), damaged("qairt-2.31.0.250130"))
 def test_any_text_beside_a_tree_is_survived(yaml: str, header: str, folder: str) -> None:
-    version = sdk_version(yaml, header, folder)
-    if version is not None:
-        reached()
-        assert any(version in text for text in (yaml, header, folder)), version
+    with tempfile.TemporaryDirectory() as root:
+        write(Path(root) / "lib/aarch64-android/libQnnHtp.so")
+        with contextlib.suppress(ConfigError):
+            (version,) = version_of(Path(root), yaml, header)
+            reached()
+            assert any(version in text for text in (yaml, header)), version
     short = short_version(folder)
     assert short is None or short in folder
 
@@ -156,16 +160,11 @@ def test_a_tree_gives_a_runtime(tmp_path: Path, target: str) -> None:
 
 
 def test_a_folder_of_trees(tmp_path: Path) -> None:
-    make_sdk(tmp_path / "qairt/2.31.0.250130", yaml="")
-    make_sdk(tmp_path / "qairt/2.4.0.230101", yaml="")
+    for version in ("2.31.0.250130", "2.4.0.230101"):
+        make_sdk(tmp_path / f"qairt/{version}", yaml=f"version: {version}\n")
     (tmp_path / "qairt/notes").mkdir()
     source = SdkSource("sdk", tmp_path / "qairt", tmp_path / "cache")
     assert source.versions("linux-x64") == ["2.4.0.230101", "2.31.0.250130"]
-
-
-def test_a_tree_whose_libraries_alone_know(tmp_path: Path) -> None:
-    source = SdkSource("sdk", make_sdk(tmp_path / "sdk", yaml=""), tmp_path / "cache")
-    assert source.versions("linux-x64") == ["2.31.0.250130"]
 
 
 @pytest.mark.parametrize("name", ["libQnnHtp.so", "../hexagon-v73/unsigned", ".."])

@@ -20,7 +20,7 @@ from harness.runtimes.ort import (
     ort_library_of,
     ort_request,
 )
-from harness.runtimes.pypi import UnpackedWheels, WheelCache, known_sha256
+from harness.runtimes.pypi import WheelCache, known_sha256
 from harness.runtimes.runtime import Runtime
 
 
@@ -121,8 +121,7 @@ def test_a_runtime_without_ort() -> None:
 
 @pytest.fixture
 def wheels(tmp_path: Path) -> OrtLibraries:
-    cache = WheelCache(tmp_path / "wheels")
-    return OrtLibraries(UnpackedWheels(tmp_path / "unpacked", cache), tmp_path)
+    return OrtLibraries(WheelCache(tmp_path), tmp_path)
 
 
 def test_a_runtime_with_an_ort_of_its_own_stays_as_it_is(wheels: OrtLibraries) -> None:

@@ -175,17 +175,6 @@ FAULTS: list[tuple[PreflightInput, str, str, tuple[str, ...], str]] = [
         replace(ON_BOARD, files=with_(library("libQnnSystem.so", content=b"\000260831140417\0"))),
         *("sdk-mix", "warning", ("libQnnSystem.so", "libQnnHtp.so"), "the build of 260831140417"),
     ),
-    *(
-        (
-            replace(ON_BOARD, files=(*CLEAN, other)),
-            *("sdk-mix", "info", (other.name, "libQnnHtp.so"), "v73, and stays here"),
-        )
-        for other in (stub(75, OTHER), skel(75, OTHER))
-    ),
-    (
-        replace(ON_BOARD, files=with_(stub(73, b""))),
-        *("sdk-unknown", "info", (S,), "does not say"),
-    ),
     (
         replace(ON_BOARD, qnn_version="2.50.40"),
         *("version-label", "warning", ("libQnnHtp.so",), "said to be QNN 2.50.40"),
@@ -209,10 +198,6 @@ FAULTS: list[tuple[PreflightInput, str, str, tuple[str, ...], str]] = [
     (
         replace(ON_BOARD, files=without(K)),
         *("skel-missing", "error", (), "Add libQnnHtpV73Skel.so"),
-    ),
-    (
-        replace(ON_BOARD, files=(*without(K), skel(75, name=K))),
-        *("arch-label", "error", (K,), "holds code for v75"),
     ),
     (
         replace(ON_BOARD, device=replace(BOARD, soc="QCS610")),
@@ -345,7 +330,7 @@ FAULTS: list[tuple[PreflightInput, str, str, tuple[str, ...], str]] = [
     ),
     (
         replace(ON_BOARD, files=with_(library("libQnnSystem.so", needed=["libc++-71bc274c.so.1"]))),
-        *("needed-missing", "error", ("libQnnSystem.so",), "C++ runtime"),
+        *("needed-missing", "error", ("libQnnSystem.so",), "Add libc++-71bc274c.so.1, or install"),
     ),
     (
         replace(
@@ -403,7 +388,7 @@ def test_every_code_is_in_the_table_of_faults() -> None:
 
 def test_the_worst_comes_first() -> None:
     subject = replace(ON_BOARD, files=with_(stub(73, b""))[1:], qnn_version="2.50.40")
-    assert [finding.severity for finding in preflight(subject)] == ["error", "warning", "info"]
+    assert [finding.severity for finding in preflight(subject)] == ["error", "warning"]
 
 
 def test_a_finding_as_a_line() -> None:
@@ -428,12 +413,11 @@ def test_the_codes_are_documented() -> None:
 
 names = st.sampled_from(["libQnnHtp.so", S, K, "libQnnSystem.so", "libonnxruntime.so", PLUGIN.name])
 facts = st.builds(
-    lambda name, build, arch, ort_version: LibraryFacts(
-        name, *kind_of(name), arch, BACKEND.elf, None, build, ort_version
+    lambda name, build, ort_version: LibraryFacts(
+        name, *kind_of(name), BACKEND.elf, None, build, ort_version
     ),
     names,
     st.none() | st.builds(SdkBuild, st.text(max_size=9), st.text("0123456789", max_size=12)),
-    st.none() | st.integers(),
     st.none() | st.text(max_size=9),
 )
 

@@ -12,9 +12,7 @@ from harness import Bench, Model, experiments
 
 MODELS = (Model("io-heavy", 4), Model("io-heavy", 4, prepare="memhandle"))
 MEMORIES = ["raw", "memhandle"]
-TOLERANCES = experiments.Tolerances(
-    memory_part=0.25, latency=experiments.LatencyTolerance(part=0.25)
-)
+TOLERANCES = experiments.Tolerances(memory_part=0.25, latency_part=0.25)
 
 
 @pytest.mark.takes_contexts("models")

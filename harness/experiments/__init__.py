@@ -5,7 +5,6 @@ from harness.experiments.backends import measure_backend, measure_context
 from harness.experiments.capacity import Limit, SizePoint, fill, find_limit
 from harness.experiments.latency import (
     GrowthTolerance,
-    LatencyTolerance,
     measure_growth,
     memory_samples,
 )
@@ -25,7 +24,6 @@ __all__ = [
     "STRATEGIES",
     "TENSOR_MEMORIES",
     "GrowthTolerance",
-    "LatencyTolerance",
     "Limit",
     "Pairing",
     "SizePoint",

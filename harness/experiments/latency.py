@@ -45,39 +45,30 @@ class Latency:
         return statistics.median(abs(time - middle) for time in self.times_us) if middle else 0.0
 
 
-@dataclass(frozen=True)
-class LatencyTolerance:
-    """The largest distance of two medians that count as equal.
-
-    It is `part` of the smaller median or `floor_us`, whichever is more, but at most `most_part` of
-    it. If `spreads` times the spread is more than that, the result is too noisy to tell.
-    """
-
-    part: float = 0.25
-    floor_us: float = 200.0
-    most_part: float = 0.5
-    spreads: float = 2.0
-
-    def allowed_us(self, smaller: float) -> float:
-        """Return how far the larger median may be from this smaller one."""
-        return min(self.most_part * smaller, max(self.part * smaller, self.floor_us))
+PART: Final = 0.25
+FLOOR_US: Final = 200.0
+MOST_PART: Final = 0.5
+"""Two medians count as equal within this part of the smaller one, or within the floor, whichever
+is more, but at most within this largest part of it."""
+_SPREADS: Final = 2.0
 
 
 def same_latency(
-    name: str, latency: Latency, other: Latency | None, other_name: str, tolerance: LatencyTolerance
+    name: str, latency: Latency, other: Latency | None, other_name: str, part: float = PART
 ) -> Check:
     """Check that two latencies have the same median; `other_name` names the other in words.
 
-    Undecided if one of them has no times, or if the noise of either would hide a difference.
+    `part` of the smaller one is tolerated. Undecided if one of them has no times, or if the noise
+    of either, twice the spread, would hide a difference.
     """
     if latency.median_us is None:
         return undecided(name, "there are no steady inferences")
     if other is None or other.median_us is None:
         return undecided(name, f"{other_name} gave no steady inferences to compare with")
     smaller = min(latency.median_us, other.median_us)
-    most = tolerance.most_part * smaller
-    allowed = tolerance.allowed_us(smaller)
-    noise = tolerance.spreads * max(latency.spread_us, other.spread_us)
+    most = MOST_PART * smaller
+    allowed = min(most, max(part * smaller, FLOOR_US))
+    noise = _SPREADS * max(latency.spread_us, other.spread_us)
     difference = abs(latency.median_us - other.median_us)
     figures: dict[str, float] = {
         "median_us": latency.median_us,

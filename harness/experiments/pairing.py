@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -16,8 +16,8 @@ from harness.bench.case_session import Observation, TargetFailure
 from harness.core.codes import DOCUMENTED, TENSOR_MEMORIES, Documented, TensorMemory, same_code
 from harness.core.errors import ConfigError
 from harness.experiments.latency import (
+    PART,
     Latency,
-    LatencyTolerance,
     MemorySamples,
     bind,
     memory_samples,
@@ -148,13 +148,13 @@ def pairing_plan(
 
 @dataclass(frozen=True)
 class Tolerances:
-    """The tolerances of figures.
+    """The tolerances of figures, as parts of the I/O's size and of the smaller median.
 
-    Memory: a part of the I/O's size; less than that counts as nothing.
+    Memory below that part counts as nothing.
     """
 
     memory_part: float = 0.25
-    latency: LatencyTolerance = field(default_factory=LatencyTolerance)
+    latency_part: float = PART
 
 
 def measure_pairing(
@@ -325,7 +325,7 @@ def judge_pairing(
             figures.steady,
             None if twin is None else twin.steady,
             str(pairing.twin),
-            tolerances.latency,
+            tolerances.latency_part,
         ),
         _same_outputs(figures, base),
     ]

@@ -7,19 +7,16 @@ from hypothesis import given, strategies as st
 
 from harness.experiments.latency import (
     Latency,
-    LatencyTolerance,
     quickest,
     same_latency,
 )
 from harness.results.record import Check
 from tests.properties import reached, reaches
 
-TOLERANCE = LatencyTolerance()
-
 
 def verdict(first: tuple[int, ...], other: tuple[int, ...] | None) -> str:
     compared = None if other is None else Latency(other)
-    check = same_latency("latency", Latency(first), compared, "the other", TOLERANCE)
+    check = same_latency("latency", Latency(first), compared, "the other")
     return check.verdict
 
 
@@ -88,7 +85,7 @@ def compared(median: int, other: int, spread: int = 0) -> Check:
         Latency(tuple(middle + spread * (i % 3 - 1) for i in range(30)))
         for middle in (median, other)
     )
-    return same_latency("latency", first, two, "the other", TOLERANCE)
+    return same_latency("latency", first, two, "the other")
 
 
 def test_the_quickest_process_counts() -> None:

@@ -99,18 +99,15 @@ class Eviction:
         return "".join(lines).encode()
 
 
-def plan_eviction(
-    inventory: Inventory, need_bytes: int | None, *, keep_incoming: Iterable[str] = ()
-) -> Eviction:
+def plan_eviction(inventory: Inventory, need_bytes: int | None) -> Eviction:
     """Choose files to remove until `need_bytes` are freed; all unused ones if None.
 
     First useless ones: incoming files without a claim, incomplete sets, entries of no set. Then the
     sets used longest ago, with the entries that no other set has. Never a set or an entry that a
     live claim names.
     """
-    kept = set(keep_incoming)
     unclaimed = (name for name in inventory.incoming if base(name) not in inventory.claims)
-    drop = tuple(sorted(name for name in unclaimed if name not in kept))
+    drop = tuple(sorted(unclaimed))
     freed = sum(inventory.incoming[folder] for folder in drop)
     incomplete = inventory.folders - inventory.sets.keys()
     sets = sorted(name for name in incomplete if base(name) not in inventory.used)
@@ -140,7 +137,7 @@ def parse_inventory(output: str) -> Inventory:
     for line in parse_answer(output):
         kind, _, rest = line.partition(" ")
         if kind in ("store", "list") and (listed := parse_listed(rest)):
-            size, modified, _, path = listed
+            size, modified, path = listed
             name = path.rpartition("/")[2]
             if path.startswith("store/.incoming/"):
                 folder = path.split("/")[2]

@@ -35,7 +35,6 @@ from harness.core.whole_file import disk_errors, open_regular, sha256_of
 from harness.deploy.client import Eviction, StoreClient, plan_eviction
 from harness.deploy.layout import (
     FileSet,
-    Incoming,
     LinkKind,
     StoreView,
     base,
@@ -79,7 +78,6 @@ def plan_push(
     sets: Sequence[FileSet],
     stored: Mapping[str, str],
     missing: Mapping[str, LocalFile],
-    adopted: Mapping[str, Incoming],
     orders: Iterable[str],
     *,
     end: str,
@@ -88,15 +86,13 @@ def plan_push(
     """Divide the missing files, and write the instructions for the script (pure).
 
     `stored` maps each entry of the sets to its name in the store, `end` is the random end of the
-    new sets' names, `adopted` are files left in .incoming by other deployments. `orders` are the
-    removals once the sets are complete: `unlist SET`, `drop INCOMING`, `unclaim CLAIM`.
+    new sets' names. `orders` are the removals once the sets are complete: `unlist SET`,
+    `drop INCOMING`, `unclaim CLAIM`.
     """
     packed: dict[str, LocalFile] = {}
     alone: dict[str, LocalFile] = {}
     room = _MOST_PACKED_BYTES
     for entry, file in missing.items():
-        if entry in adopted:
-            continue
         if file.size <= min(room, SMALL_BYTES):
             room -= file.size
             packed[stored[entry]] = file
@@ -107,9 +103,8 @@ def plan_push(
         for file_set in sets
         for file in file_set.files
     ]
-    adopt = (f"adopt {file.folder}/{file.name}" for file in adopted.values())
     notes = {
-        ".control": _lines((*adopt, *orders)),
+        ".control": _lines(orders),
         ".links": _lines(f"{name} {path}" for name, path in links_made),
     }
     if links != "copy":
@@ -150,7 +145,6 @@ _log = logging.getLogger(__name__)
 _ATTEMPTS = 3
 _CAP_FRACTION = 0.5
 _SPARE_BYTES = 16 << 20
-_IDLE_S = 600
 _ASK_S = 15.0
 _BASE_TIMEOUT_S = 60.0
 _SLOWEST_BYTES_PER_S = 1_500_000
@@ -178,7 +172,7 @@ class Deployer:
     Sets that this object has deployed are not checked again: the device is asked once per set.
     Files are read-only on the device, executable or not. Every method raises DeviceError:
     DeviceRefused if the device has no space or denies permission; nothing incomplete stays then.
-    After any other error the files that had arrived stay, and the next deployment continues there.
+    What stays after any other error the next deployment removes.
 
     Deployed files are claimed: nobody removes them before `release`, unless nothing was deployed
     for a day; each deployment refreshes the claim.
@@ -302,6 +296,7 @@ class Deployer:
                 # files damaged in transit may be refused, too
                 if type(error) not in (DeviceError, DeviceRefused) or attempt:
                     raise
+                self._store.discard(f"{self._claim}.{end}")
                 _log.info(f"{error}; once more")
                 continue
             if not damaged:
@@ -358,21 +353,18 @@ class Deployer:
         files = {entry: file for file_set in absent for entry, file in file_set.entries.items()}
         stored = {e: view.find_entry(e, f.size) or f"{e}.{end}" for e, f in files.items()}
         missing = {e: f for e, f in files.items() if stored[e] == f"{e}.{end}"}
-        adopted = {e: a for e, f in missing.items() if (a := self._find_abandoned(view, e, f.size))}
-        stored |= {entry: incoming.file for entry, incoming in adopted.items()}
         dead = sorted(claim for claim in view.claims if is_dead(claim))
-        abandoned = (name for name in view.incoming_folders if is_dead(base(name)))
+        abandoned = (name for name in view.incoming if is_dead(base(name)))
         orders = [
             *(f"unlist {name}" for file_set in absent for name in view.instances(file_set)),
             *(f"drop {name}" for name in sorted(abandoned)),
             *(f"unclaim {name}" for name in dead),
         ]
-        plan = plan_push(absent, stored, missing, adopted, orders, end=end, links=view.links)
-        pushed = sum(file.size for entry, file in missing.items() if entry not in adopted)
+        plan = plan_push(absent, stored, missing, orders, end=end, links=view.links)
+        pushed = sum(file.size for file in missing.values())
         title = _titles(absent)
         if pushed:
-            keep_incoming = {incoming.folder for incoming in adopted.values()}
-            self._make_room(title, pushed, view, keep_incoming, dead, deadline)
+            self._make_room(title, pushed, view, dead, deadline)
             _log.info(f"pushing {title} to {self._serial} ({pushed / 1e6:.1f} MB)")
         folder, touch = f"{self._claim}.{end}", view.stored_at_touch
         try:
@@ -434,29 +426,16 @@ class Deployer:
                 progress=lambda size: report("pushing", size, total, "MB"),
             )
 
-    def _find_abandoned(self, view: StoreView, entry: str, size: int) -> Incoming | None:
-        """Return a file that an abandoned push has sent completely."""
-        for incoming in view.incoming if size > SMALL_BYTES else ():
-            if (incoming.entry, incoming.size) == (entry, size) and (
-                incoming.claim == self._claim
-                or incoming.claim not in view.claims
-                or is_dead(incoming.claim)
-                or (incoming.idle_s or 0) > _IDLE_S
-            ):
-                return incoming
-        return None
-
     def _make_room(
         self,
         title: str,
         size: int,
         view: StoreView,
-        keep_incoming: set[str],
         dead: list[str],
         deadline: Deadline,
     ) -> None:
         free = view.free_bytes
-        total = view.store_bytes + sum(incoming.size for incoming in view.incoming)
+        total = view.store_bytes + sum(view.incoming.values())
         cap = self._cap_bytes
         if cap is None and free is not None:
             cap = int((total + free) * _CAP_FRACTION)
@@ -465,9 +444,7 @@ class Deployer:
             0 if free is None else size + _SPARE_BYTES - free,
         )
         if excess > 0 and total:
-            plan = plan_eviction(
-                self._store.inventory(deadline), excess, keep_incoming=keep_incoming
-            )
+            plan = plan_eviction(self._store.inventory(deadline), excess)
             if plan.sets or plan.entries or plan.drop:
                 _log.info(f"removing {plan.size / 1e6:.1f} MB unused on {self._serial}")
                 self._store.evict(plan, dead, deadline)

@@ -37,7 +37,7 @@ CLAIM_LASTS_S: Final = 24 * 3600
 CONDEMNED_TOUCH: Final = "198001020000.00"
 _STORED_FROM: Final = 946684800
 _STORED_SPAN: Final = 1 << 26
-_LISTED = re.compile(r"(\d{1,19})\|(-?\d{1,19})\|(-?\d{1,19})\|(.+)")
+_LISTED = re.compile(r"(\d{1,19})\|(-?\d{1,19})\|(.+)")
 ENTRY_FILE: Final = re.compile(r"([0-9a-f]{64}(?:-x)?)\.([0-9a-f]{1,32})")
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
@@ -55,39 +55,13 @@ class FileSet:
         return {entry_name(file): file for file in self.files}
 
 
-@dataclass(frozen=True)
-class Incoming:
-    """A file in a folder of .incoming; `name` is its path there.
-
-    `idle_s` is by the device's clock, None if unknown.
-    """
-
-    folder: str
-    name: str
-    size: int
-    idle_s: int | None
-
-    @property
-    def claim(self) -> str:
-        return base(self.folder)
-
-    @property
-    def file(self) -> str:
-        return self.name.rpartition("/")[2]
-
-    @property
-    def entry(self) -> str | None:
-        match = ENTRY_FILE.fullmatch(self.file)
-        return match[1] if match else None
-
-
 @dataclass
 class StoreView:
     """The state of a device's store, for the sets in question.
 
     `sets`: {name and random end: {file: (size, time)}} of those listed; `entries`: {entry: [(file
-    in the store, size, time)]} of the whole store. A time is None if the device reports none.
-    `free_bytes` is None if df did not report it.
+    in the store, size, time)]} of the whole store; `incoming`: {folder: bytes}. A time is None if
+    the device reports none. `free_bytes` is None if df did not report it.
     """
 
     boot: str = ""
@@ -96,8 +70,7 @@ class StoreView:
     free_bytes: int | None = None
     sets: dict[str, dict[str, tuple[int, int | None]]] = field(default_factory=dict)
     entries: dict[str, list[tuple[str, int, int | None]]] = field(default_factory=dict)
-    incoming: list[Incoming] = field(default_factory=list)
-    incoming_folders: set[str] = field(default_factory=set)
+    incoming: dict[str, int] = field(default_factory=dict)
     claims: frozenset[str] = frozenset()
 
     @property
@@ -175,23 +148,20 @@ def parse_look(output: str) -> StoreView:
     lines = parse_answer(output)
     timed = "untimed" not in lines
     view = StoreView(hashing="unhashed" not in lines)
-    incoming: list[tuple[str, str, int, int]] = []
-    now = None
     for line in lines:
         kind, _, rest = line.partition(" ")
-        if kind in ("file", "now"):
+        if kind == "file":
             if not (listed := parse_listed(rest)):
                 continue
-            size, modified, changed, path = listed
-            if kind == "now":
-                now = changed
-            elif path.startswith("sets/") and path.count("/") >= 2:
+            size, modified, path = listed
+            if path.startswith("sets/") and path.count("/") >= 2:
                 folder, name = path.split("/", 2)[1:]
                 if folder in view.sets:
                     view.sets[folder][name] = (size, modified if timed else None)
             elif path.startswith("store/.incoming/") and path.count("/") >= 3:
-                folder, name = path.split("/", 3)[2:]
-                incoming.append((folder, name, size, changed))
+                folder = path.split("/", 3)[2]
+                if is_safe_name(folder):
+                    view.incoming[folder] = view.incoming.get(folder, 0) + size
             elif entry := ENTRY_FILE.fullmatch(path.removeprefix("store/")):
                 mtime = modified if timed else None
                 view.entries.setdefault(entry[1], []).append((entry[0], size, mtime))
@@ -205,19 +175,13 @@ def parse_look(output: str) -> StoreView:
             view.claims |= {rest}
         elif kind == "df":
             view.free_bytes = free_storage(["", rest])
-    view.incoming_folders = {folder for folder, *_ in incoming if is_safe_name(folder)}
-    view.incoming = [
-        Incoming(folder, name, size, None if now is None else now - changed)
-        for folder, name, size, changed in incoming
-        if is_safe_name(folder) and is_safe_name(name.removeprefix("ready/"))
-    ]
     return view
 
 
-def parse_listed(text: str) -> tuple[int, int, int, str] | None:
-    """Parse (size, modification time, change time, path) from a line of a script's `show`."""
+def parse_listed(text: str) -> tuple[int, int, str] | None:
+    """Parse (size, modification time, path) from a line of a script's `show`."""
     match = _LISTED.fullmatch(text)
-    return (int(match[1]), int(match[2]), int(match[3]), match[4]) if match else None
+    return (int(match[1]), int(match[2]), match[3]) if match else None
 
 
 def base(name: str) -> str:

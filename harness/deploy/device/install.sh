@@ -1,6 +1,6 @@
 # Takes in what comes to our folder of .incoming, and makes the sets.
 # $1 workdir, $2 our folder in .incoming, $3 time for touch. stdin is an archive: ready/ has small
-# contents under their names in the store; .control: what to take over from others and to remove;
+# contents under their names in the store; .control: what to remove;
 # .links: `entry path` of all links; .links.tar: the same links, where one process can make them
 # all; listed/: a list of entries for each set. Large contents lie beside ready/ already.
 w=$1; own=store/.incoming/$2; t=$3
@@ -25,9 +25,6 @@ keep() {
   mv -f "$@" ../../.. || fail "cannot rename into the store"
 }
 large=
-while read -r verb a; do
-  [ "$verb" != adopt ] || { mv -f "../$a" ready 2>/dev/null && large=yes; }
-done <.control
 for f in [0-9a-f]*; do [ ! -f "$f" ] || { mv -f "$f" ready && large=yes; }; done
 cd ready || fail "cannot enter $own"
 set -- [0-9a-f]*

@@ -6,7 +6,7 @@ for f in inuse/*; do
   echo "${m}claim ${f#inuse/}"
   { read -r x; while read -r p; do echo "${m}used $p"; done; } <"$f"
 done
-if stat -L -c %Z / >/dev/null 2>&1; then timed=yes; else echo "${m}untimed"; fi
+if stat -L -c %Y / >/dev/null 2>&1; then timed=yes; else echo "${m}untimed"; fi
 show list listed
 for f in listed/*; do
   [ -f "$f" ] || continue

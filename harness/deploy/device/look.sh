@@ -37,8 +37,7 @@ if [ $# -gt 0 ]; then
   touch -c "$@" 2>/dev/null
   for f in "$@"; do shift; set -- "$@" "sets/${f#listed/}"; done
 fi
-if stat -L -c "${m}now %s|%Y|%Z|%n" "inuse/$claim" 2>/dev/null
-then timed=yes; else echo "${m}untimed"; fi
+if stat -L -c %Y "inuse/$claim" >/dev/null 2>&1; then timed=yes; else echo "${m}untimed"; fi
 show file store "$@"
 [ "$wanted" -gt 0 ] && [ "$there" -ge "$wanted" ] || space # nothing will come
 echo "${m}done"

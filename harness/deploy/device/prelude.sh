@@ -25,9 +25,9 @@ timed= # whether this device's stat tells times
 show() { # KIND PATH...: size and times of all files there
   k=$1; shift
   if [ -n "$timed" ]; then
-    find "$@" ! -type d -exec stat -L -c "$m$k %s|%Y|%Z|%n" {} + 2>/dev/null
+    find "$@" ! -type d -exec stat -L -c "$m$k %s|%Y|%n" {} + 2>/dev/null
   else
     find "$@" ! -type d 2>/dev/null |
-      while IFS= read -r f; do s=$(wc -c <"$f") && echo "$m$k $((s))|0|0|$f"; done
+      while IFS= read -r f; do s=$(wc -c <"$f") && echo "$m$k $((s))|0|$f"; done
   fi
 }

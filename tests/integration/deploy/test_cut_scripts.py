@@ -89,14 +89,7 @@ def deploy_again(device: ScriptDevice, file_set: FileSet, claim: str = MINE) -> 
         view = device.look(file_set, claim=claim)
         if view.find_set(file_set):
             break
-        adopted = {
-            entry_name(file): incoming
-            for file in file_set.files
-            for incoming in view.incoming
-            if incoming.entry == entry_name(file) and incoming.size == file.size
-        }
-        adopted = {e: incoming for e, incoming in adopted.items() if e not in view.entries}
-        device.deploy(file_set, adopted=adopted, claim=claim)
+        device.deploy(file_set, claim=claim)
     assert_whole(device, file_set)
 
 

@@ -18,7 +18,6 @@ from harness.deploy.deploy import plan_push
 from harness.deploy.layout import (
     CONDEMNED_TOUCH,
     FileSet,
-    Incoming,
     StoreView,
     entry_name,
     look_input,
@@ -88,7 +87,6 @@ class ScriptDevice:
         *sets: FileSet,
         push: Collection[str] | None = None,
         contents: Mapping[str, bytes] = {},
-        adopted: Mapping[str, Incoming] = {},
         alone: bool = False,
         claim: str = CLAIM,
     ) -> tuple[list[str], bytes]:
@@ -105,10 +103,9 @@ class ScriptDevice:
         stored = {e: view.find_entry(e, f.size) or f"{e}.{end}" for e, f in files.items()}
         missing = {e: f for e, f in files.items() if stored[e].endswith(f".{end}")}
         if push is not None:
-            missing = {e: f for e, f in missing.items() if e in push or e in adopted}
-        stored |= {entry: incoming.name for entry, incoming in adopted.items()}
+            missing = {e: f for e, f in missing.items() if e in push}
         orders = [f"unlist {name}" for file_set in sets for name in view.instances(file_set)]
-        plan = plan_push(sets, stored, missing, adopted, orders, end=end, links=view.links)
+        plan = plan_push(sets, stored, missing, orders, end=end, links=view.links)
         if alone:  # as if they were large
             plan = replace(plan, packed={}, alone={**plan.packed, **plan.alone})
         folder = f"{claim}.{end}"

@@ -11,7 +11,6 @@ import pytest
 from harness.core.local_file import LocalFile
 from harness.deploy.layout import (
     CLAIM_LASTS_S,
-    Incoming,
     StoreAnswerError,
     StoreView,
     entry_name,
@@ -37,37 +36,26 @@ def read(*lines: str) -> StoreView:
     [
         (["listed set-1.7"], LISTED),
         (["listed -rf"], {}),
-        (["listed set-1.7", "file 5|9|8|sets/set-1.7/a"], {"sets": {"set-1.7": {"a": (5, 9)}}}),
+        (["listed set-1.7", "file 5|9|sets/set-1.7/a"], {"sets": {"set-1.7": {"a": (5, 9)}}}),
         (
-            ["listed set-1.7", "file 5|9|8|sets/set-1.7/lib/a", "untimed"],
+            ["listed set-1.7", "file 5|9|sets/set-1.7/lib/a", "untimed"],
             {"sets": {"set-1.7": {"lib/a": (5, None)}}},
         ),
-        (["listed set-1.7", "file 5|9|8|else/set-1.7/a"], LISTED),
-        (["listed set-1.7", "file 5|9|8|sets/set-1.7", "file 5|9|sets/set-1.7/a"], LISTED),
-        (["file 5|9|8|sets/set-2.7/a"], {}),
-        ([f"file 5|9|8|store/{A}.1"], {"entries": {A: [(f"{A}.1", 5, 9)]}}),
+        (["listed set-1.7", "file 5|9|else/set-1.7/a"], LISTED),
+        (["listed set-1.7", "file 5|9|sets/set-1.7", "file 5|sets/set-1.7/a"], LISTED),
+        (["file 5|9|sets/set-2.7/a"], {}),
+        ([f"file 5|9|store/{A}.1"], {"entries": {A: [(f"{A}.1", 5, 9)]}}),
         (
-            [f"file 5|9|8|store/{A}-x.1", "untimed", f"file 6|9|8|store/{A}-x.2"],
+            [f"file 5|9|store/{A}-x.1", "untimed", f"file 6|9|store/{A}-x.2"],
             {"entries": {f"{A}-x": [(f"{A}-x.1", 5, None), (f"{A}-x.2", 6, None)]}},
         ),
-        ([f"file 5|9|8|store/more/{A}.1", "file 5|9|8|store/a"], {}),
+        ([f"file 5|9|store/more/{A}.1", "file 5|9|store/a"], {}),
         (
-            [f"file 5|9|8|store/.incoming/x-1.77/{A}.3"],
-            {
-                "incoming": [Incoming("x-1.77", f"{A}.3", 5, None)],
-                "incoming_folders": {"x-1.77"},
-            },
+            [f"file 5|9|store/.incoming/x-1.77/{A}.3", "file 6|9|store/.incoming/x-1.77/ready/b"],
+            {"incoming": {"x-1.77": 11}},
         ),
-        (
-            ["file 5|9|8|store/.incoming/x-1.77/ready/b", "now 0|0|100|x"],
-            {
-                "incoming": [Incoming("x-1.77", "ready/b", 5, 92)],
-                "incoming_folders": {"x-1.77"},
-            },
-        ),
-        (["file 5|9|8|store/.incoming/x-1.77/-rf"], {"incoming_folders": {"x-1.77"}}),
-        (["file 5|9|8|store/.incoming/-rf/b", "file 5|9|8|store/.incoming/b"], {}),
-        (["file 5|9|8|else/.incoming/x-1.77/b"], {}),
+        (["file 5|9|store/.incoming/-rf/b", "file 5|9|store/.incoming/b"], {}),
+        (["file 5|9|else/.incoming/x-1.77/b"], {}),
         (["links hard"], {"links": "hard"}),
         (["links soft"], {"links": "soft"}),
         (["links hard", "links odd"], {"links": "hard"}),
@@ -106,20 +94,6 @@ def test_why_a_script_failed_is_told_at_no_great_length() -> None:
     with pytest.raises(StoreAnswerError) as caught:
         parse_install(f"@qnn-harness:fail {'x' * 999}\n@qnn-harness:done\n")
     assert str(caught.value) == "x" * 300
-
-
-@pytest.mark.parametrize(
-    ("file", "claim", "name", "entry"),
-    [
-        (Incoming("h-1-00.77", f"ready/{A}.3", 5, None), "h-1-00", f"{A}.3", A),
-        (Incoming("h-1-00.77", f"{A}-x.3", 5, None), "h-1-00", f"{A}-x.3", f"{A}-x"),
-        (Incoming("h-1-00.77", "set.tar", 5, None), "h-1-00", "set.tar", None),
-    ],
-)
-def test_whose_an_incoming_file_is_and_what_it_will_be(
-    file: Incoming, claim: str, name: str, entry: str | None
-) -> None:
-    assert (file.claim, file.file, file.entry) == (claim, name, entry)
 
 
 BOOT = "b00t"

@@ -60,8 +60,8 @@ def test_what_is_of_no_use_goes_first() -> None:
     inventory.entries |= {"d" * 64 + ".7": 5}
     inventory.folders |= {"unfinished.3", "begun.4"}
     inventory.used |= {"begun"}
-    inventory.incoming = {"alive-1-0.5": 1000, "gone-2-0.6": 50, "gone-3-0.7": 70}
-    plan = plan_eviction(inventory, 1, keep_incoming={"gone-3-0.7"})
+    inventory.incoming = {"alive-1-0.5": 1000, "gone-2-0.6": 50}
+    plan = plan_eviction(inventory, 1)
     assert plan.sets == ("unfinished.3",)
     assert plan.entries == ("d" * 64 + ".7",)
     assert plan.drop == ("gone-2-0.6",)
@@ -114,21 +114,21 @@ def read(*lines: str) -> Inventory:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        (f"store 10|1|2|store/{A}.1", {"entries": {f"{A}.1": 10}}),
-        (f"store 10|1|2|store/{A}-x.1", {"entries": {f"{A}-x.1": 10}}),
-        (f"store 10|1|2|store/more/{A}.2", {}),
-        ("store 10|1|2|store/plain", {}),
-        (f"list 10|1|2|store/{A}.1", {}),
-        (f"store 10|1|2|{A}.1", {}),
-        ("store 7|1|2|store/.incoming/mine.77/ready/x", {"incoming": {"mine.77": 7}}),
-        ("store 7|1|2|store/.incoming/-rf/x", {}),
-        ("store 7|1|2|store/.incoming/../x", {}),
-        ("list 3|44|2|listed/one.1", {"sets": {"one.1": (44, frozenset())}}),
-        ("list 3|44|2|listed/../one.2", {}),
-        ("list 3|44|2|listed/-rf", {}),
-        ("list 3|44|2|elsewhere/one.3", {}),
-        ("store 3|44|2|listed/one.1", {}),
-        ("list 3|44|listed/one.1", {}),
+        (f"store 10|1|store/{A}.1", {"entries": {f"{A}.1": 10}}),
+        (f"store 10|1|store/{A}-x.1", {"entries": {f"{A}-x.1": 10}}),
+        (f"store 10|1|store/more/{A}.2", {}),
+        ("store 10|1|store/plain", {}),
+        (f"list 10|1|store/{A}.1", {}),
+        (f"store 10|1|{A}.1", {}),
+        ("store 7|1|store/.incoming/mine.77/ready/x", {"incoming": {"mine.77": 7}}),
+        ("store 7|1|store/.incoming/-rf/x", {}),
+        ("store 7|1|store/.incoming/../x", {}),
+        ("list 3|44|listed/one.1", {"sets": {"one.1": (44, frozenset())}}),
+        ("list 3|44|listed/../one.2", {}),
+        ("list 3|44|listed/-rf", {}),
+        ("list 3|44|elsewhere/one.3", {}),
+        ("store 3|44|listed/one.1", {}),
+        ("list 3|listed/one.1", {}),
         ("folder two.1", {"folders": {"two.1"}}),
         ("folder a b", {}),
         ("incoming theirs.5", {"incoming": {"theirs.5": 0}}),
@@ -152,11 +152,11 @@ def test_what_a_device_lists_is_what_its_store_has() -> None:
     inventory = read(
         "incoming mine.77",
         f"ref one.1 {A}.1",
-        "store 7|1|2|store/.incoming/mine.77/ready/x",
-        "store 5|1|2|store/.incoming/mine.77/y",
+        "store 7|1|store/.incoming/mine.77/ready/x",
+        "store 5|1|store/.incoming/mine.77/y",
         "incoming mine.77",
-        f"store 10|1|2|store/{A}.1",
-        "list 3|44|2|listed/one.1",
+        f"store 10|1|store/{A}.1",
+        "list 3|44|listed/one.1",
         f"ref one.1 {B}.1",
         f"ref other.1 {C}.1",
     )

@@ -43,7 +43,7 @@ def a_set(folder: Path) -> FileSet:
 def test_what_is_packed(links: Any, tmp_path: Path) -> None:
     file_set = a_set(tmp_path)
     stored = {entry: f"{entry}.1" for entry in file_set.entries}
-    plan = plan_push([file_set], stored, file_set.entries, {}, ["drop x"], end="1", links=links)
+    plan = plan_push([file_set], stored, file_set.entries, ["drop x"], end="1", links=links)
     assert [file.name for file in plan.alone.values()] == ["large"]
     members = read(plan.archive())
     for file in file_set.files:

@@ -176,13 +176,11 @@ def ort_figures(steps: Sequence[StepResult]) -> dict[str, object]:
     return figures
 
 
-def session_growth(steps: Sequence[StepResult]) -> Growth | None:
-    """Return the memory growth over all but the first sessions; None if there were too few."""
-    return growth_of(_levels(steps)[WARM_ROUNDS:])
+def session_growth(steps: Iterable[StepResult]) -> Growth | None:
+    """Return the memory growth over all but the first sessions; None if there were too few.
 
-
-def _levels(steps: Iterable[StepResult]) -> list[int]:
-    """Return the anonymous memory after each release that left no session."""
+    Its levels are the anonymous memory after each release that left no session.
+    """
     alive, levels = 0, []
     for step in steps:
         alive += step.verb == "ort-session" and step.ok
@@ -191,7 +189,7 @@ def _levels(steps: Iterable[StepResult]) -> list[int]:
             level = _count(step, "anonymous_bytes")
             if alive == 0 and level is not None:
                 levels.append(level)
-    return levels
+    return growth_of(levels[WARM_ROUNDS:])
 
 
 def _count(step: StepResult, key: str) -> int | None:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import math
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from harness.bisect.folder import Answered, BisectFolder, BisectLog
 from harness.bisect.loop import Loop, RunEnd, Watcher, judge, record_of
 from harness.bisect.match import (
     ANY_FAILURE,
     NOTHING,
-    Comparison,
     Evidence,
     GoodOrBad,
     Judged,
@@ -38,36 +35,26 @@ from harness.bisect.result import (
     VersionChange,
     flaky_versions,
 )
-from harness.bisect.search import AxisSpec, CornerSpec, Search, Task, halvings
+from harness.bisect.search import AxisSpec, CornerSpec, Search, Task
 from harness.core.axes import AxisName
 from harness.core.errors import ConfigError
-from harness.core.outgoing_text import counted
-from harness.history.performance import MOST_RUNS, Change
 from harness.results.drift import KEPT, Output, changes
 from harness.results.record import CaseRecord
 from harness.results.run_folder import RunFolder
 
 Verdicts = Sequence[GoodOrBad | None]
-_Sizes = dict[Point, list[float]]
 
 
 def axis_step(spec: AxisSpec, evidence: Evidence) -> Question | AxisFinding:
     """Return the next run, or the answer.
 
-    The ends come first. If their verdicts differ, the gaps between them are halved. If they are
-    the same, either nothing changed or there were two changes (broken and fixed, or the other way
-    round): the widest gaps are then sampled, in as many runs as halving would take.
+    The ends come first. If verdicts differ, the gaps between them are halved.
     """
     state = AxisState.of(spec, evidence)
     verdicts = [tally.settled(spec.repeat) for tally in state.tallies]
     if not state.names:
         return state.finding("undecided", notes=["no candidate can be tested"])
-    limit = spec.bound().limit(wasted=evidence.wasted(), alike=True)
-    spent = evidence.runs >= limit
-    end_question = _open_end(state, verdicts)
-    if end_question is not None:
-        if spent:
-            return state.finding("undecided", notes=[f"{counted(limit, 'run')} did not suffice"])
+    if (end_question := _open_end(state, verdicts)) is not None:
         return end_question
     if len(spec.candidates) == 1:
         text = f"{state.names[0]} is {verdicts[0]}"
@@ -77,26 +64,22 @@ def axis_step(spec: AxisSpec, evidence: Evidence) -> Question | AxisFinding:
         return state.finding("undecided", verdict=verdicts[0], notes=[only])
     pairs = _changes(verdicts)
     if not pairs:
-        question = _try_between(state, verdicts)
-        return _no_change(state, verdicts) if question is None or spent else question
+        return _no_change(state, verdicts)
     order = _by_relevance(state, verdicts, pairs)
-    open_pairs = [(low, high) for low, high in order if high - low > 1]
-    if open_pairs and not spent:
-        return _halve(state, *open_pairs[0])
+    for low, high in order:
+        if high - low > 1:
+            inside = range(low + 1, high)
+            started = next((i for i in inside if state.tallies[i].answers), (low + high) // 2)
+            return state.question(started, f"splits {high - low} places where it can have changed")
     changes = [state.change(verdicts, *pair) for pair in pairs]
-    limit_note = f"the limit of {counted(evidence.runs, 'run')} was reached"
-    notes = [limit_note] if open_pairs else []
-    return state.finding(
-        "change", states=verdicts, notes=notes, changes=changes, main=pairs.index(order[0])
-    )
+    return state.finding("change", states=verdicts, changes=changes, main=pairs.index(order[0]))
 
 
 @dataclass(frozen=True)
 class AxisState:
-    """The testable candidates in order; `tallies`, `claims` and `weights` are parallel to `names`.
+    """The testable candidates in order; `tallies` and `claims` are parallel to `names`.
 
-    `places` are their indices among all searched candidates. `weights` estimate how likely each
-    one can be tested: whatever breaks the installation of a version often breaks its neighbours.
+    `places` are their indices among all searched candidates.
     """
 
     spec: AxisSpec
@@ -105,7 +88,6 @@ class AxisState:
     places: tuple[int, ...]
     tallies: tuple[Tally, ...]
     claims: tuple[GoodOrBad | None, ...]
-    weights: tuple[float, ...]
 
     @classmethod
     def of(cls, spec: AxisSpec, evidence: Evidence) -> AxisState:
@@ -114,7 +96,6 @@ class AxisState:
         untestable = {point[0] for point in evidence.untestable()}
         names = tuple(name for name in searched if name not in untestable)
         places = tuple(searched.index(name) for name in names)
-        holes = [i for i, name in enumerate(searched) if name in untestable]
         return cls(
             spec=spec,
             evidence=evidence,
@@ -122,9 +103,6 @@ class AxisState:
             places=places,
             tallies=tuple(evidence.of((name,)) for name in names),
             claims=tuple(_claim_of(spec, name) for name in names),
-            weights=tuple(
-                1 - 0.5 ** min((abs(i - hole) for hole in holes), default=math.inf) for i in places
-            ),
         )
 
     def question(self, index: int, why: str) -> Question:
@@ -170,18 +148,20 @@ class AxisState:
         search is for.
         """
         change = changes[main] if changes else VersionChange()
-        remarks = [*notes, *_turn_notes(changes, states), *self._false_claims(states)]
+        remarks = [*notes, *self._false_claims(states)]
+        if [each.direction for each in changes] == ["fix"]:
+            remarks.append(
+                "older versions are bad and newer ones good: this version fixed it, or is the "
+                "oldest that can run the case"
+            )
         holes = [name for name in self.spec.searched() if name not in self.names]
         for name in holes:
             claim = _claim_of(self.spec, name)
             if claim is not None:
                 remarks.append(f"{name} was said to be {claim}, and cannot be tested")
         between = tuple(holes) if kind == "no-change" else change.between
-        noisy = [name for name in holes if self.evidence.of((name,)).unsure]
-        untested = [name for name in holes if name not in (*between, *noisy)]
-        for problem, names in (("noise hides", noisy), ("could not be tested", untested)):
-            if names:
-                remarks.append(f"{problem}: {', '.join(names)}")
+        if untested := [name for name in holes if name not in between]:
+            remarks.append(f"could not be tested: {', '.join(untested)}")
         if kind == "undecided":
             text = f"undecided: {'; '.join(remarks)}"
         elif kind == "no-change" and between:
@@ -198,19 +178,15 @@ class AxisState:
             runs=self.evidence.runs,
             unknown=self.evidence.unknown,
             notes=tuple(remarks),
-            flaky=flaky_versions(self.evidence, self.spec.repeat),
+            flaky=flaky_versions(self.evidence),
             changes=tuple(changes),
         )
 
     def _false_claims(self, states: Verdicts) -> Iterator[str]:
         claims = zip(self.names, self.claims, states or [None] * len(self.names), strict=True)
         known = [(name, claim, state) for name, claim, state in claims if claim and state]
-        wrong = [(name, claim, state) for name, claim, state in known if claim != state]
-        if len(wrong) == 2:
-            named = ", ".join(f"{name} is {state}" for name, _, state in wrong)
-            yield f"the ends are the other way round than said: {named}"
-        else:
-            for name, claim, state in wrong:
+        for name, claim, state in known:
+            if claim != state:
                 yield f"{name} was said to be {claim}, and is {state}"
 
 
@@ -239,41 +215,6 @@ def _changes(verdicts: Verdicts) -> list[tuple[int, int]]:
     return [(i, j) for i, j in pairs if verdicts[i] != verdicts[j]]
 
 
-def _try_between(state: AxisState, verdicts: Verdicts) -> Question | None:
-    """Return the next run if the ends agree: the middle of the widest gap, newest first."""
-    if state.spec.good is not None and state.spec.bad is not None:
-        return None
-    settled = [i for i, verdict in enumerate(verdicts) if verdict is not None]
-    if len(settled) - 2 >= halvings(len(state.names) - 1):
-        return None
-    started = [i for i, tally in enumerate(state.tallies) if verdicts[i] is None and tally.answers]
-    if started:
-        return state.question(started[0], "again: one answer is not enough")
-    stretches = itertools.pairwise(settled)
-    low, high = max(stretches, key=lambda pair: (pair[1] - pair[0], pair[0]))
-    return state.question((low + high) // 2, "both ends are alike: look for one that differs")
-
-
-def _halve(state: AxisState, low: int, high: int) -> Question:
-    """Return the most informative run among those that keep the search within its bound."""
-    inside = range(low + 1, high)
-    for i in inside:
-        if state.tallies[i].answers:
-            return state.question(i, "again: one answer is not enough")
-    limit = state.spec.bound().limit(wasted=state.evidence.wasted())
-    runs_left = (limit - state.evidence.runs) // state.spec.most_each
-    most = 2 ** (max(halvings(high - low), runs_left) - 1)
-    first, last = state.places[low], state.places[high]
-
-    def worth(index: int) -> tuple[float, int]:
-        share = (state.places[index] - first) / (last - first)
-        bits = -share * math.log2(share) - (1 - share) * math.log2(1 - share)
-        return (round(bits * state.weights[index], 12), -abs(2 * index - low - high))
-
-    best = max((i for i in inside if max(i - low, high - i) <= most), key=worth)
-    return state.question(best, f"splits {high - low} places where it can have changed")
-
-
 def _by_relevance(
     state: AxisState, verdicts: Verdicts, pairs: list[tuple[int, int]]
 ) -> list[tuple[int, int]]:
@@ -294,23 +235,10 @@ def _no_change(state: AxisState, verdicts: Verdicts) -> AxisFinding:
     holes = len(state.names) < len(state.spec.searched())
     subject, notes = ("all that could be tested" if holes else "all"), list[str]()
     if len(settled) < len(state.names):
-        subject = "both ends" if len(settled) == 2 else f"all {len(settled)} that were run"
-        notes = [f"{len(settled)} of {len(state.names)} candidates were run"]
+        subject = f"all {len(settled)} that were run"
+        notes = [f"{len(settled)} of {len(state.names)} candidates were run; --bad names another"]
     text = f"no change: {subject} are {settled[0]}"
     return state.finding("no-change", text, verdicts, verdict=settled[0], notes=notes)
-
-
-def _turn_notes(changes: Sequence[VersionChange], states: Verdicts) -> Iterator[str]:
-    if [change.direction for change in changes] == ["fix"]:
-        yield (
-            "older versions are bad and newer ones good: this version fixed it, or is the oldest "
-            "that can run the case"
-        )
-    elif len(changes) > 1:
-        words = {"regression": "broke it", "fix": "made it good", None: ""}
-        text = ", ".join(f"{change.location} {words[change.direction]}" for change in changes)
-        alike = states[0] if states and states[0] == states[-1] else None
-        yield f"both ends are {alike}, and not all between them: {text}" if alike else text
 
 
 Pair = tuple[str, str]
@@ -324,9 +252,7 @@ def corner_step(spec: CornerSpec, evidence: Evidence) -> Question | CornersFindi
     """
     corners = _Corners(spec, evidence)
     if (question := corners.next()) is not None:
-        if evidence.runs < spec.bound().limit(wasted=evidence.wasted()):
-            return question
-        return corners.finding("undecided", [f"{counted(evidence.runs, 'run')} did not suffice"])
+        return question
     if (finding := corners.early_finding()) is not None:
         return finding
     searches: list[HeldSearch] = []
@@ -348,13 +274,9 @@ class _Corners:
 
     def __init__(self, spec: CornerSpec, evidence: Evidence) -> None:
         self._spec, self._evidence = spec, evidence
-        self._good, self._bad = spec.good, spec.bad
-        self._swapped = (self._verdict(spec.good), self._verdict(spec.bad)) == ("bad", "good")
-        if self._swapped:
-            self._good, self._bad = spec.bad, spec.good
         self._mixed: Mapping[str, Pair] = {
-            spec.axes[0]: (self._bad[0], self._good[1]),
-            spec.axes[1]: (self._good[0], self._bad[1]),
+            spec.axes[0]: (spec.bad[0], spec.good[1]),
+            spec.axes[1]: (spec.good[0], spec.bad[1]),
         }
 
     def next(self) -> Question | None:
@@ -371,7 +293,7 @@ class _Corners:
                         return None
                 elif self._verdict(point) is None:
                     return Question(at=point, number=self._evidence.runs + 1, why=why)
-            if self._verdict(self._good) == self._verdict(self._bad):
+            if (self._verdict(self._spec.good), self._verdict(self._spec.bad)) != ("good", "bad"):
                 return None
         return None
 
@@ -386,6 +308,8 @@ class _Corners:
         if verdicts[0] == verdicts[1]:
             text = f"no change: both pairs are {verdicts[0]}"
             return self.finding("no-change", [], text, verdict=verdicts[0])
+        if verdicts[0] == "bad":
+            return self.finding("undecided", [])
         if all(self._verdict(point) is None for point in self._mixed.values()):
             pairs = " and ".join(self._named(point) for point in self._mixed.values())
             problem = f"{pairs} cannot be tested, so that the axes cannot be told apart"
@@ -401,9 +325,9 @@ class _Corners:
         first, second = self._spec.axes
         for place, (axis, other) in enumerate(((first, second), (second, first))):
             if self._verdict(self._mixed[axis]) == "bad":
-                yield place, self._good[1 - place]
+                yield place, self._spec.good[1 - place]
             elif self._verdict(self._mixed[other]) == "good":
-                yield place, self._bad[1 - place]
+                yield place, self._spec.bad[1 - place]
 
     def axis_search(self, place: int, version: str) -> tuple[AxisSpec, Evidence]:
         """Return the search on the axis at `place` with the other held at `version`."""
@@ -413,16 +337,14 @@ class _Corners:
             for pair, tally in evidence.tallies.items()
             if pair[1 - place] == version
         }
-        runs = sum(tally.answers + tally.untestable for tally in tallies.values())
         axis_spec = AxisSpec(
             axis=spec.axes[place],
             candidates=spec.candidates[place],
-            good=self._good[place],
-            bad=self._bad[place],
+            good=spec.good[place],
+            bad=spec.bad[place],
             repeat=spec.repeat,
-            max_runs=spec.max_runs and max(1, spec.max_runs - evidence.runs + runs),
         )
-        return axis_spec, replace(evidence, tallies=tallies, runs=runs)
+        return axis_spec, replace(evidence, tallies=tallies)
 
     def answer(self, searches: list[HeldSearch]) -> CornersFinding:
         first, second = self._spec.axes
@@ -469,7 +391,7 @@ class _Corners:
             runs=evidence.runs,
             unknown=evidence.unknown,
             notes=tuple(notes),
-            flaky=flaky_versions(evidence, spec.repeat),
+            flaky=flaky_versions(evidence),
             axes=spec.axes,
             fails_with=fails_with,
             corners=tuple(
@@ -496,19 +418,9 @@ class _Corners:
         return " with ".join(map(" ".join, zip(self._spec.axes, point, strict=True)))
 
     def _false_claims(self) -> Iterator[str]:
-        if self._swapped:
-            yield "the pairs are the other way round than said"
-            return
         for point, claim in ((self._spec.good, "good"), (self._spec.bad, "bad")):
             if (verdict := self._verdict(point)) not in (claim, None):
                 yield f"{self._named(point)} was said to be {claim}, and is {verdict}"
-
-
-FEWEST_GOOD: Final = 3
-"""Runs of the good end before any other, if noise is judged.
-
-One run proves nothing, and of two it is unknown which one is the outlier.
-"""
 
 
 class VersionSearch(Search[AxisSpec | CornerSpec, Finding]):
@@ -535,7 +447,6 @@ class Bisection(Loop[Finding]):
         super().__init__(folder, watcher, search_of(log), **more)
         self._good = self.task.search.reference
         self._match = parse_match(self.task.match) if self.task.match else ANY_FAILURE
-        self._noisy = self._match.noisy_comparison if self.task.search.repeat == "judged" else None
         self._turn = 0
         self._records: dict[tuple[str | None, str | None], CaseRecord | None] = {}
         self._warned: set[AxisName] = set()
@@ -545,7 +456,9 @@ class Bisection(Loop[Finding]):
         return self._reference_first(step) if isinstance(step, Question) else step
 
     def _run_at(self, point: Point, reports: Path) -> RunEnd:
-        arguments = self.task.arguments(point, reports, self._devices())
+        devices = self.task.devices
+        turn = self._turn % len(devices)
+        arguments = self.task.arguments(point, reports, [*devices[turn:], *devices[:turn]])
         return self._run_case(arguments, reports, self.task.folder, self.task.run_timeout_s)
 
     def _judge(self, point: Point, end: RunEnd) -> Judged:
@@ -554,28 +467,23 @@ class Bisection(Loop[Finding]):
         if point == self._good and record is not None and end.folder is not None:
             good_runs.append((record, end.folder))
         good = self._match.reference(good_record for good_record, _ in good_runs)
-        judged = judge(end, self._match, good, self.task.held, self._changes(end, good_runs))
-        if record is not None and self._noisy is not None and judged.answer in ("good", "bad"):
-            judged = self._judge_noisy(point, self._noisy, record)
+        earlier = self._measured_before(point)
+        changes = self._changes(end, good_runs)
+        judged = judge(end, self._match, good, self.task.held, changes, earlier)
+        number, repeat = self._search.evidence.of(point).answers + 1, self.task.search.repeat
+        if self._match.comparison and number < repeat and judged.answer in ("good", "bad"):
+            judged = Judged("unsure", f"{judged.why}; run {number} of {repeat}")
         if record is not None:
-            self._check_axes_have_effect(record)
+            for axis in (*self.task.axes, *self.task.held):
+                why = reason_without_effect(axis, record)
+                if why is not None and axis in self.task.axes:
+                    raise ConfigError(why, field="--axis")
+                if why is not None and axis not in self._warned:
+                    self._warned.add(axis)
+                    self.watcher.on_note(f"--{axis} {self.task.held[axis]} has no effect: {why}")
         if judged.answer == "unknown":
             self._turn += 1  # the next try goes to the next device that can stand in
         return judged
-
-    def _devices(self) -> list[str]:
-        devices = list(self.task.devices)
-        turn = self._turn % len(devices)
-        return [*devices[turn:], *devices[:turn]]
-
-    def _check_axes_have_effect(self, record: CaseRecord) -> None:
-        for axis in (*self.task.axes, *self.task.held):
-            why = reason_without_effect(axis, record)
-            if why is not None and axis in self.task.axes:
-                raise ConfigError(why, field="--axis")
-            if why is not None and axis not in self._warned:
-                self._warned.add(axis)
-                self.watcher.on_note(f"--{axis} {self.task.held[axis]} has no effect: {why}")
 
     def _reference_first(self, question: Question) -> Question:
         """Return the run of the good end instead, if `question` must be compared with it.
@@ -585,66 +493,21 @@ class Bisection(Loop[Finding]):
         good = self._good
         if not self._match.needs_good or good is None or question.at == good:
             return question
-        comparable = self._match.can_compare([record for record, _ in self._good_runs()])
-        noisy = self._noisy
-        if comparable and (noisy is None or self._has_enough_good_runs(good, question.at, noisy)):
+        if self._match.can_compare([record for record, _ in self._good_runs()]):
             return question
         if self._search.evidence.tallies.get(good, NOTHING).untestable:
             problem = f"{' with '.join(good)} gave no result to compare others with"
             raise ConfigError(f"{problem}: name another good end", field="--good")
         return Question(at=good, number=question.number, why="what others are compared with")
 
-    def _sizes(self, comparison: Comparison) -> _Sizes:
-        sizes: _Sizes = {}
-        for entry, record in self._recorded_runs():
-            if record.outcome == "passed":
+    def _measured_before(self, point: Point) -> list[float]:
+        """Return the measurements of the earlier runs at a point, if one is compared."""
+        comparison, values = self._match.comparison, list[float]()
+        for entry, record in self._recorded_runs() if comparison is not None else ():
+            if comparison is not None and entry.at == point and record.outcome == "passed":
                 with contextlib.suppress(Unmeasured):
-                    size = comparison.size(record.measurements)
-                    sizes.setdefault(entry.at, []).append(size)
-        return sizes
-
-    def _change(self, point: Point, comparison: Comparison, sizes: _Sizes) -> Change:
-        """Return how a point differs from the good end and all points that are like it."""
-        others = [other for other in sizes if other not in (point, self._good)]
-        good: list[float] = []
-        if self._good in sizes:
-            end = sizes[self._good]
-            middle, factor = statistics.median_low(end), comparison.factor
-            for other in [other for other in others if self._search.evidence.of(other).good]:
-                # a point far off in the harmless direction is good, but not like the good end
-                if middle / factor < statistics.median(sizes[other]) < middle * factor:
-                    good += sizes[other]
-                    others.remove(other)
-            # the judge trusts the last run most, so it must not be the outlier
-            good += sorted(end, key=lambda size: size == middle)
-        return comparison.compare_noisy(good, sizes[point], [sizes[other] for other in others])
-
-    def _judge_noisy(self, point: Point, comparison: Comparison, record: CaseRecord) -> Judged:
-        """Return the answer from all runs of a point, of which this is the last."""
-        value = f"{comparison.value(record.measurements):g}"
-        try:
-            size = comparison.size(record.measurements)
-        except Unmeasured as error:
-            return Judged("untestable", str(error))
-        if point == self._good:
-            return Judged("good", f"{value}: what others are compared with")
-        sizes = self._sizes(comparison)
-        sizes.setdefault(point, []).append(size)
-        judged = comparison.answer(self._change(point, comparison, sizes))
-        return Judged(judged.answer, f"{value}: {judged.why}")
-
-    def _has_enough_good_runs(self, good: Point, point: Point, comparison: Comparison) -> bool:
-        """Return whether a point can be run without another run of the good end."""
-        sizes = self._sizes(comparison)
-        good_runs, new_runs = (len(sizes.get(place, ())) for place in (good, point))
-        if good_runs >= MOST_RUNS or self._search.evidence.of(good).untestable:
-            return True
-        if good_runs < FEWEST_GOOD or new_runs >= MOST_RUNS - 1:
-            return False  # the point has only one run left
-        if not new_runs:
-            return True
-        needs_more = self._change(point, comparison, sizes).more_base
-        return good_runs > new_runs if needs_more is None else not needs_more
+                    values.append(comparison.value(record.measurements))
+        return values
 
     def _good_runs(self) -> list[tuple[CaseRecord, Path]]:
         if not self._match.needs_good:

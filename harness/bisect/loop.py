@@ -156,29 +156,15 @@ def read_run(reports: Path, exit_code: int | None, seconds: float) -> RunEnd:
     return RunEnd(exit_code, record, run_path, problem, seconds, read_problem(reports / PROBLEM))
 
 
-def finished_run(reports: Path) -> RunEnd | None:
-    """Return a run that ended after the process waiting for it died; None if it did not end."""
-    folder = reports / LATEST
-    if not (folder / JOURNAL).is_file():
-        return None
-    try:
-        info = RunFolder(folder.resolve()).info()
-    except ConfigError:
-        return None
-    if info.get("exit_code") is None or info.get("problem") is not None:
-        return None
-    end = read_run(reports, info["exit_code"], 0.0)
-    return end if end.record is not None else None
-
-
 def judge(
     end: RunEnd,
     match: Match,
     good: float | None,
     held_axes: Collection[str] = (),
     changes: Sequence[Output] = (),
+    earlier: Sequence[float] = (),
 ) -> Judged:
-    """Return the answer of a run; `good` and `changes` as for `Match.judge`.
+    """Return the answer of a run; `good`, `changes` and `earlier` as for `Match.judge`.
 
     A run without a record is untestable if it named its versions as the reason, unless that is the
     version of one of `held_axes`, which is the same in all runs. Raises ConfigError for any other
@@ -189,7 +175,7 @@ def judge(
     if end.record is not None:
         if end.record.cause == "config" and stopped is not None and stopped.about != "versions":
             raise ConfigError(stopped.text)
-        return match.judge(end.record, good=good, changes=changes)
+        return match.judge(end.record, good=good, changes=changes, earlier=earlier)
     if end.exit_code is None:
         return Judged("unknown", "the run did not end in time")
     if stopped is None:
@@ -262,7 +248,6 @@ class Loop(ABC, Generic[Discovery]):
         if log.entries and not log.is_over:
             self.folder.append(Resumed())
             self._search.resume()
-            self._adopt(log.pending())
         while True:
             step = self._next()
             if isinstance(step, Question):
@@ -301,9 +286,7 @@ class Loop(ABC, Generic[Discovery]):
         self.folder.append(question)
         self.watcher.on_question(question)
         reports = self.folder.reports_of(self.folder.read())
-        self._record(question, self._run_at(question.at, reports))
-
-    def _record(self, question: Question, end: RunEnd) -> None:
+        end = self._run_at(question.at, reports)
         judged = self._judge(question.at, end)
         entry = Answered(
             at=question.at,
@@ -322,14 +305,6 @@ class Loop(ABC, Generic[Discovery]):
         self.folder.append(entry)
         self._search.answer(question, judged.answer)
         self.watcher.on_answer(question, judged, end)
-
-    def _adopt(self, question: Question | None) -> None:
-        """Record the answer of a pending run that ended after the process waiting for it died."""
-        reports = self.folder.reports_of(self.folder.read()) if question is not None else None
-        end = None if reports is None else finished_run(reports)
-        if question is not None and end is not None:
-            self.watcher.on_question(question)
-            self._record(question, end)
 
 
 def record_of(folder: Path, entry: Answered) -> CaseRecord | None:

@@ -20,16 +20,12 @@ from pydantic import Field, JsonValue
 from harness.core.codes import same_code
 from harness.core.errors import ConfigError
 from harness.diagnosis.error import ErrorRecord, Part
-from harness.history.attempts import resolution_of, unit_of
-from harness.history.performance import MOST_RUNS, Change, interval, judge as judge_noisy
 from harness.results.drift import NOT_KEPT, Output, steps_of
 from harness.results.op_events import cost_of, dearest
 from harness.results.record import CaseRecord, is_figure
 
 RunAnswer = Literal["good", "bad", "unsure", "untestable", "unknown"]
 GoodOrBad = Literal["good", "bad"]
-Repeat = int | Literal["judged"]
-"""Runs of each point; `judged`: until its measurements are distinguished from noise."""
 Point = tuple[str, ...]
 
 _MISSES: Final = 100
@@ -40,8 +36,8 @@ _MISSES: Final = 100
 class Tally:
     """The number of answers of each kind at a point.
 
-    `unsure` are runs after which a measurement could not yet be distinguished from noise. One
-    untestable answer excludes a point: a version that sometimes cannot be installed is unreliable.
+    `unsure` are runs whose measurement counts with that of the last one. One untestable answer
+    excludes a point: a version that sometimes cannot be installed is unreliable.
     """
 
     good: int = 0
@@ -57,12 +53,9 @@ class Tally:
         """Return the tally with one more answer; `unknown` counts for none."""
         return self if answer == "unknown" else replace(self, **{answer: getattr(self, answer) + 1})
 
-    def settled(self, repeat: Repeat) -> GoodOrBad | None:
-        """Return bad if any of `repeat` runs is bad, else good; None if runs are missing.
-
-        Where noise is judged, one answer is enough.
-        """
-        if self.good + self.bad < (repeat if isinstance(repeat, int) else 1):
+    def settled(self, repeat: int) -> GoodOrBad | None:
+        """Return bad if any of `repeat` runs is bad, else good; None if runs are missing."""
+        if self.answers < repeat or not (self.good or self.bad):
             return None
         return "bad" if self.bad else "good"
 
@@ -111,14 +104,6 @@ class Evidence:
     def untestable(self) -> frozenset[Point]:
         return frozenset(point for point, tally in self.tallies.items() if tally.untestable)
 
-    def wasted(self) -> int:
-        """Return the number of runs spent on points that turned out to be untestable.
-
-        `unsure` runs do not count: the bound has room for them.
-        """
-        untestable = [tally for tally in self.tallies.values() if tally.untestable]
-        return sum(tally.good + tally.bad + tally.untestable for tally in untestable)
-
 
 class Question(Part):
     """A run to make; `number` counts the runs that answer, from 1; `why` is for the user."""
@@ -139,15 +124,6 @@ class Stopped:
 
 OP: Final = "op "
 """The prefix of the name of an op in a profile."""
-_OF_MANY: Final[Mapping[str, Callable[[list[float]], float]]] = {
-    "min": min,
-    "max": max,
-    "mean": statistics.fmean,
-    "median": statistics.median,
-    "first": lambda values: values[0],
-    "last": lambda values: values[-1],
-    "count": lambda values: float(len(values)),
-}
 
 
 class Unmeasured(Exception):
@@ -157,8 +133,8 @@ class Unmeasured(Exception):
 def figure(figures: Mapping[str, object], path: str) -> float:
     """Return a measurement by its dotted path, as in `rss_bytes.peak` or `load_us.median`.
 
-    For a list, the last part is one of min, max, mean, median, first, last, count; the default is
-    the median. `op NAME` is the cost of an op, with those fused with it. Raises Unmeasured.
+    That of a list is its median, which may be named as the last part. `op NAME` is the cost of an
+    op, with those fused with it. Raises Unmeasured.
     """
     if path.startswith(OP):
         profile, name = figures.get("profile"), path.removeprefix(OP)
@@ -171,22 +147,16 @@ def figure(figures: Mapping[str, object], path: str) -> float:
     for part in path.split("."):
         if isinstance(value, Mapping) and part in value:
             value = value[part]
-        elif isinstance(value, list | tuple) and part in _OF_MANY:
-            value = _of_many(value, part, path)
-        else:
+        elif not (isinstance(value, list | tuple) and part == "median"):
             raise Unmeasured(f"{path} was not measured")
     if isinstance(value, list | tuple):
-        value = _of_many(value, "median", path)
+        numbers = [float(number) for number in value if is_figure(number)]
+        if not numbers or len(numbers) < len(value):
+            raise Unmeasured(f"{path} is not a list of numbers")
+        return statistics.median(numbers)
     if not is_figure(value):
         raise Unmeasured(f"{path} is not a number that can be compared")
     return float(value)
-
-
-def _of_many(values: list[object] | tuple[object, ...], function: str, path: str) -> float:
-    numbers = [value for value in values if is_figure(value)]
-    if not numbers or len(numbers) < len(values):
-        raise Unmeasured(f"{path} is not a list of numbers")
-    return float(_OF_MANY[function]([*map(float, numbers)]))
 
 
 _CODE = re.compile(r"0x[0-9a-f]{1,16}|\d{1,20}", re.ASCII | re.IGNORECASE)
@@ -212,7 +182,7 @@ _COMPARE: Final[Mapping[str, Callable[[float, float], bool]]] = {
 _NUMBER: Final = r"\d{1,20}(?:\.\d{1,20})?(?:e[+-]?\d{1,2})?"
 _COMPARISON: Final = re.compile(
     r"(?P<name>[a-z_]\w*(?:\.\w+)*) *(?P<sign>[<>]=?|[=!]=) *"
-    rf"(?:(?P<number>-?{_NUMBER})|(?:(?P<times>{_NUMBER}) *\* *)?good(?: *\* *(?P<by>{_NUMBER}))?)",
+    rf"(?:(?P<number>-?{_NUMBER})|(?:(?P<times>{_NUMBER}) *\* *)?good)",
     re.ASCII | re.IGNORECASE,
 )
 ELSE_GOOD: Final = " else good"
@@ -236,80 +206,15 @@ class Comparison:
     def is_of_op(self) -> bool:
         return self.name.startswith(OP)
 
-    @property
-    def is_time(self) -> bool:
-        """Return whether this is a time, which differs from run to run, such as that of an op."""
-        return self.is_of_op or unit_of(self.name) not in (None, "bytes")
-
-    @property
-    def limit(self) -> float | None:
-        """Return the factor of `good` beyond which it is bad; None if noise cannot be judged.
-
-        It can be if one time or size of memory is compared with a multiple of `good`.
-        """
-        if not self.needs_good or not (self.is_of_op or unit_of(self.name)):
-            return None
-        too_much = self.sign in (">", ">=") and self.number > 1
-        too_little = self.sign in ("<", "<=") and 0 < self.number < 1
-        return self.number if too_much or too_little else None
-
-    @property
-    def step(self) -> float:
-        return 1.0 if self.is_of_op else resolution_of(self.name)
-
-    @property
-    def factor(self) -> float:
-        return max(self.limit, 1 / self.limit) if self.limit else 1.0
-
-    def size(self, figures: Mapping[str, object]) -> float:
-        """Return the measurement for judging noise, which is positive. Raises Unmeasured."""
-        value = self.value(figures)
-        if value <= 0:
-            raise Unmeasured(f"{value:g} is neither a time nor a size")
-        return value
-
-    def compare_noisy(
-        self, good: Sequence[float], new: Sequence[float], others: Iterable[Sequence[float]] = ()
-    ) -> Change:
-        """Return how sizes of a version differ from those of the good side, each oldest first.
-
-        Sizes of the `others` help to estimate noise.
-        """
-        base = [good, *others]
-        columns = max(map(len, base))
-        runs = [[*row, *[None] * (columns - len(row))] for row in base]
-        nothing = [[None] * len(new)] * (len(base) - 1)
-        names, effect = range(len(base)), self.factor - 1
-        steps = [self.step] * len(base)
-        judgement = judge_noisy(names, [0] * len(base), runs, [new, *nothing], effect, steps)
-        return judgement.changes[0]
-
-    def answer(self, change: Change) -> Judged:
-        """Return the answer for a version with this difference from the good side."""
-        why = f"x {change.ratio:.3g} of good ({interval(change)})"
-        if change.verdict == "unsure" and change.new_runs < MOST_RUNS:
-            return Judged("unsure", why)
-        if change.verdict == "unsure":
-            return Judged("untestable", f"noise hides it: {why}; {too_noisy(change)}")
-        bad_verdict = "slower" if self.limit == self.factor else "faster"
-        return Judged("bad" if change.verdict == bad_verdict else "good", why)
-
     def value(self, figures: Mapping[str, object]) -> float:
         return figure(figures, self.name)
 
-    def is_met(self, figures: Mapping[str, object], good: float | None = None) -> bool:
-        """Return whether the measurements of a run meet the condition. Raises Unmeasured."""
-        value = self.value(figures)
+    def is_met(self, value: float, good: float | None = None) -> bool:
+        """Return whether a measurement meets the condition. Raises Unmeasured."""
         if self.needs_good and good is None:
             raise Unmeasured("there is no good run to compare with")
         right = self.number * good if self.needs_good and good is not None else self.number
         return _COMPARE[self.sign](value, right)
-
-
-def too_noisy(change: Change) -> str:
-    """Return the message for a change hidden by noise."""
-    purpose = f"to tell less than x {change.tells:.3g}" if change.tells else "to tell it"
-    return f"this computer is too noisy {purpose}"
 
 
 @dataclass(frozen=True)
@@ -336,11 +241,6 @@ class Match:
     drift_steps: int | None = None
 
     @property
-    def noisy_comparison(self) -> Comparison | None:
-        judgeable = self.comparison is not None and self.comparison.limit is not None
-        return self.comparison if judgeable else None
-
-    @property
     def profiles(self) -> bool:
         return self.comparison is not None and self.comparison.is_of_op
 
@@ -348,16 +248,6 @@ class Match:
     def needs_good(self) -> bool:
         compared = self.comparison is not None and self.comparison.needs_good
         return compared or self.drift_steps is not None
-
-    def trust_warning(self, repeat: Repeat) -> str | None:
-        """Return a warning if the search trusts a single measurement of a time."""
-        if self.comparison is None or not self.comparison.is_time or not isinstance(repeat, int):
-            return None
-        return (
-            f"{self.comparison.name} differs from run to run, and one bad answer is believed: a "
-            "single slow run can name the wrong version. Without --repeat a multiple of good, such "
-            "as `load_us > 1.2 * good`, is judged beside noise"
-        )
 
     def reference(self, good_runs: Iterable[CaseRecord]) -> float | None:
         """Return the value of `good`: the median over runs of the good end; None without any."""
@@ -375,7 +265,12 @@ class Match:
         return self.reference(good_runs) is not None
 
     def judge(
-        self, record: CaseRecord, *, good: float | None = None, changes: Sequence[Output] = ()
+        self,
+        record: CaseRecord,
+        *,
+        good: float | None = None,
+        changes: Sequence[Output] = (),
+        earlier: Sequence[float] = (),
     ) -> Judged:
         """Return the answer of a run.
 
@@ -384,7 +279,8 @@ class Match:
         one, which may hide it or come before it; if older versions are known to fail differently,
         `others` makes it `good`. Failures that are known issues count like others. With
         `needs_good`, `good` is the result of `reference`, also for the runs of the good end; with
-        `drift_steps`, `changes` compare its outputs with those of the good end.
+        `drift_steps`, `changes` compare its outputs with those of the good end. A measurement is
+        the median of this run's and those of `earlier` runs of the same versions.
         """
         if record.outcome in ("unsupported", "skipped"):
             return Judged("untestable", record.outcome)
@@ -394,7 +290,7 @@ class Match:
                 return Judged("untestable", f"it could not be set up{message[:_MAX_CHARS]}")
             return Judged("unknown", f"no verdict: {record.cause}")
         if self.comparison is not None:
-            return self._measured(self.comparison, record, good)
+            return self._measured(self.comparison, record, good, earlier)
         if self.drift_steps is not None:
             return self._drifted(self.drift_steps, record, changes)
         if record.outcome == "passed":
@@ -407,12 +303,18 @@ class Match:
             return Judged("bad", f"{record.outcome}, {self.text}")
         return Judged(self.others, f"{record.outcome}, but not with {self.text}")
 
-    def _measured(self, comparison: Comparison, record: CaseRecord, good: float | None) -> Judged:
+    def _measured(
+        self,
+        comparison: Comparison,
+        record: CaseRecord,
+        good: float | None,
+        earlier: Sequence[float],
+    ) -> Judged:
         if record.outcome != "passed":
             return Judged("untestable", f"{record.outcome}, so nothing was measured")
         try:
-            value = comparison.value(record.measurements)
-            is_bad = comparison.is_met(record.measurements, good)
+            value = statistics.median([*earlier, comparison.value(record.measurements)])
+            is_bad = comparison.is_met(value, good)
         except Unmeasured as error:
             return Judged("untestable", str(error))
         return Judged("bad" if is_bad else "good", f"{value:g}: {comparison}")
@@ -452,8 +354,6 @@ def parse_match(text: str) -> Match:
     kind, _, value = (part.strip() for part in text.partition("="))
     if text.strip().startswith("measurement"):
         measured = text.strip().removeprefix("measurement").strip().removeprefix("=").strip()
-        if len(measured) > 1 and measured[0] == measured[-1] and measured[0] in "\"'":
-            measured = measured[1:-1].strip()
         return Match(text, comparison=parse_comparison(measured))
     others: RunAnswer = "untestable"
     if text.rstrip().endswith(ELSE_GOOD):
@@ -483,8 +383,8 @@ def _like(value: str | None, pattern: str) -> bool:
 def parse_comparison(text: str) -> Comparison:
     """Parse `NAME SIGN NUMBER` or `NAME SIGN NUMBER * good`. Raises ConfigError."""
     match = _COMPARISON.fullmatch(text)
-    if match is None or match["name"] == "good" or (match["times"] and match["by"]):
+    if match is None or match["name"] == "good":
         problem = f"--match: {text[:80]!r} compares no measurement with a number"
         raise ConfigError(problem, choices=("load_us > 500", "load_us > 1.2 * good"))
-    number = match["number"] or match["times"] or match["by"] or "1"
+    number = match["number"] or match["times"] or "1"
     return Comparison(match["name"], match["sign"], float(number), match["number"] is None)

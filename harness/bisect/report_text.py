@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
 from harness.bisect.folder import Answered, BisectFolder
 from harness.bisect.loop import record_of
-from harness.bisect.match import Point, Unmeasured, parse_match
+from harness.bisect.match import Point, parse_match
 from harness.bisect.request import COMPILING_TARGET
 from harness.bisect.result import (
     BisectionResult,
-    Builds,
     CornersFinding,
     Edge,
     Finding,
     Run,
-    build_date,
     edges_of,
     result_of,
 )
 from harness.bisect.search import Task
 from harness.core.axes import AXES, AxisName
-from harness.core.errors import ConfigError, HarnessError
+from harness.core.errors import HarnessError
 from harness.core.local_file import LocalFile
 from harness.core.outgoing_text import counted, printable, without_secrets_in
 from harness.core.socs import claim_of, limits_of_simulation
 from harness.core.whole_file import disk_errors, write_whole
 from harness.diagnosis.error import ErrorRecord
-from harness.history.performance import EFFECT, least_detectable_ratio
 from harness.report.document import (
     Block,
     CodeBlock,
@@ -52,7 +48,7 @@ from harness.report.document import (
 from harness.results.record import CaseRecord
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.difference import Difference, difference
-from harness.runtimes.runtime import build_id_of, facts_of, kind_of
+from harness.runtimes.runtime import kind_of
 
 _TITLE_CHARS: Final = 120
 _MESSAGE_CHARS: Final = 50
@@ -75,7 +71,6 @@ def page_of(result: BisectionResult) -> str:
 
 def _blocks(result: BisectionResult) -> Iterator[Block]:
     yield Heading(Span(title(result)), level=1)
-    yield from (Paragraph(line) for line in doubts(result))
     answer = result.answer.text if result.answer else "The bisection is not over."
     yield Paragraph(Span(answer, style="strong"), style="verdict")
     yield Items([Item(line) for line in summary(result)])
@@ -112,24 +107,8 @@ def _edge(result: BisectionResult, edge: Edge) -> Iterator[Block]:
         yield Paragraph("What it said:")
         yield CodeBlock(record.error.message[:_SHOWN_CHARS].splitlines())
     if bad is not None and record is not None and record.logs:
-        folders = _outermost_folders(f"{bad.run}/{log}" for log in record.logs)
+        folders = sorted({f"{bad.run}/{log}".rpartition("/")[0] for log in record.logs})
         yield Paragraph(["Evidence: ", *joined(Span(path, link=link(path)) for path in folders)])
-    yield Heading(f"What preflight says{named}", level=3)
-    preflight = edge.preflight
-    if preflight is None:
-        yield Paragraph("Not known: one of the runs left no record.")
-    elif not (preflight.gone or preflight.new or preflight.both):
-        yield Paragraph("No findings on either side.")
-    else:
-        groups = {"only of the older": preflight.gone, "only of the newer": preflight.new}
-        groups["of both"] = preflight.both
-        yield Items(
-            [
-                Item([f"{side}: ", Span(f"{hint.severity} {hint.code}: {hint.explanation}")])
-                for side, hints in groups.items()
-                for hint in hints
-            ]
-        )
 
 
 def _libraries(change: Difference) -> Iterator[Item]:
@@ -155,6 +134,11 @@ def _failure(record: CaseRecord) -> str:
     return (error.call or _shortened(error.headline, _MESSAGE_CHARS)) if error is not None else ""
 
 
+def bound_text(most_runs: int) -> str:
+    """Return the most runs of a search, as text."""
+    return f"at most {counted(most_runs, 'run')}, plus one for each that cannot be tested"
+
+
 def held_text(versions: Mapping[Any, str]) -> str:
     """Return the versions at which axes are held, as text."""
     return ", ".join(f"{axis} {version}" for axis, version in versions.items())
@@ -167,15 +151,10 @@ def title(result: BisectionResult) -> str:
     answer_text = f"{', '.join(result.axes)}: {answer.text if answer else 'not over'}"
     message = error.message if error is not None else ""
     failure = (error.call if error else "") or _shortened(" ".join(message.split()), _MESSAGE_CHARS)
-    name = result.case.rpartition("::")[2]
+    name = result.case.rpartition("::")[2].partition("[")[0]
     text = _shortened(" ".join(answer_text.split()), _TITLE_CHARS)
-    # a case's name is one long word: all of it, or the test's alone, or none
-    names: tuple[list[str], ...] = ([name], [name.partition("[")[0]], [])
-    for words in ([failure, *name_words] for name_words in names):
-        whole = "; ".join([text, *(" ".join(word.split()) for word in words if word)])
-        if len(whole) <= _TITLE_CHARS:
-            return whole
-    return text
+    whole = "; ".join([text, *(" ".join(word.split()) for word in (failure, name) if word)])
+    return whole if len(whole) <= _TITLE_CHARS else text
 
 
 def _shortened(text: str, most: int) -> str:
@@ -201,18 +180,18 @@ def summary(result: BisectionResult) -> list[str]:
             named = " with ".join(map(" ".join, zip(result.axes, corner.at, strict=True)))
             lines.append(f"{named}: {corner.verdict or 'cannot be tested'}")
     lines += [flaky.description for flaky in answer.flaky] if answer else []
-    if answer and result.repeat == "judged":
-        lines.append("each answer is of as many runs as it took to tell it from noise")
-    elif answer and result.repeat == 1:
-        lines.append("each was run once; --repeat N is for tests that are flaky")
+    comparison = parse_match(result.match).comparison if result.match else None
+    if answer and result.repeat == 1:
+        purpose = "tests that are flaky" if comparison is None else "figures that differ"
+        lines.append(f"each was run once; --repeat N is for {purpose}")
     elif answer:
-        lines.append(f"each was run {result.repeat} times (--repeat): bad if any run is bad")
+        rule = "bad if any run is bad" if comparison is None else "the median counts"
+        lines.append(f"each was run {result.repeat} times (--repeat): {rule}")
     lines += _notes(result)
     for axis, builds in result.versions.items():
         for version, build in builds.items():
             if build:
-                day = f", built on {date}" if (date := build_date(build)) else ""
-                lines.append(f"{axis} {version}: build {build}{day}")
+                lines.append(f"{axis} {version}: build {build}")
     if held_versions := held_text(result.held):
         lines.append(f"held fixed: {held_versions}")
     lines.append(f"counts as bad: {result.match or 'any failure'}")
@@ -222,7 +201,7 @@ def summary(result: BisectionResult) -> list[str]:
     lines += filter(None, [_simulated(result)])
     if answer:
         spoilt = f", {answer.unknown} more spoilt by the lab" if answer.unknown else ""
-        lines.append(f"runs: {answer.runs}{spoilt}; {result.bound}")
+        lines.append(f"runs: {answer.runs}{spoilt}; {bound_text(result.most_runs)}")
     return lines
 
 
@@ -269,30 +248,6 @@ def _reasons(result: BisectionResult) -> list[str]:
     return [f"bad for different reasons, of which --match looks for one: {'; '.join(reasons)}"]
 
 
-def doubts(result: BisectionResult) -> list[str]:
-    """Return a warning if the noise of times exceeds the wanted difference.
-
-    Noise is estimated from the runs of each version.
-    """
-    comparison = parse_match(result.match).comparison if result.match else None
-    if comparison is None or not (comparison.is_time or comparison.limit):
-        return []
-    measured: dict[tuple[str, ...], list[float]] = {}
-    for run in result.runs:
-        if run.record is not None and run.record.outcome == "passed":
-            with contextlib.suppress(Unmeasured):
-                value = comparison.value(run.record.measurements)
-                measured.setdefault(run.at, []).append(value)
-    # the first row is the one that is judged, by its own noise and that of the others
-    rows = sorted(measured.values(), key=len, reverse=True)
-    with contextlib.suppress(ConfigError):
-        resolution = least_detectable_ratio(rows, comparison.step)
-        if resolution is not None and resolution > max(comparison.factor, 1 + EFFECT):
-            limit = f"x {resolution:.3g} of {comparison.name}"
-            return [f"this computer is too noisy to tell less than {limit}"]
-    return []
-
-
 def commands(result: BisectionResult) -> list[str]:
     """Return a command that runs the case, for each side."""
     points = dict.fromkeys(side.at for edge in result.edges for side in result.sides(edge))
@@ -314,18 +269,13 @@ def command_at(result: BisectionResult, point: Point | None) -> str:
     return shlex.join(words)
 
 
-def _outermost_folders(paths: Iterable[str]) -> list[str]:
-    folders = sorted({path.rpartition("/")[0] for path in paths})
-    inner = {folder for folder in folders for other in folders if folder.startswith(f"{other}/")}
-    return [folder for folder in folders if folder not in inner]
-
-
 def _side_cells(run: Run) -> dict[str, object]:
     cells: dict[str, object] = {"answer": run.answer}
     if (record := run.record) is None:
         return cells
     error, runtime, measured = record.error, record.runtime, record.measurements
     cells["outcome"] = record.outcome
+    cells["preflight"] = ", ".join(f"{hint.severity} {hint.code}" for hint in record.preflight)
     cells["code"] = (error.call or None) if error is not None else None
     cells["signature"] = error.signature if error is not None else None
     cells["runtime"] = runtime.build_id if runtime is not None else None
@@ -359,14 +309,11 @@ def write_reports(
     answers = log.answers()
     records = [record_of(folder.path, entry) for entry in answers]
     differences: Mapping[AxisName, Difference] = {}
-    builds: Builds = {}
     if catalog is not None:
         edges = edges_of(finding, answers)
         with_ort = any(record and record.runtime and record.runtime.ort for record in records)
-        differences, builds = _compare_libraries(log.spec, with_ort, answers, edges, catalog)
-    result = result_of(
-        folder.path.name, log, finding, records, differences=differences, builds=builds
-    )
+        differences = _compare_libraries(log.spec, with_ort, answers, edges, catalog)
+    result = result_of(folder.path.name, log, finding, records, differences)
     result = BisectionResult.model_validate(without_secrets_in(result.as_json()))
     report = printable(bug_report(result))
     text = json.dumps(result.as_json(), indent=2, ensure_ascii=False) + "\n"
@@ -383,10 +330,9 @@ def _compare_libraries(
     answers: list[Answered],
     edges: Sequence[tuple[int, int]],
     catalog: Catalog,
-) -> tuple[Mapping[AxisName, Difference], Builds]:
-    """Return how the libraries differ at each edge, and their build ids."""
+) -> dict[AxisName, Difference]:
+    """Return how the libraries differ at each edge."""
     differences: dict[AxisName, Difference] = {}
-    builds: dict[AxisName, dict[str, str | None]] = {}
     for edge in edges:
         before, after = (task.versions(answers[number].at) for number in edge)
         for axis in task.axes:
@@ -400,12 +346,7 @@ def _compare_libraries(
             except HarnessError:
                 continue  # the answer does not depend on it
             differences[axis] = difference(old, new)
-            if axis == "compiler":
-                builds[axis] = {
-                    version: build_id_of(facts_of(catalog.runtime(version, COMPILING_TARGET)))
-                    for version in (before[axis], after[axis])
-                }
-    return differences, builds
+    return differences
 
 
 def _files_of(

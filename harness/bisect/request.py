@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from harness.bisect.folder import Answered, BisectFolder, log_text, read_log
 from harness.bisect.loop import pytest_arguments_to_resume, with_earlier_options
-from harness.bisect.match import Match, Repeat, parse_match
+from harness.bisect.match import Match, parse_match
 from harness.bisect.search import AxisSpec, CornerSpec, Task
 from harness.core.axes import VERSIONS, AxisName
 from harness.core.errors import ConfigError, HarnessError
@@ -162,7 +162,7 @@ _ONE_AXIS: Final = (
     "one axis is searched; of two, --good qnn=V,ort=V --bad qnn=V,ort=V tells which of them "
     "matters (`pytest --qnn all --ort all` runs all pairs)"
 )
-_OPTIONS: Final = {"repeat": "--repeat", "max_runs": "--max-runs", "candidates": "--versions"}
+_OPTIONS: Final = {"repeat": "--repeat", "candidates": "--versions"}
 Ends = Mapping[str, Mapping[AxisName, str]]
 """{"--good" or "--bad": {axis: version}}, as far as they are named."""
 
@@ -183,7 +183,6 @@ class Request:
     backend: str | None = None
     match: str | None = None
     repeat: int | None = None
-    max_runs: int | None = None
     run_timeout_s: int = 1800
     pytest_arguments: tuple[str, ...] = ()
 
@@ -205,10 +204,8 @@ def make_task(request: Request, lab: Lab, catalog: Catalog) -> Task:
     versions, specs = Versions(catalog, placement.target), dict(request.versions or {})
     candidates = {axis: _candidates(axis, request, specs, versions) for axis in axes}
     paths = {axis: versions.paths(axis, _specs(axis, request, specs)) for axis in VERSIONS}
-    repeat: Repeat = 1 if match is None or match.noisy_comparison is None else "judged"
-    repeat = repeat if request.repeat is None else request.repeat
     return Task(
-        search=_spec(request, candidates, _resolved(ends, candidates, versions), repeat),
+        search=_spec(request, candidates, _resolved(ends, candidates, versions)),
         case=request.case,
         held=versions.held_versions(specs, axes, placement.named),
         paths={axis: path_of for axis, path_of in paths.items() if path_of},
@@ -349,9 +346,8 @@ def _spec(
     request: Request,
     candidates: Mapping[AxisName, tuple[str, ...]],
     ends: Mapping[str, Sequence[str]],
-    repeat: Repeat,
 ) -> AxisSpec | CornerSpec:
-    fields: dict[str, Any] = {"repeat": repeat, "max_runs": request.max_runs}
+    fields: dict[str, Any] = {"repeat": 1 if request.repeat is None else request.repeat}
     good, bad = ends.get("--good", (None,)), ends.get("--bad", (None,))
     try:
         if len(candidates) == 1:

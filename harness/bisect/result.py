@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field
@@ -15,15 +12,14 @@ from harness.bisect.match import (
     Evidence,
     GoodOrBad,
     Point,
-    Repeat,
     RunAnswer,
     repeats_needed,
 )
-from harness.bisect.search import Bound, Task
+from harness.bisect.search import Task
 from harness.core.axes import AxisName
 from harness.core.schema_field import Schema1
 from harness.diagnosis.error import Part
-from harness.results.record import CaseRecord, PreflightRecord
+from harness.results.record import CaseRecord
 from harness.runtimes.difference import Difference
 
 FindingKind = Literal["change", "range", "no-change", "undecided"]
@@ -92,10 +88,8 @@ class FlakyVersion(Part):
         )
 
 
-def flaky_versions(evidence: Evidence, repeat: Repeat) -> tuple[FlakyVersion, ...]:
-    """Return the points whose runs disagree; none if noise is judged."""
-    if not isinstance(repeat, int):
-        return ()
+def flaky_versions(evidence: Evidence) -> tuple[FlakyVersion, ...]:
+    """Return the points whose runs disagree."""
     return tuple(
         FlakyVersion(
             at=point,
@@ -216,13 +210,10 @@ def _last(answers: Sequence[Answered], point: Point, answer: RunAnswer) -> int |
     return max(runs, default=None)
 
 
-_BUILD_DATE: Final = re.compile(r"\d+(?:\.\d+){1,2}\.(\d{6})(?:\d{6})?", re.ASCII)
 _OF_TASK: Final = ("case", "axes", "held", "paths", "match", "devices", "target", "backend")
 
 RunRecords = Sequence[CaseRecord | None]
 """The records of answered runs; None for a run without one."""
-Builds = Mapping[AxisName, Mapping[str, str | None]]
-"""{axis: {version: build id}}."""
 
 
 class Run(Answered):
@@ -232,21 +223,12 @@ class Run(Answered):
     record: CaseRecord | None
 
 
-class PreflightChange(Part):
-    """The findings of preflight on the older side only, on the newer one only, and on both."""
-
-    gone: list[PreflightRecord]
-    new: list[PreflightRecord]
-    both: list[PreflightRecord]
-
-
 class Edge(Part):
     """The numbers of two neighbouring runs with different answers, which differ on `axis`."""
 
     axis: AxisName
     before: int
     after: int
-    preflight: PreflightChange | None
 
 
 class BisectionResult(Part):
@@ -268,8 +250,8 @@ class BisectionResult(Part):
     held: Mapping[AxisName, str]
     paths: Mapping[AxisName, Mapping[str, str]]
     match: str | None
-    repeat: Repeat
-    bound: Bound
+    repeat: int
+    most_runs: int
     devices: tuple[str, ...]
     target: str
     backend: str
@@ -295,14 +277,12 @@ def result_of(
     log: BisectLog,
     finding: Finding | None,
     records: RunRecords,
-    *,
     differences: Mapping[AxisName, Difference] | None = None,
-    builds: Builds | None = None,
 ) -> BisectionResult:
     """Build the result of a bisection (pure).
 
     `finding` is None for one that is not over. `differences` are those of the libraries on the axes
-    that differ at an edge, `builds` the build ids of versions that are not in the records.
+    that differ at an edge.
     """
     task, answers = log.spec, log.answers()
     numbered = enumerate(zip(answers, records, strict=True), start=1)
@@ -321,7 +301,6 @@ def result_of(
             ),
             before=old + 1,
             after=new + 1,
-            preflight=_preflight(records[old], records[new]),
         )
         for old, new in edges_of(finding, answers)
     ]
@@ -332,29 +311,19 @@ def result_of(
         **{field: getattr(task, field) for field in _OF_TASK},
         candidates=task.search.versions,
         repeat=task.search.repeat,
-        bound=task.search.bound(),
+        most_runs=task.search.most_runs,
         finished=finding is not None,
         answer=finding,
-        versions=_versions(task, runs, builds or {}),
+        versions=_versions(task, runs),
         runs=runs,
         edges=edges,
         libraries=dict(differences or {}),
     )
 
 
-def build_date(build_id: str | None) -> str | None:
-    """Return the date in a build id: 2026-09-29 for 2.51.0.260929181845 (pure)."""
-    if match := _BUILD_DATE.match(build_id or ""):
-        with contextlib.suppress(ValueError):
-            return datetime.strptime(match[1], "%y%m%d").date().isoformat()
-    return None
-
-
-def _versions(
-    task: Task, runs: Sequence[Run], builds: Builds
-) -> dict[AxisName, dict[str, str | None]]:
+def _versions(task: Task, runs: Sequence[Run]) -> dict[AxisName, dict[str, str | None]]:
     """Return the build id of every version that was run."""
-    known = {axis: dict(build_ids) for axis, build_ids in builds.items()}
+    known: dict[AxisName, dict[str, str | None]] = {}
     for run in runs:
         versions = task.versions(run.at)
         for axis, version in versions.items():
@@ -362,15 +331,3 @@ def _versions(
         if run.record is not None and run.record.runtime is not None and "qnn" in versions:
             known["qnn"][versions["qnn"]] = run.record.runtime.build_id
     return known
-
-
-def _preflight(before: CaseRecord | None, after: CaseRecord | None) -> PreflightChange | None:
-    if before is None or after is None:
-        return None
-    sides = (before.preflight, after.preflight)
-    old, new = ({(hint.code, hint.files): hint for hint in side} for side in sides)
-    return PreflightChange(
-        gone=[old[key] for key in old if key not in new],
-        new=[new[key] for key in new if key not in old],
-        both=[new[key] for key in old if key in new],
-    )

@@ -6,7 +6,6 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Generic, Literal, Self, TypeVar
 
@@ -14,44 +13,9 @@ from pydantic import Field, StrictInt, StringConstraints, model_validator
 
 from harness.bisect.match import Evidence, Point, Question, RunAnswer, Stopped, parse_match
 from harness.core.axes import AXES, AxisName
-from harness.core.outgoing_text import counted
 from harness.diagnosis.error import Part
-from harness.history.performance import MOST_RUNS
 from harness.plugin.user_files import is_of_a_file, isolated_arguments
 from harness.results.case_names import split_node_id
-
-
-@dataclass(frozen=True)
-class Bound:
-    """The most runs a search takes: `runs` if everything can be tested.
-
-    Each run spent on an untestable point adds one. `alike` is the bound if both ends have the same
-    verdict: there may be two changes then, and some runs look for a point that differs. Runs
-    spoilt by the lab do not count. `all_points` is the number of runs if each point is run
-    `repeat` times; None if that is unlimited.
-    """
-
-    runs: int
-    alike: int
-    all_points: int | None = None
-
-    def limit(self, *, wasted: int = 0, alike: bool = False) -> int:
-        """Return the most runs if `wasted` of them are spent on untestable points."""
-        limit = (self.alike if alike else self.runs) + wasted
-        return limit if self.all_points is None else min(limit, self.all_points)
-
-    def capped(self, max_runs: int | None) -> Bound:
-        if max_runs is None:
-            return self
-        runs, alike = min(self.runs, max_runs), min(self.alike, max_runs)
-        return Bound(runs, alike, min(self.all_points or max_runs, max_runs))
-
-    def __str__(self) -> str:
-        text = f"at most {counted(self.runs, 'run')}"
-        text += ", plus one for each that cannot be tested"
-        if self.alike > self.runs:
-            text += f"; at most {self.alike} if both ends answer alike"
-        return text
 
 
 def halvings(gaps: int) -> int:
@@ -65,17 +29,9 @@ Pair = tuple[Name, Name]
 
 
 class _Spec(Part):
-    """The fields of both kinds of search.
+    """The fields of both kinds of search: `repeat` is the number of runs of each point."""
 
-    `repeat` is the number of runs before a point counts as good.
-    """
-
-    repeat: Annotated[StrictInt, Field(ge=1, le=1000)] | Literal["judged"] = 1
-    max_runs: Annotated[StrictInt, Field(ge=1, le=100_000)] | None = None
-
-    @property
-    def most_each(self) -> int:
-        return self.repeat if isinstance(self.repeat, int) else MOST_RUNS
+    repeat: Annotated[StrictInt, Field(ge=1, le=1000)] = 1
 
 
 class AxisSpec(_Spec):
@@ -118,20 +74,16 @@ class AxisSpec(_Spec):
             return self.candidates
         return between(self.candidates, self.good, self.bad)
 
-    def bound(self) -> Bound:
-        """Return the most runs that the search may take.
+    @property
+    def most_runs(self) -> int:
+        """The most runs of the search if everything can be tested.
 
-        These are both ends (and a single claim between them), and halving the gaps. If the ends
-        have the same verdict: looking for a point that differs, and halving on both sides of it.
-        All are multiplied by the runs of each point.
+        These are both ends, and a single claim between them, which leaves two gaps to halve.
         """
-        searched, each = self.searched(), self.most_each
-        candidates = len(searched)
+        searched = self.searched()
         inner = {self.good, self.bad} - {None, searched[0], searched[-1]}
-        ends, halves = min(candidates, 2) + len(inner), halvings(candidates - 1)
-        most = each * candidates
-        runs, alike = (min(each * (ends + times * halves), most) for times in (1, 3))
-        return Bound(runs, alike, most).capped(self.max_runs)
+        halves = halvings(len(searched) - 1) * (1 + len(inner))
+        return self.repeat * min(2 + len(inner) + halves, len(searched))
 
 
 class CornerSpec(_Spec):
@@ -180,11 +132,11 @@ class CornerSpec(_Spec):
         yield from itertools.product(first, others)
         yield from itertools.product(ends, second)
 
-    def bound(self) -> Bound:
-        """Return the most runs that the search may take: four corners, and halving on each axis."""
+    @property
+    def most_runs(self) -> int:
+        """The most runs of the search: four corners, and halving on each axis."""
         lengths = [len(names) for names in self.versions.values()]
-        runs = self.most_each * (4 + sum(halvings(length - 1) for length in lengths))
-        return Bound(runs, runs, self.most_each * sum(lengths)).capped(self.max_runs)
+        return self.repeat * min(4 + sum(halvings(n - 1) for n in lengths), 2 * sum(lengths))
 
 
 Spec = Annotated[AxisSpec | CornerSpec, Field(discriminator="kind")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import shlex
@@ -26,8 +25,8 @@ from harness.bisect.folder import (
     Resumed,
 )
 from harness.bisect.loop import RunEnd, Watcher, pytest_arguments_to_resume
-from harness.bisect.match import ANY_FAILURE, Judged, Point, Question, Stopped, parse_match
-from harness.bisect.report_text import doubts, held_text, summary, write_reports
+from harness.bisect.match import Judged, Point, Question, Stopped
+from harness.bisect.report_text import bound_text, held_text, summary, write_reports
 from harness.bisect.request import Request, Versions, make_task, replay_log
 from harness.bisect.result import BisectionResult, Finding
 from harness.bisect.search import CornerSpec, Task
@@ -152,7 +151,7 @@ class BisectProgress(RunLines):
 
 def plan_lines(task: Task) -> Iterator[str]:
     """Yield the search and the bound on its runs, then its versions and devices."""
-    yield f"{_search_text(task)}: {task.search.bound()}"
+    yield f"{_search_text(task)}: {bound_text(task.search.most_runs)}"
     for axis, versions in task.search.versions.items():
         yield f"  {axis}: {', '.join(versions)}"
     yield f"  devices: {', '.join(task.devices)}"
@@ -176,7 +175,6 @@ def log_lines(log: BisectLog) -> Iterator[str]:
 
 def result_lines(result: BisectionResult, folder: str) -> Iterator[str]:
     """Yield the result of a bisection as text."""
-    yield from doubts(result)
     if result.answer is not None:
         yield result.answer.text
         yield from (f"  {line}" for line in summary(result))
@@ -198,8 +196,6 @@ def _search_text(task: Task) -> str:
     held_versions = held_text(task.held)
     return f"{text} ({held_versions} held)" if held_versions else text
 
-
-_log = logging.getLogger(__name__)
 
 _LATEST: Final = "latest"
 _WITH_RESUME: Final = (
@@ -254,9 +250,8 @@ class BisectionPlanned(Printout):
     "--repeat",
     type=click.IntRange(1, 1000),
     metavar="N",
-    help="Runs of each version: bad if any is bad, good if all are (default: 1, more for times).",
+    help="Runs of each version: bad if any is bad (default: 1). Of figures, the median counts.",
 )
-@click.option("--max-runs", type=click.IntRange(min=1), help="Maximum number of runs.")
 @click.option("--dry-run", is_flag=True, help="Only print the versions and the number of runs.")
 @click.option("--max-minutes", type=float, help="Start no run after this; continue with --resume.")
 @run_timeout_option
@@ -306,15 +301,12 @@ def bisect(context: click.Context, /, **values: Any) -> int:
     request = replace(request, lab=lab_or_simulated(request.lab, request.devices, notice=True))
     lab = load_lab(request.lab)
     task = make_task(request, lab, Catalog.of(lab, os.environ, cache_root()))
-    match = parse_match(request.match) if request.match else ANY_FAILURE
-    if (doubt := match.trust_warning(task.search.repeat)) is not None:
-        _log.warning(doubt)
     if values["dry_run"]:
         planned = BisectionPlanned(
             case=task.case,
             devices=task.devices,
             versions=task.search.versions,
-            most_runs=task.search.bound().limit(alike=True),
+            most_runs=task.search.most_runs,
         )
         say_result(planned, plan_lines(task), values["as_json"])
         return FOUND

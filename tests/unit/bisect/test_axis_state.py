@@ -1,4 +1,4 @@
-"""An axis as it is searched: its gaps and weights, its ends, and what is said of claims."""
+"""An axis as it is searched: its gaps, its ends, and what is said of claims."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from harness.bisect.driver import AxisState
 from harness.bisect.match import Evidence, RunAnswer
-from harness.bisect.result import AxisFinding, VersionChange as Change
+from harness.bisect.result import VersionChange as Change
 from tests.unit.bisect.histories import axis, names
 
 TOLD: dict[str, RunAnswer] = {"g": "good", "b": "bad", "n": "untestable"}
@@ -23,15 +23,12 @@ def state(*answers: str, **options: Any) -> AxisState:
     return AxisState.of(axis(len(answers), **options), evidence)
 
 
-def test_places_weights_and_tallies_are_those_of_what_can_be_tested() -> None:
+def test_places_and_tallies_are_those_of_what_can_be_tested() -> None:
     axis_state = state("g", "", "n", "gb", "", "", good="2.10")
     assert axis_state.names == ("2.10", "2.11", "2.13", "2.14", "2.15")
     assert axis_state.places == (0, 1, 3, 4, 5)
-    # a half, three quarters and so on beside what cannot be tested
-    assert axis_state.weights == (0.75, 0.5, 0.5, 0.75, 0.875)
     assert axis_state.claims == ("good", None, None, None, None)
     assert [tally.answers for tally in axis_state.tallies] == [1, 0, 2, 0, 0]
-    assert state("", "").weights == (1, 1)
     assert axis_state.question(2, "so").at == ("2.13",)
     assert (axis_state.question(2, "so").number, axis_state.question(2, "so").why) == (5, "so")
 
@@ -84,7 +81,7 @@ def test_nothing_is_said_of_what_is_not_known(
         (
             {"good": "2.10", "bad": "2.11"},
             ["bad", "good"],
-            ("the ends are the other way round than said: 2.10 is bad, 2.11 is good",),
+            ("2.10 was said to be good, and is bad", "2.11 was said to be bad, and is good"),
         ),
         ({"good": "2.10"}, ["bad", "good"], ("2.10 was said to be good, and is bad",)),
         (
@@ -136,22 +133,3 @@ def test_a_version_that_fixed_it_is_called_so(
     change: Change, states: list[Any], notes: tuple[str, ...]
 ) -> None:
     assert state("", "").finding("change", states=states, changes=[change]).notes == notes
-
-
-@pytest.mark.parametrize(
-    ("states", "note"),
-    [
-        (
-            ["bad", "good", "bad"],
-            "both ends are bad, and not all between them: 2.11 made it good, 2.12 broke it",
-        ),
-        (["bad", "good", "good"], "2.11 made it good, 2.12 broke it"),
-        ([], "2.11 made it good, 2.12 broke it"),
-    ],
-)
-def test_two_changes_are_told_in_their_order(states: list[Any], note: str) -> None:
-    known = state("", "", "")
-    newer = known.change(["bad", "good", "bad"], 1, 2)
-    finding = known.finding("change", states=states, changes=[MENDED, newer])
-    assert isinstance(finding, AxisFinding)
-    assert finding.notes == (note,)

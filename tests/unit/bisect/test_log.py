@@ -97,7 +97,7 @@ def test_lines_may_be_taken_out_and_answers_corrected(data: st.DataObject) -> No
     )
     search = search_of(read_log(text))
     search.resume()
-    for _ in range(search.spec.bound().runs + 40):
+    for _ in range(search.spec.most_runs + 40):
         step = search.next()
         if not isinstance(step, Question):
             break

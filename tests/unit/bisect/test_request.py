@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from harness.bisect.folder import Begun, read_log, to_line
 from harness.bisect.request import Request, choose_devices, make_task
 from harness.bisect.search import AxisSpec, CornerSpec
 from harness.core.errors import ConfigError
 from harness.core.versions import QNN_WHEELS
 from harness.lab.inventory import Lab, load_lab
 from harness.runtimes.catalog import Catalog
-from tests.logged import Logged
 
 LAB = """schema: 1
 devices:
@@ -77,29 +75,6 @@ def test_nothing_that_lies_beside_a_file_of_contexts_is_run(lab: Lab, catalog: C
     assert alone < {*arguments}
     assert arguments[arguments.index("-c") + 1] == os.devnull
     assert arguments[-1] == "../given/m.bin::test_contexts"
-
-
-@pytest.mark.parametrize(
-    ("more", "repeat"),
-    [
-        ({"match": "measurement load_us > 1.1 * good"}, "judged"),
-        ({"match": "measurement load_us > 1.1 * good", "repeat": 1}, 1),
-        ({"match": "measurement load_us > 500"}, 1),
-        ({"match": "code=1002"}, 1),
-        ({}, 1),
-    ],
-)
-def test_noise_is_judged_unless_something_else_is_asked_for(
-    lab: Lab,
-    catalog: Catalog,
-    monkeypatch: pytest.MonkeyPatch,
-    logged: Logged,
-    more: dict[str, Any],
-    repeat: int | str,
-) -> None:
-    task = make_task(request(good=QNN[0], **more), lab, catalog)
-    assert task.search.repeat == repeat
-    assert read_log(to_line(Begun(spec=task))).spec == task
 
 
 @pytest.mark.parametrize(
@@ -186,7 +161,7 @@ PAIRS: dict[str, Any] = {"axes": (), "good": "qnn=2.47,ort=1.24.1", "bad": "qnn=
         ({"devices": ("d",)}, "no target"),
         ({"devices": ("z",)}, "not in the lab"),
         ({"repeat": 0}, "--repeat: .*greater than or equal"),
-        ({"max_runs": 0}, "--max-runs: .*greater than or equal"),
+        ({"repeat": 1001}, "--repeat: .*less than or equal"),
         ({"candidates": ""}, "--versions: names no version"),
         ({"candidates": " , "}, "--versions: names no version"),
         ({"candidates": "2.47,,2.51"}, "--versions: unknown QNN version ''"),

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import pytest
 from jsonschema import Draft202012Validator
 
 from harness.bisect.driver import Bisection
@@ -22,7 +20,6 @@ from harness.bisect.result import (
     Edge,
     Finding,
     Run,
-    build_date,
 )
 from harness.bisect.search import AxisSpec, CornerSpec
 from harness.cli.bisect import result_lines
@@ -32,21 +29,6 @@ from harness.results.record import CaseRecord
 from tests.unit.bisect.scripted_runs import CASE, ScriptedRuns, new_bisection
 
 VERSIONS = ("2.47.0", "2.48.40", "2.49.40")
-
-
-@pytest.mark.parametrize(
-    ("build", "day"),
-    [
-        ("2.51.0.260929181845", "2026-09-29"),
-        ("2.28.2.241116", "2024-11-16"),
-        ("2.51.0", None),
-        ("2.51.0.261399000000", None),
-        ("", None),
-        (None, None),
-    ],
-)
-def test_the_day_of_a_build(build: str | None, day: str | None) -> None:
-    assert build_date(build) == day
 
 
 SCHEMA = Draft202012Validator(json.loads(schemas()["bisect.schema.json"]))
@@ -92,13 +74,12 @@ def test_one_axis(tmp_path: Path) -> None:
     assert [run["answer"] for run in result["runs"]] == ["good", "bad", "bad"]
     for run in result["runs"]:
         assert (bisection.folder.path / run["run"] / "results.jsonl").is_file()
-    assert result["bound"]["runs"] == 3
+    assert result["most_runs"] == 3
     text = (bisection.folder.path / "report.md").read_text()
     assert text.startswith(
-        "# qnn: last good 2.47.0, first bad 2.48.40; call 1002 QNN_COMMON_ERROR_MEM_ALLOC; test_b["
+        "# qnn: last good 2.47.0, first bad 2.48.40; call 1002 QNN_COMMON_ERROR_MEM_ALLOC; test_b"
     )
     assert "runs: 3; at most 3 runs" in text
-    assert "### What preflight says\n\nNo findings on either side.\n" in text
     assert (
         f"--qnn-only-case '{CASE}' --qnn-device sim --qnn-compiler 2.47.0 --qnn-version 2.48.40"
         in text
@@ -203,7 +184,7 @@ SHORT = "a.py::test_b[sim-htp-2.51.0-tiny]"
 
 def titled(text: str | None, error: ErrorRecord | None, case: str = SHORT) -> str:
     bad = Run.model_construct(answer="bad", record=CaseRecord.model_construct(error=error))
-    edge = Edge.model_construct(axis="qnn", before=1, after=1, preflight=None)
+    edge = Edge.model_construct(axis="qnn", before=1, after=1)
     answer = None if text is None else AxisFinding.model_construct(text=text)
     return title(
         BisectionResult.model_construct(
@@ -215,10 +196,10 @@ def titled(text: str | None, error: ErrorRecord | None, case: str = SHORT) -> st
 def test_a_title_names_the_versions_first_and_cuts_no_word() -> None:
     start = f"qnn: {SINCE}; QnnContext_create 1002 MEM_ALLOC; "
     assert titled(SINCE, ERROR, LONG) == start + "test_context_count"
-    assert titled(SINCE, ERROR) == start + "test_b[sim-htp-2.51.0-tiny]"
-    assert titled(None, None, LONG).startswith("qnn: not over; test_context_count[")
+    assert titled(SINCE, ERROR) == start + "test_b"
+    assert titled(None, None, LONG).startswith("qnn: not over; test_context_count")
     long_error = ErrorRecord.of(message="it is\nnot so " + "x" * 60)
-    assert titled(SINCE, long_error).endswith("; it is not so ...; test_b[sim-htp-2.51.0-tiny]")
+    assert titled(SINCE, long_error).endswith("; it is not so ...; test_b")
     assert len(titled(" ".join(["2.50.40,"] * 30), ERROR)) <= 120
     assert titled(" ".join(["2.50.40,"] * 30), ERROR, LONG).endswith("2.50.40 ...")
     assert len(titled("x" * 500, ERROR)) <= 120
@@ -249,26 +230,3 @@ def test_before_it_is_over_there_are_no_sides(tmp_path: Path) -> None:
     result = written(bisection, None)
     assert (result["finished"], result["answer"], result["edges"]) == (False, None, [])
     assert "not over" in (bisection.folder.path / "report.html").read_text()
-
-
-@pytest.mark.parametrize(("spread", "is_noisy"), [(1.6, True), (1.001, False)])
-def test_a_computer_that_is_too_noisy_says_so_before_the_answer(
-    tmp_path: Path, spread: float, is_noisy: bool
-) -> None:
-    noise = itertools.cycle([1.0, spread, 1 / spread, 1.0, 1 / spread, spread, 1.0])
-    match = "measurement took_s > 1.2 * good"
-    bisection = new_bisection(
-        tmp_path,
-        AxisSpec(axis="qnn", candidates=VERSIONS, good=VERSIONS[0], repeat=6),
-        ScriptedRuns(lambda *_: "passed", value=lambda _: 1000 * next(noise)),
-        match=match,
-    )
-    finding = bisection.run()
-    assert isinstance(finding, AxisFinding)
-    result = write_reports(bisection.folder, finding, None)
-    noisy = "this computer is too noisy to tell less than x "
-    first, *_ = result_lines(result, "folder")
-    assert first.startswith(noisy) == is_noisy
-    report = (bisection.folder.path / "report.md").read_text()
-    assert (noisy in report.partition("**")[0]) == is_noisy
-    assert (noisy in (bisection.folder.path / "report.html").read_text()) == is_noisy

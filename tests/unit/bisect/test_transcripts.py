@@ -27,11 +27,11 @@ def transcript(spec: AxisSpec | CornerSpec, world: World) -> str:
         points.append("/".join(step.at))
         search.answer(step, world(step.at))
     if isinstance(step, Stopped):
-        return f"{spec.bound().runs} {' '.join(points)} => stopped: {step.question.why}"
+        return f"{spec.most_runs} {' '.join(points)} => stopped: {step.question.why}"
     notes = "".join(
         f" | {note}" for note in (*step.notes, *(version.description for version in step.flaky))
     )
-    return f"{spec.bound().runs} {' '.join(points)} => {step.text}{notes}"
+    return f"{spec.most_runs} {' '.join(points)} => {step.text}{notes}"
 
 
 def axes(dice: random.Random) -> Searches:
@@ -50,8 +50,6 @@ def axes(dice: random.Random) -> Searches:
         claims: dict[str, Any] = dice.choice([{}, {"good": claimed[0]}, {"bad": claimed[-1]}])
         if dice.random() < 0.3 and number > 1:
             claims = {"good": claimed[0], "bad": claimed[1]}
-        if dice.random() < 0.2:
-            claims["max_runs"] = dice.randrange(1, 6)
         yield axis(number, repeat=dice.choice([1, 1, 2, 3]), **claims), truth.__getitem__
     for _ in range(10):
         number, k = dice.randrange(3, 12), dice.randrange(1, 3)

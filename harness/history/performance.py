@@ -320,20 +320,6 @@ def judge(
     )
 
 
-def least_detectable_ratio(runs: Sequence[Sequence[float]], step: float = 0.0) -> float | None:
-    """Return the smallest ratio that five runs of either side can detect in the first row.
-
-    Each row has runs between which nothing changed, so that all rows show noise. None if there are
-    too few.
-    """
-    columns = max(map(len, runs), default=0)
-    rows = [[*row, *[None] * (columns - len(row))] for row in runs]
-    nothing: list[list[float | None]] = [[None]] * len(rows)
-    names, steps = range(len(rows)), [step] * len(rows)
-    changes = judge(names, [""] * len(rows), rows, nothing, 0.0, steps).changes
-    return changes[0].tells if changes else None
-
-
 def _logs(values: RunFigures) -> Array:
     """Return logarithms; nan for values that are no sizes."""
     sizes = np.asarray(values, dtype=np.float64)

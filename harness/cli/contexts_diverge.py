@@ -29,7 +29,6 @@ from harness.results.run_folder import new_run_id
 from harness.runtimes.catalog import resolve_versions
 
 _INTERRUPTED = 130
-_BACKENDS = {"gpu": "gpu", "qnn-cpu": "cpu"}
 
 
 @click.command("diverge")
@@ -37,9 +36,9 @@ _BACKENDS = {"gpu": "gpu", "qnn-cpu": "cpu"}
 @click.option(
     "--against",
     default="cpu",
-    metavar="cpu|VERSION|BACKEND",
+    metavar="cpu|VERSION",
     show_default=True,
-    help="ONNX Runtime's CPU, HTP of another QNN version, or QNN's own: gpu, qnn-cpu.",
+    help="ONNX Runtime's CPU, or HTP of another QNN version.",
 )
 @click.option(
     "--reference",
@@ -89,22 +88,19 @@ def diverge_command(
             )
             raise ConfigError(problem, file=file)
     tested = only_version(qnn, resolve_versions, "--qnn")
-    backend, other = _BACKENDS.get(against), tested
-    if backend is None and against != "cpu":
-        backend = "htp"
-        other = only_version(against, resolve_versions, "--against")
-        if other == tested:
-            problem = f"QNN {tested} is the tested version: name another one, or --qnn"
-            raise ConfigError(problem, field="--against")
-    if backend is not None and reference is not None:
+    other = None if against == "cpu" else only_version(against, resolve_versions, "--against")
+    if other == tested:
+        problem = f"QNN {tested} is the tested version: name another one, or --qnn"
+        raise ConfigError(problem, field="--against")
+    if other is not None and reference is not None:
         raise ConfigError("it is the other side: leave out --against", field="--reference")
     place = _place(lab_file, device)
     catalog = open_catalog(place.lab if place.lab != SIMULATED_LAB else DEFAULT_LAB)
     host = catalog.compiler_host(tested)
     try:
         with scratch_folder() as folder:
-            side = Qnn(catalog.compiler_host(other), place, folder, backend) if backend else None
-            htp = Qnn(host, place, folder, "htp")
+            side = Qnn(catalog.compiler_host(other), place, folder) if other else None
+            htp = Qnn(host, place, folder)
             outputs, cpu = folder / "kept", Cpu(host, folder)
             search = FirstWrong(model, htp, cpu, folder, side, reference, inputs, threshold)
             report = search.run(outputs)

@@ -223,9 +223,6 @@ def _lines(result: Result, qnn: str | None) -> Iterator[str]:
         yield f"    {name}" + (f", {times} times" if times > 1 else "")
     if result.residency != result.residency_before:
         yield f"{result.residency} is enough; the case is {result.residency_before}"
-    if result.order_matters is not None:
-        other = "does not fail so" if result.order_matters else "fails so, too"
-        yield f"in the other order it {other}"
     whole = "without any one of them it does not fail so" if result.minimal else "fewer may do"
     shown = f"{result.shown} of {counted(result.confirmed, 'run')} of just these failed so"
     runs = counted(result.runs, "run")

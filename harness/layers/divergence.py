@@ -73,8 +73,7 @@ class FirstOp(CurvePoint):
 class Divergence(BaseModel):
     """Output of `contexts diverge --json`.
 
-    `whole`: every op was compared in the graph; if it is false, some were skipped in the search
-    for the first wrong one. `refused` is the reason if the model as a whole did not run.
+    `refused` is the reason if the model as a whole did not run.
     """
 
     schema_number: Schema1 = 1
@@ -86,7 +85,6 @@ class Divergence(BaseModel):
     threshold: float
     first: FirstOp | None
     curve: tuple[CurvePoint, ...]
-    whole: bool = True
     refused: str | None = None
     compiles: int = 0
     exit_code: int = 0

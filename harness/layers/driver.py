@@ -101,26 +101,12 @@ def chunks(sizes: Sequence[int], most_bytes: int, most: int) -> list[list[int]]:
     return parts
 
 
-def next_cuts(good: int, bad: int, sizes: Sequence[int], most_bytes: int, most: int) -> list[int]:
-    """Return the next cuts to test between a good one and a later bad one.
-
-    They are evenly spread, as many as fit. With one it is bisection: log2 n tests.
-    """
-    between = [i for i in range(good + 1, bad) if sizes[i] <= most_bytes]
-    for number in range(min(most, len(between)), 0, -1):
-        step = len(between) / (number + 1)
-        chosen = sorted({between[int(step * (j + 1))] for j in range(number)})
-        if sum(sizes[i] for i in chosen) <= most_bytes:
-            return chosen
-    return []
-
-
 MOST_BYTES: Final = 128 << 20
 MOST_TENSORS: Final = 40
 """Most outputs of a model, and their bytes: the probe accepts 64 fields."""
 
 MOST_MODELS: Final = 12
-"""Most models for all cuts of a graph; with more, only the cuts of a bisection are tested."""
+"""Most models that are tried to reproduce an error of the graph."""
 
 ON_HTP: Final = frozenset({"<f4", "<f2", "|u1", "|i1", "<u2", "<i2", "<i4", "<u4"})
 """Types that HTP can output; tensors of other types stay between its ops."""
@@ -151,7 +137,6 @@ class FirstWrong:
     inputs: Path | None = None
     user_threshold: float | None = None
     compiles: int = 0
-    whole: bool = True
     refused: str | None = None
     skipped: dict[str, str] = field(default_factory=dict)
     mine: Values = field(default_factory=dict)
@@ -175,7 +160,7 @@ class FirstWrong:
     def threshold(self) -> float:
         if self.user_threshold is not None:
             return self.user_threshold
-        if self.other is not None and self.other.backend == self.tested.backend:
+        if self.other is not None:
             return 0.0
         eight = any(self.network.kinds[op.gives[0]].dtype in ("|u1", "|i1") for op in self.units)
         return QUANTISED_LIMIT if eight else FLOAT_LIMIT
@@ -185,9 +170,15 @@ class FirstWrong:
         self._require_loaded()
         self._reference_values()
         changed = self._changed() if self.exact is not self.network else {}
-        cuts = [op for op in self.units if self._can_be_cut(op)]
-        near = self._in_graph(cuts)
-        some = [op for op in near if op.op not in self.skipped and self._known(op)]
+        cuts = [
+            op
+            for op in self.units
+            if self._known(op) and self.network.kinds[op.gives[0]].dtype in ON_HTP
+        ]
+        sizes = [self.network.kinds[op.gives[0]].size for op in cuts]
+        parts = chunks(sizes, MOST_BYTES, MOST_TENSORS)
+        self._calculate_cuts([[cuts[i] for i in part] for part in parts])
+        some = [op for op in self.units if op.op not in self.skipped and self._known(op)]
         isolated = self._calculate_isolated(some, unit=True)
         inherited = self._inherited(cuts)
         curve = []
@@ -221,7 +212,6 @@ class FirstWrong:
             threshold=self.threshold,
             first=first,
             curve=tuple(point.without_infinite() for point in curve),
-            whole=self.whole,
             refused=self.refused,
             compiles=self.compiles,
             exit_code=1 if first or self.refused else 0,
@@ -264,37 +254,9 @@ class FirstWrong:
                 )
         return errors
 
-    def _can_be_cut(self, op: Op) -> bool:
-        kind = self.network.kinds[op.gives[0]]
-        return kind.dtype in ON_HTP and kind.size <= MOST_BYTES and self._known(op)
-
     def _known(self, op: Op) -> bool:
         value, kind = self.values.get(op.gives[0]), self.network.kinds[op.gives[0]]
         return value is not None and value.kind.dtype == kind.dtype
-
-    def _in_graph(self, cuts: Sequence[Op]) -> Sequence[Op]:
-        """Calculate ops in the graph on both sides: all, or those that a bisection needs.
-
-        Return the ops to be tested by themselves: all, or those up to the first wrong cut.
-        """
-        sizes = [self.network.kinds[op.gives[0]].size for op in cuts]
-        parts = chunks(sizes, MOST_BYTES, MOST_TENSORS)
-        if len(parts) <= MOST_MODELS:
-            self._calculate_cuts([[cuts[i] for i in part] for part in parts])
-            return self.units
-        self.whole, good, bad = False, -1, len(cuts) - 1
-        self._calculate_cuts([[cuts[bad]]])
-        if self.refused is None and not self._is_wrong(cuts[bad]):
-            return []
-        while self.refused is None and bad - good > 1:
-            chosen = next_cuts(good, bad, sizes, MOST_BYTES, MOST_TENSORS)
-            if not chosen:
-                break
-            self._calculate_cuts([[cuts[i] for i in chosen]])
-            bad = next((i for i in chosen if self._is_wrong(cuts[i])), bad)
-            good = max([i for i in chosen if i < bad], default=good)
-        begin = self.units.index(cuts[good]) + 1 if good >= 0 else 0
-        return self.units[begin : self.units.index(cuts[bad]) + 1]
 
     def _calculate_cuts(self, parts: Sequence[Sequence[Op]]) -> None:
         """Calculate the graph with the outputs of these ops, one model for each part."""
@@ -318,9 +280,6 @@ class FirstWrong:
 
     def _names(self, op: Op) -> list[str]:
         return [self.network.nodes[i].name for i in self.network.nodes_of(op)]
-
-    def _is_wrong(self, op: Op) -> bool:
-        return (_difference(op, self.mine, self.theirs)[0] or 0.0) > self.threshold
 
     def _calculate_isolated(self, ops: Sequence[Op], *, unit: bool) -> tuple[Values, Values]:
         """Calculate ops by themselves from the reference's inputs: tested and expected outputs.

@@ -14,7 +14,6 @@ from harness.bisect.loop import run_case
 from harness.core.cache import cache_root
 from harness.core.errors import ConfigError, InfraError
 from harness.diagnosis.refused_nodes import messages_of, refusal_text, refused_nodes
-from harness.engines.ort import SESSION_OUTPUTS
 from harness.models.compile import compile_options, compiled_binary, read_metadata, tensor_order
 from harness.models.compiler import CompileError, CompileJob, InputFile, ReferenceJob, run_jobs
 from harness.models.onnx_model import all_inputs, graphs_within, inlined
@@ -456,18 +455,12 @@ class HtpDevice:
 
 
 class Qnn:
-    """A backend of one QNN version on a device, run as by `qnn-harness run`.
+    """HTP of one QNN version on a device, which runs contexts as `qnn-harness run` does."""
 
-    HTP runs contexts that are compiled for it here, any other backend a session of ONNX Runtime.
-    """
-
-    def __init__(self, host: CompilerHost, device: HtpDevice, folder: Path, backend: str) -> None:
-        processor = (
-            f"HTP v{device.htp_arch}" if backend == "htp" else f"the {backend.upper()} backend"
-        )
-        self.name = f"{processor} of QNN {host.qnn_version}"
-        self._host, self._device, self._count, self.backend = host, device, 0, backend
-        self._folder = folder / f"{backend}-{host.qnn_version}"
+    def __init__(self, host: CompilerHost, device: HtpDevice, folder: Path) -> None:
+        self.name = f"HTP v{device.htp_arch} of QNN {host.qnn_version}"
+        self._host, self._device, self._count = host, device, 0
+        self._folder = folder / f"htp-{host.qnn_version}"
         self._folder.mkdir()
         self._probes = ProbeBuilder(cache_root() / "probe")
 
@@ -479,13 +472,10 @@ class Qnn:
         self._count += 1
         folder = self._folder / str(self._count)
         folder.mkdir()
-        suffix = "bin" if self.backend == "htp" else "onnx"
-        files = {f"{index}.{suffix}": calculation for index, calculation in enumerate(calculations)}
+        files = {f"{index}.bin": calculation for index, calculation in enumerate(calculations)}
         for index, calculation in enumerate(calculations):
             (folder / f"{index}.onnx").write_bytes(calculation.model.SerializeToString())
-        answers: dict[str, Calculated] = {}
-        if self.backend == "htp":
-            answers |= self._compiled(files, folder)
+        answers: dict[str, Calculated] = {**self._compiled(files, folder)}
         ready = [file for file in files if file not in answers]
         for file in ready:
             inputs = folder / "inputs" / file
@@ -527,8 +517,7 @@ class Qnn:
         device = self._device
         arguments = ["-m", "device", "-n0", "-p", "no:cacheprovider", *isolated_arguments(folder)]
         arguments += [f"--qnn-lab={device.lab.absolute()}", f"--qnn-reports={folder / 'reports'}"]
-        engine = "qnn" if self.backend == "htp" else "ort"
-        arguments += [f"--qnn-backend={self.backend}", f"--qnn-engine={engine}"]
+        arguments += ["--qnn-backend=htp", "--qnn-engine=qnn"]
         arguments += [f"--qnn-version={self._host.qnn_version}"]
         arguments += [f"--qnn-device={device.device}", f"--qnn-lease-timeout={_LEASE_WAIT_S}"]
         arguments += [f"--qnn-contexts-inputs={folder / 'inputs'}", *files]
@@ -551,17 +540,8 @@ class Qnn:
             message = record.error.message if record.error else ""
             if record.cause in ("infra", "harness"):
                 raise self._lost(message)
-            if record.outcome == "unsupported" and self.backend != "htp":
-                raise ConfigError(f"{self.name}: {message}", field="--against")
-            rows: Any = record.measurements.get("nodes") or ()
-            why = {row["node"]: row["reason"] for row in rows if row["reason"]}
-            return NotCalculated(f"{self.name}: {record.outcome}: {message}", why)
-        if self.backend == "htp":
-            contexts: Any = record.measurements.get(KEPT)
-            (context,) = contexts.values()
-            names = {output["name"]: f"{output['digest']}.raw" for output in context["outputs"]}
-        else:
-            saved: Any = record.measurements.get(SESSION_OUTPUTS)
-            names = saved or {}
-        files = {name: outputs / file for name, file in names.items()}
+            return NotCalculated(f"{self.name}: {record.outcome}: {message}")
+        contexts: Any = record.measurements.get(KEPT)
+        (context,) = contexts.values()
+        files = {each["name"]: outputs / f"{each['digest']}.raw" for each in context["outputs"]}
         return _values(job.gives, files)

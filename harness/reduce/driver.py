@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from harness.bisect.match import (
     Question,
     Stopped,
     Tally,
+    repeats_needed,
 )
 from harness.bisect.search import Search, case_arguments
 from harness.containers.manifest import Expects
@@ -40,22 +40,18 @@ from harness.results.record import CaseRecord
 _FIRST_RUNS: Final = 3
 _TRIES: Final = 10
 _MOST_REPEATS: Final = 20
-_OVERLOOKED: Final = 0.02
-"""The accepted probability of missing a failure that comes as often as at first."""
 
 
 @dataclass(frozen=True)
 class Minimum:
     """The smallest `way` that is known to fail. If `fails` is False, none failed.
 
-    `minimal`: it passes without any one of its contexts. `order_matters`: it passes in the reverse
-    order; None if that was not tried.
+    `minimal`: it passes without any one of its contexts.
     """
 
     way: Way
     fails: bool = True
     minimal: bool = False
-    order_matters: bool | None = None
 
     def __str__(self) -> str:
         verdict = "is minimal" if self.minimal else "is the smallest known"
@@ -89,11 +85,9 @@ class MinimizeSearch(Search[Minimizing, Minimum]):
             return Minimum(whole, fails=fails), whole, "whether it fails"
         if not fails:
             return Minimum(whole, fails=False), None, ""
-        passes = 1 - tally.bad / runs
-        needed = math.ceil(math.log(_OVERLOOKED) / math.log(passes)) if passes else 1
+        needed = repeats_needed(tally.bad, runs) if tally.bad < runs else 1
         repeat = self.spec.repeat or min(_MOST_REPEATS, needed)
         best = last = whole
-        minimal = False
 
         def run(way: Way) -> WayAnswer:
             """Return whether one of `repeat` runs of a way fails; no such failure is chance."""
@@ -108,12 +102,9 @@ class MinimizeSearch(Search[Minimizing, Minimum]):
                 best = smaller
             if _runs(evidence.of(best.point)) < enough:
                 return Minimum(best), best, "whether it fails again"
-            minimal, other = True, best.reversed
-            matters = None if other == best else not run(other).fails
         except _UnknownError:
-            why = f"whether {len(last.order)} of {len(whole.order)} do"
-            return Minimum(best, minimal=minimal), last, why
-        return Minimum(best, minimal=True, order_matters=matters), None, ""
+            return Minimum(best), last, f"whether {len(last.order)} of {len(whole.order)} do"
+        return Minimum(best, minimal=True), None, ""
 
     def _step(self, evidence: Evidence) -> Question | Minimum:
         minimum, way, why = self._state(evidence)
@@ -144,8 +135,7 @@ class Result(BaseModel):
     """The output of `contexts minimize --json`.
 
     `contexts` are the names of the remaining contexts, in order, out of `before`. `minimal`: it
-    does not fail without any one of them. `order_matters`: it does not fail in the reverse order;
-    null if that was not tried. `shown` of `confirmed` runs of just these failed.
+    does not fail without any one of them. `shown` of `confirmed` runs of just these failed.
     """
 
     schema_number: Schema1 = 1
@@ -158,7 +148,6 @@ class Result(BaseModel):
     residency: Residency
     residency_before: Residency
     minimal: bool
-    order_matters: bool | None
     shown: int
     confirmed: int
     runs: int
@@ -245,7 +234,6 @@ class Minimization(Loop[Minimum]):
             residency=best.residency,
             residency_before=self.subject.plan.residency,
             minimal=known.minimal,
-            order_matters=known.order_matters,
             shown=len(failed),
             confirmed=len(runs),
             runs=len(answers),

@@ -2,7 +2,7 @@
 
 README.txt says what happened, with its numbers. `reproduce.py` and reproduce.json run the case with
 ONNX Runtime alone, a context binary through an .onnx that names it. Each context binary comes with
-the list of inputs for qnn-net-run, a .pte with that for ExecuTorch's runner.
+the list of inputs for qnn-net-run.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,7 +34,6 @@ from harness.results.record import CaseRecord
 
 SCRIPT: Final = "reproduce.py"
 _DATA: Final = "reproduce.json"
-_INPUT_LIST: Final = "input_list.txt"
 _WINDOW: Final = 4
 _TENSORS: Final = (".npy", ".raw")
 # paths of this computer and of devices; numbers stay
@@ -58,14 +56,6 @@ class LoadedGraph(BaseModel, extra="forbid", frozen=True):
     of: int
     inputs: tuple[NamedTensor, ...]
     outputs: tuple[NamedTensor, ...]
-
-
-@dataclass(frozen=True)
-class RunnerInputs:
-    """Inputs for ExecuTorch's runner: the number of a method, and raw files in its order."""
-
-    method: int
-    files: tuple[str, ...]
 
 
 def model_files(path: Path, options: ModelOptions) -> dict[str, Path]:
@@ -100,7 +90,6 @@ def write_case(
     files: Mapping[str, Path],
     graphs: Mapping[str, LoadedGraph],
     inputs: Mapping[str, Sequence[str]],
-    runner: RunnerInputs | None = None,
 ) -> None:
     """Write the bundle of a case, with everything that reproduces it.
 
@@ -113,9 +102,7 @@ def write_case(
     if script is not None:
         texts[_DATA] = f"{json.dumps(script, indent=1)}\n".encode()
         texts[SCRIPT] = Path(__file__).with_name(SCRIPT).read_bytes()
-    if runner is not None and runner.files:
-        texts[_INPUT_LIST] = f"{' '.join(runner.files)}\n".encode()
-    readme = _readme(path.name, manifest, record, script is not None, graphs, runner)
+    readme = _readme(path.name, manifest, record, script is not None, graphs)
     write_bundle(path, manifest, {"README.txt": readme.encode(), **texts}, files)
 
 
@@ -222,7 +209,6 @@ def _readme(
     record: CaseRecord,
     by_script: bool,
     graphs: Mapping[str, LoadedGraph],
-    runner: RunnerInputs | None,
 ) -> str:
     plan = manifest.plan
     assert plan is not None
@@ -231,8 +217,6 @@ def _readme(
     claim = claim_of(record.error.code if record.error is not None else None)
     limits = limits_of_simulation(claim, plan.target, [plan.qnn], simulated=simulated)
     model = manifest.model[0].file if manifest.model else ""
-    command = ["qnn_executor_runner", "--model_path", model]
-    command += ["--method_index", str(runner.method)] if runner and runner.method else []
     return template("README.txt.j2", __package__).render(
         name=name,
         plan=plan,
@@ -251,8 +235,6 @@ def _readme(
             )
             for file, graph in graphs.items()
         },
-        runner=runner,
-        command=shlex.join(command),
-        input_list=_INPUT_LIST,
+        quoted_model=shlex.quote(model),
         litert=LITERT_VERSION,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar, get_args
@@ -20,9 +20,9 @@ from harness.core.engine import DEFAULT_ENGINE, Engine
 from harness.core.engines import ENGINES
 from harness.core.errors import ConfigError, HarnessError
 from harness.core.socs import SOCS
-from harness.engines.executorch import methods_to_run, open_program
+from harness.engines.executorch import methods_to_run
 from harness.lab.inventory import Lab
-from harness.models.artefact_sources import ModelOptions, contexts_of, own_folder
+from harness.models.artefact_sources import ModelOptions, contexts_of
 from harness.models.context_file import ContextFile, ContextFiles
 from harness.models.contexts import Contexts, SourceList, require_contexts
 from harness.models.metadata import entries, tensors_of
@@ -32,7 +32,6 @@ from harness.probe.build import ProbeBuilder
 from harness.reduce.handover import (
     LoadedGraph,
     NamedTensor,
-    RunnerInputs,
     entries_of,
     model_files,
     write_case,
@@ -71,10 +70,6 @@ class Way:
     def point(self) -> Point:
         return self.residency, ",".join(map(str, self.order))
 
-    @property
-    def reversed(self) -> Way:
-        return replace(self, order=self.order[::-1])
-
 
 @dataclass(frozen=True)
 class WayAnswer:
@@ -97,7 +92,7 @@ def shrink(start: Way, run: RunWay) -> Iterator[Way]:
     """
     best = start
     yield best
-    for step in (_cut, _repeat_one, _cut, _simplify, _cut, _drop_kinds, _drop_contexts):
+    for step in (_cut, _repeat_one, _cut, _simplify, _cut, _drop_contexts):
         for smaller in step(best, run):
             best = smaller
             yield best
@@ -145,19 +140,6 @@ def _cut(way: Way, run: RunWay) -> Iterator[Way]:
         shorter = replace(way, order=way.order[: context + 1])
         if run(shorter).fails:
             yield shorter
-
-
-def _drop_kinds(way: Way, run: RunWay) -> Iterator[Way]:
-    """Remove all equal contexts together: there are fewer kinds to try than contexts."""
-    kinds = list(dict.fromkeys(way.order))
-    if len(kinds) == len(way.order):
-        return
-
-    def having(kept_kinds: Sequence[int]) -> Way:
-        return replace(way, order=tuple(kind for kind in way.order if kind in kept_kinds))
-
-    for fewer in shrink_list(kinds, lambda some: run(having(some)).fails):
-        yield having(fewer)
 
 
 def _drop_contexts(way: Way, run: RunWay) -> Iterator[Way]:
@@ -429,13 +411,6 @@ def find_record(case: str, run: Path | None, reports: Path) -> CaseRecord:
     """
     base, parameters = split_node_id(case)
 
-    def named_so(records: Iterable[CaseRecord]) -> list[CaseRecord]:
-        return [
-            record
-            for record in records
-            if record.case == case or (parameters is None and split_node_id(record.case)[0] == base)
-        ]
-
     runs = [run] if run is not None else run_folders(reports)[: -_MOST_RUNS - 1 : -1]
     matches, others = list[CaseRecord](), dict[str, None]()
     for folder in runs:
@@ -445,7 +420,11 @@ def find_record(case: str, run: Path | None, reports: Path) -> CaseRecord:
             if run is not None:
                 raise
             continue  # a run of another version, or a damaged one
-        in_run = named_so(records)
+        in_run = [
+            record
+            for record in records
+            if record.case == case or (parameters is None and split_node_id(record.case)[0] == base)
+        ]
         matches = matches or in_run
         others |= dict.fromkeys(record.case for record in records if is_of_a_file(record.case))
         if any(expected_of(record) is not None for record in in_run):
@@ -517,13 +496,5 @@ def pack_model(
     files = model_files(model, options)
     plan = versions_of(plan, record).model_copy(update={"engine": engine.name})
     manifest = Manifest(pieces=(), model=entries_of(files), plan=plan, expects=expects)
-    runner = None
-    if engine.name == "executorch":
-        program = open_program(model, graph or methods_to_run(model)[0])
-        folder = own_folder(options.inputs, model.name)
-        # nothing is generated for a type without a name
-        raw = program.tensor_files("inputs", folder, generate=program.inputs is not None)
-        runner = RunnerInputs(program.number, tuple(f"input-{i}.raw" for i in range(len(raw))))
-        files |= dict(zip(runner.files, raw, strict=True))
-    write_case(path, manifest, record, files, {}, {}, runner)
+    write_case(path, manifest, record, files, {}, {})
     return plan

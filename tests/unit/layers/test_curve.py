@@ -12,7 +12,6 @@ from harness.layers.driver import (
     difference,
     error_limit,
     first_wrong,
-    next_cuts,
 )
 
 
@@ -109,20 +108,3 @@ def test_chunks_keep_their_bounds_and_leave_out_only_what_is_too_large(
     ]
     assert all(len(part) <= most for part in parts)
     assert all(sum(sizes[index] for index in part) <= most_bytes for part in parts)
-
-
-@given(st.integers(2, 500), st.integers(1, 40), st.data())
-def test_the_first_bad_cut_is_found_in_few_looks(
-    count: int, most: int, data: st.DataObject
-) -> None:
-    first = data.draw(st.integers(0, count - 1))
-    good, bad, tests_made = -1, count - 1, 0
-    while bad - good > 1:
-        chosen = next_cuts(good, bad, [1] * count, most, most)
-        assert chosen
-        assert good < min(chosen) <= max(chosen) < bad
-        bad = min((index for index in chosen if index >= first), default=bad)
-        good = max((index for index in chosen if index < first), default=good)
-        tests_made += 1
-    assert bad == first
-    assert tests_made <= int(np.ceil(np.log(count) / np.log(most + 1))) + 1

@@ -23,7 +23,7 @@ Spoil = Callable[[onnx.ModelProto], None]
 class _Evaluated:
     """A side that calculates as ONNX says; `spoil` changes what it is asked."""
 
-    name, backend = "the evaluator", "htp"
+    name = "the evaluator"
 
     def __init__(self, folder: Path, spoil: Spoil | None = None) -> None:
         self._folder, self._spoil, self._count = folder, spoil, 0

@@ -36,19 +36,13 @@ def two(way: Way, number: int) -> RunAnswer:
 @pytest.mark.parametrize(
     ("order", "rule", "expected", "runs"),
     [
-        ((1, 1), two, Minimum(Way((1, 1), "sequential"), True, True, None), 7),
+        ((1, 1), two, Minimum(Way((1, 1), "sequential"), True, True), 7),
         ((0, 1), two, Minimum(Way((0, 1), "resident"), False), 10),
         (
             (0, 1),
             lambda way, number: "bad" if way.order[-2:] == (0, 1) else "good",
-            Minimum(Way((0, 1), "sequential"), True, True, True),
-            9,
-        ),
-        (
-            (0, 1),
-            lambda way, number: "bad" if {*way.order} == {0, 1} else "good",
-            Minimum(Way((0, 1), "sequential"), True, True, False),
-            9,
+            Minimum(Way((0, 1), "sequential"), True, True),
+            8,
         ),
     ],
 )
@@ -58,11 +52,11 @@ def test_what_is_found(
     assert searched(tmp_path, order, rule) == (expected, runs)
 
 
-@pytest.mark.parametrize(("often", "runs_of_each"), [(1, 1), (2, 10), (4, 14), (10, 20)])
+@pytest.mark.parametrize(("often", "runs_of_each"), [(1, 1), (2, 12), (4, 17), (10, 20)])
 def test_what_fails_less_often_is_asked_more_often(
     tmp_path: Path, often: int, runs_of_each: int
 ) -> None:
-    """So often that a failure is overlooked in 2 % of all cases at most.
+    """So often that a failure is overlooked in 1 % of all cases at most.
 
     What fails in every second run did in one of the first three.
     """
@@ -80,15 +74,6 @@ def test_when_its_runs_are_over_it_says_what_is_known(tmp_path: Path) -> None:
     known, runs = searched(tmp_path, (1, 1), two, max_runs=6)
     assert (known, runs) == (Minimum(Way((1, 1), "sequential")), 6)
     assert str(known) == "sequential 1,1 is the smallest known"
-
-
-def test_what_is_minimal_is_so_though_the_other_order_was_not_tried(tmp_path: Path) -> None:
-    def ordered(way: Way, number: int) -> RunAnswer:
-        return "bad" if way.order[-2:] == (0, 1) else "good"
-
-    minimum, runs = searched(tmp_path, (0, 1), ordered, max_runs=8)
-    assert (minimum, runs) == (Minimum(Way((0, 1), "sequential"), minimal=True), 8)
-    assert str(minimum) == "sequential 0,1 is minimal"
 
 
 def test_each_is_run_as_often_as_was_said(tmp_path: Path) -> None:

@@ -130,20 +130,10 @@ def test_only_the_one_that_failed_or_the_one_before_is_tried_alone(
     assert alike == tried
 
 
-def test_the_other_order_has_all_of_them() -> None:
-    assert Way((1, 2, 3), "window").reversed == Way((3, 2, 1), "window")
-
-
 def test_where_each_is_needed_each_is_asked_for_once() -> None:
     tried: list[Sequence[int]] = []
     assert list(shrink_list(range(40), lambda some: bool(tried.append(some)))) == []
     assert len(tried) == 40
-
-
-def test_all_that_are_the_same_are_left_away_together() -> None:
-    rule = Counted(lambda way: WayAnswer(way.order.count(3) >= 10))
-    assert last(tuple(range(10)) * 10, rule).order == (3,) * 10
-    assert len(rule.tried) < 30, "some for ten kinds, and one for each of ten contexts"
 
 
 @reaches(0.03)

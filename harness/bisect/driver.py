@@ -65,14 +65,12 @@ def axis_step(spec: AxisSpec, evidence: Evidence) -> Question | AxisFinding:
     pairs = _changes(verdicts)
     if not pairs:
         return _no_change(state, verdicts)
-    order = _by_relevance(state, verdicts, pairs)
-    for low, high in order:
-        if high - low > 1:
-            inside = range(low + 1, high)
-            started = next((i for i in inside if state.tallies[i].answers), (low + high) // 2)
-            return state.question(started, f"splits {high - low} places where it can have changed")
-    changes = [state.change(verdicts, *pair) for pair in pairs]
-    return state.finding("change", states=verdicts, changes=changes, main=pairs.index(order[0]))
+    low, high = _wanted(state, verdicts, pairs)
+    if high - low > 1:
+        inside = range(low + 1, high)
+        started = next((i for i in inside if state.tallies[i].answers), (low + high) // 2)
+        return state.question(started, f"splits {high - low} places where it can have changed")
+    return state.finding("change", states=verdicts, change=state.change(verdicts, low, high))
 
 
 @dataclass(frozen=True)
@@ -138,18 +136,16 @@ class AxisState:
         states: Verdicts = (),
         *,
         notes: Sequence[str] = (),
-        changes: Sequence[VersionChange] = (),
-        main: int = 0,
+        change: VersionChange | None = None,
         verdict: GoodOrBad | None = None,
     ) -> AxisFinding:
         """Return a finding with the counts of runs and notes on the search.
 
-        `states` are the known verdicts of the candidates, `changes[main]` is the change that the
-        search is for.
+        `states` are the known verdicts of the candidates.
         """
-        change = changes[main] if changes else VersionChange()
+        change = change or VersionChange()
         remarks = [*notes, *self._false_claims(states)]
-        if [each.direction for each in changes] == ["fix"]:
+        if change.direction == "fix" and "good" not in states[: self.names.index(change.before)]:
             remarks.append(
                 "older versions are bad and newer ones good: this version fixed it, or is the "
                 "oldest that can run the case"
@@ -166,10 +162,8 @@ class AxisState:
             text = f"undecided: {'; '.join(remarks)}"
         elif kind == "no-change" and between:
             text += f"; undecided: {', '.join(between)}"
-        elif changes:
-            before = (f"; before that {other.description}" for other in reversed(changes[:main]))
-            after = (f"; then {other.description}" for other in changes[main + 1 :])
-            text = "".join([change.description, *before, *after])
+        elif change.direction is not None:
+            text = change.description
         return AxisFinding(
             **change.model_dump() | {"between": between},
             text=text,
@@ -179,7 +173,6 @@ class AxisState:
             unknown=self.evidence.unknown,
             notes=tuple(remarks),
             flaky=flaky_versions(self.evidence),
-            changes=tuple(changes),
         )
 
     def _false_claims(self, states: Verdicts) -> Iterator[str]:
@@ -215,10 +208,8 @@ def _changes(verdicts: Verdicts) -> list[tuple[int, int]]:
     return [(i, j) for i, j in pairs if verdicts[i] != verdicts[j]]
 
 
-def _by_relevance(
-    state: AxisState, verdicts: Verdicts, pairs: list[tuple[int, int]]
-) -> list[tuple[int, int]]:
-    """Return the changes in order of relevance: those in the wanted direction, newest first.
+def _wanted(state: AxisState, verdicts: Verdicts, pairs: list[tuple[int, int]]) -> tuple[int, int]:
+    """Return the newest change in the wanted direction, else the newest.
 
     The wanted change is a regression, unless the claimed good version is newer than the bad one.
     """
@@ -227,7 +218,7 @@ def _by_relevance(
     if spec.good is not None and spec.bad is not None:
         older_is_good = spec.candidates.index(spec.good) < spec.candidates.index(spec.bad)
         older_verdict = "good" if older_is_good else "bad"
-    return sorted(pairs, key=lambda pair: (verdicts[pair[0]] != older_verdict, -pair[0]))
+    return max(pairs, key=lambda pair: (verdicts[pair[0]] == older_verdict, pair[0]))
 
 
 def _no_change(state: AxisState, verdicts: Verdicts) -> AxisFinding:

@@ -105,10 +105,6 @@ class Log(Generic[AnySpec]):
         """Return the answers so far, with those that only say that the lab failed."""
         return [entry for entry in self.entries if isinstance(entry, Answered)]
 
-    def asked_points(self) -> list[Point]:
-        """Return the points asked for, with those never answered because the run died."""
-        return [entry.at for entry in self.entries if isinstance(entry, Question)]
-
     def pending(self) -> Question | None:
         last: Question | None = None
         for entry in self.entries:
@@ -259,7 +255,7 @@ class SearchFolder(Generic[AnySpec]):
 
     def reports_of(self, log: Log[AnySpec]) -> Path:
         """Return the reports folder of the last question's run: runs/003-2.49.40."""
-        points = log.asked_points()
+        points = [entry.at for entry in log.entries if isinstance(entry, Question)]
         return self.path / RUNS / f"{len(points):03}-{_UNSAFE.sub('-', '-'.join(points[-1]))[:80]}"
 
 

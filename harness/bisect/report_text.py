@@ -59,16 +59,6 @@ _MARKS: Final = {"good": "passed", "bad": "failed", "unknown": "error"} | dict.f
 )
 
 
-def bug_report(result: BisectionResult) -> str:
-    """Return the report as Markdown: the change, how to reproduce it, both sides, every run."""
-    return markdown(_blocks(result))
-
-
-def page_of(result: BisectionResult) -> str:
-    """Return the report as a self-contained HTML page."""
-    return page(title(result), _blocks(result))
-
-
 def _blocks(result: BisectionResult) -> Iterator[Block]:
     yield Heading(Span(title(result)), level=1)
     answer = result.answer.text if result.answer else "The bisection is not over."
@@ -315,12 +305,14 @@ def write_reports(
         differences = _compare_libraries(log.spec, with_ort, answers, edges, catalog)
     result = result_of(folder.path.name, log, finding, records, differences)
     result = BisectionResult.model_validate(without_secrets_in(result.as_json()))
-    report = printable(bug_report(result))
+    report = printable(markdown(_blocks(result)))
     text = json.dumps(result.as_json(), indent=2, ensure_ascii=False) + "\n"
     with disk_errors(f"cannot write to {folder.path}"):
         write_whole(folder.path / RESULT, text.encode("utf-8", "replace"))
         write_whole(folder.path / REPORT_TEXT, report.encode("utf-8", "replace"))
-        write_whole(folder.path / REPORT_PAGE, printable(page_of(result)).encode())
+        write_whole(
+            folder.path / REPORT_PAGE, printable(page(title(result), _blocks(result))).encode()
+        )
     return result
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field
@@ -56,10 +56,6 @@ class VersionChange(Part):
     @property
     def after(self) -> str:
         return self.first_bad or self.first_good or ""
-
-    @property
-    def location(self) -> str:
-        return f"one of {', '.join((*self.between, self.after))}" if self.between else self.after
 
     @property
     def description(self) -> str:
@@ -129,15 +125,7 @@ class AxisFinding(_Finding, VersionChange):
       they cannot be tested or the runs did not suffice.
     - `no-change`: all that could be tested are `verdict`; `between` are those that could not.
     - `undecided`: there is not enough evidence; `notes` say why.
-
-    `changes` are all known changes, oldest first; the other fields are about the main one.
     """
-
-    changes: tuple[VersionChange, ...] = ()
-
-    @property
-    def main_first(self) -> list[VersionChange]:
-        return sorted(self.changes, key=lambda change: change.after != self.after)
 
 
 class Corner(Part):
@@ -180,29 +168,24 @@ Finding = AxisFinding | CornersFinding
 def edges_of(finding: Finding | None, answers: Sequence[Answered]) -> list[tuple[int, int]]:
     """Return the pairs of runs that show a change, by their indices in `answers`.
 
-    There is one for each change, the older run first; the first pair is that of the main change.
+    There is one for each searched axis, the older run first.
     """
+    changes: list[tuple[VersionChange, Point, Point]] = []
+    if isinstance(finding, AxisFinding):
+        changes = [(finding, (finding.before,), (finding.after,))]
+    elif finding is not None:
+        for search in finding.searches:
+            answer = search.answer
+            old, new = (finding.point(search, v) for v in (answer.before, answer.after))
+            changes.append((answer, old, new))
     edges: list[tuple[int, int]] = []
-    for place, (change, old, new) in enumerate(_changes_of(finding)):
+    for change, old, new in changes:
         kinds: tuple[RunAnswer, RunAnswer] = ("good", "bad")
         older, newer = kinds if change.direction == "regression" else kinds[::-1]
         before, after = _last(answers, old, older), _last(answers, new, newer)
         if before is not None and after is not None:
             edges.append((before, after))
-        elif not place:
-            return []
     return edges
-
-
-def _changes_of(finding: Finding | None) -> Iterator[tuple[VersionChange, Point, Point]]:
-    """Yield each change with the points before and after it."""
-    if isinstance(finding, AxisFinding):
-        yield from ((change, (change.before,), (change.after,)) for change in finding.main_first)
-    elif finding is not None:
-        for search in finding.searches:
-            for change in search.answer.main_first:
-                before, after = (finding.point(search, v) for v in (change.before, change.after))
-                yield change, before, after
 
 
 def _last(answers: Sequence[Answered], point: Point, answer: RunAnswer) -> int | None:
@@ -234,9 +217,9 @@ class Edge(Part):
 class BisectionResult(Part):
     """The result of a bisection; `answer` is null while it is not over.
 
-    `versions` are the known build ids of each version. The first of `edges` is that of the main
-    change, `libraries` are those of the axes that differ at an edge. Paths are relative to the
-    bisection's folder. `folder` and `exit_code` are printed by `--json` only.
+    `versions` are the known build ids of each version, `libraries` those of the axes that differ at
+    an edge. Paths are relative to the bisection's folder. `folder` and `exit_code` are printed by
+    `--json` only.
     """
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)

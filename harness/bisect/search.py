@@ -78,12 +78,12 @@ class AxisSpec(_Spec):
     def most_runs(self) -> int:
         """The most runs of the search if everything can be tested.
 
-        These are both ends, and a single claim between them, which leaves two gaps to halve.
+        These are both ends, a single claim between them, and halving the gap.
         """
         searched = self.searched()
         inner = {self.good, self.bad} - {None, searched[0], searched[-1]}
-        halves = halvings(len(searched) - 1) * (1 + len(inner))
-        return self.repeat * min(2 + len(inner) + halves, len(searched))
+        ends = 2 + len(inner)
+        return self.repeat * min(ends + halvings(len(searched) - 1), len(searched))
 
 
 class CornerSpec(_Spec):

@@ -68,9 +68,6 @@ def _case_options(command: AnyCommand) -> AnyCommand:
 @click.argument("case", required=False)
 @output_option("The new archive.")
 @click.option("--repeat", type=click.IntRange(1, 1000), help="Runs of each set (default: chosen).")
-@click.option(
-    "--max-runs", type=click.IntRange(1), default=200, show_default=True, help="Maximum of runs."
-)
 @run_timeout_option
 @click.option("--pytest-arg", "pytest_arguments", multiple=True, help="Passed to pytest.")
 @click.option("--resume", type=NamedPath(), metavar="DIR", help="Resume the stopped search in DIR.")
@@ -85,8 +82,8 @@ def minimize_command(
     in a fresh process. The result is a bundle, which `run` accepts.
 
     \b
-    Exit codes: 0 nothing more can be removed, 1 it did not fail, or --max-runs were used up,
-    2 the input is wrong, 3 the lab failed (--resume continues).
+    Exit codes: 0 nothing more can be removed, 1 it did not fail, 2 the input is wrong,
+    3 the lab failed (--resume continues).
     """
     if (case is None) == (resume is None):
         raise click.UsageError("name the CASE to minimize, or --resume DIR alone")
@@ -101,7 +98,7 @@ def minimize_command(
         if subject.expects is not None and subject.expects.outcome == "passed":
             why = f"it passed in {record.run}, and only a failing case can be minimized"
             raise ConfigError(f"{why}: name a run where it fails with --run DIR", field="CASE")
-        same = ("repeat", "max_runs", "run_timeout_s", "pytest_arguments")
+        same = ("repeat", "run_timeout_s", "pytest_arguments")
         task = Minimizing(subject=subject, **{name: options[name] for name in same})
         minimization = Minimization.create(options["reports"], task, watcher=watcher)
     stopped = None

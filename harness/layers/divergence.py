@@ -86,7 +86,6 @@ class Divergence(BaseModel):
     first: FirstOp | None
     curve: tuple[CurvePoint, ...]
     refused: str | None = None
-    compiles: int = 0
     exit_code: int = 0
 
     @property

@@ -136,7 +136,6 @@ class FirstWrong:
     reference: Path | None = None
     inputs: Path | None = None
     user_threshold: float | None = None
-    compiles: int = 0
     refused: str | None = None
     skipped: dict[str, str] = field(default_factory=dict)
     mine: Values = field(default_factory=dict)
@@ -213,7 +212,6 @@ class FirstWrong:
             first=first,
             curve=tuple(point.without_infinite() for point in curve),
             refused=self.refused,
-            compiles=self.compiles,
             exit_code=1 if first or self.refused else 0,
         )
 
@@ -264,7 +262,6 @@ class FirstWrong:
         calculations = [_calculation(self.network, model, self.values) for model in models]
         self.theirs |= {} if self.other else self.values
         for side, values in ((self.tested, self.mine), (self.other, self.theirs)):
-            self.compiles += len(calculations) if side else 0
             for answer in side.calculate(calculations) if side else ():
                 if isinstance(answer, NotCalculated):
                     self.refused = self.refused or answer.text
@@ -326,7 +323,6 @@ class FirstWrong:
         results: Values = {}
         while pending:
             models = [network.isolated(part, unit=unit) for part in pending]
-            self.compiles += len(models) * isinstance(side, Qnn)
             answers = side.calculate([_calculation(network, model, values) for model in models])
             parts, pending = pending, []
             for part, answer in zip(parts, answers, strict=True):
@@ -395,7 +391,6 @@ class FirstWrong:
         ]
         chosen = [behind[place] for place in _spaced(len(behind), MOST_MODELS)]
         jobs = [_calculation(self.network, model, self.values) for _, model in chosen]
-        self.compiles += len(jobs)
         mine = self.tested.calculate(jobs)
         theirs = self.other.calculate(jobs) if self.other else [dict(self.values)] * len(jobs)
         for (count, model), got, right in zip(chosen, mine, theirs, strict=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +12,6 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator
 
 from harness.bisect.new_failures import NewFailure
-from harness.core.axes import VERSIONS
 from harness.core.names_inside import flat_name
 from harness.core.outgoing_text import counted
 from harness.diagnosis.error import Part, signature_text
@@ -23,40 +21,25 @@ from harness.history.states import CONFIRMED, CaseHistory, format_attempts
 from harness.history.surroundings import files_used
 from harness.history.timeline import CauseFacts, facts_line
 from harness.plugin.user_files import is_of_a_file
-from harness.report.document import Line, Paragraph, Table, as_code, as_markdown, code, markdown
+from harness.report.document import as_code, as_markdown
 from harness.report.summary import rerun_command
-from harness.results.coverage import LOST_TO, VERDICTS, Coverage, Fault
+from harness.results.coverage import LOST_TO, Coverage, Fault
 from harness.results.record import CaseRecord
 from harness.transport.faults import NO_SERVER, server_lost
 
 _LOG_LINES: Final = 12
-_PLACES: Final = 200
-_ROWS: Final = 40
-_COLUMNS: Final = 8
-
-
-class PlaceTried(Part):
-    """The cases tried on a device with some versions: the numbers of those that fail so, as a known
-    issue expects or not, or lack a verdict for this reason, and of those that fail `otherwise`."""
-
-    device: str
-    kind: str
-    versions: str
-    failed: int
-    tested: int
-    otherwise: int = 0
 
 
 class Example(Part):
-    """A case that failed so: what it ran on and with, its log, and the results of the same tests in
-    all `places` that were tried. The `command` runs it again, in the `folder`.
+    """A case that failed so: what it ran on and with, and its log. The `command` runs it again, in
+    the `folder`.
 
     `logs` is its folder in the reports, `bundle` the command that packs it for others, if possible.
     """
 
+    device: str | None = None
     ran: tuple[str, ...]
     log: tuple[str, ...]
-    places: tuple[PlaceTried, ...] = ()
     command: tuple[str, ...]
     folder: str = ""
     logs: str | None = None
@@ -65,15 +48,13 @@ class Example(Part):
 
 def example_of(
     record: CaseRecord,
-    failing: Sequence[str],
-    records: Mapping[str, CaseRecord],
     *,
     run: str,
     lab: str,
     folder: str = "",
     reports: str = "reports",
 ) -> Example:
-    """Return the example of a case that fails of a cause; `records` has all cases of the run.
+    """Return the example of a case that fails of a cause.
 
     `reports` is the path of the run's parent folder from `folder`.
     """
@@ -84,9 +65,9 @@ def example_of(
     log_folder = record.logs[0].rpartition("/")[0] if record.logs else None
     words = ("qnn-harness", "contexts", "bundle", record.case, "--run", str(PurePath(reports, run)))
     return Example(
+        device=record.device.name if record.device is not None else None,
         ran=tuple(_ran(record)),
         log=tuple(" ".join(line.split())[:300] for line in lines[:_LOG_LINES]),
-        places=tuple(_places(set(failing), records)),
         command=tuple(rerun_command(record, f"--qnn-lab={lab}")),
         folder=folder,
         logs=str(PurePath(reports, run, log_folder)) if log_folder else None,
@@ -105,59 +86,6 @@ def _ran(record: CaseRecord) -> Iterator[str]:
         yield f"QNN {runtime.qnn}, build {runtime.build_id or 'not known'}"
         yield from (f"ONNX Runtime {version}" for version in (runtime.ort,) if version)
         yield from (f"contexts by QNN {version}" for version in (runtime.contexts_by,) if version)
-
-
-def _places(failing: set[str], records: Mapping[str, CaseRecord]) -> Iterator[PlaceTried]:
-    tests = {records[name].test for name in failing}
-    failures = {_failure(records[name]) for name in failing}
-    by_place: dict[tuple[str, str, str], Counter[str]] = {}
-    for record in records.values():
-        tried = record.case in failing or record.standing in VERDICTS
-        if record.test in tests and tried and record.device is not None:
-            versions = ", ".join(
-                f"{axis} {record.axes[axis]}" for axis in VERSIONS if record.axes.get(axis)
-            )
-            kind = record.device.soc or record.device.target or "?"
-            place = (record.device.name, kind, versions)
-            counts = by_place.setdefault(place, Counter(failed=0))
-            counts["tested"] += 1
-            if record.case in failing or _failure(record) in failures:
-                counts["failed"] += 1
-            elif record.is_bad:
-                counts["otherwise"] += 1
-    order = sorted(by_place.items(), key=lambda item: (not item[1]["failed"], item[0]))
-    for (device, kind, versions), counts in order[:_PLACES]:
-        yield PlaceTried(device=device, kind=kind, versions=versions, **counts)
-
-
-def _failure(record: CaseRecord) -> tuple[str, str | None]:
-    return record.outcome, record.error.signature if record.error else None
-
-
-def grid(places: Sequence[PlaceTried], became: str = "fails") -> list[Table | Paragraph]:
-    """Return a table of devices by versions: how many cases `became` so, of those tried."""
-    columns = sorted({place.versions for place in places}, key=_order)[-_COLUMNS:]
-    rows: dict[tuple[str, str], dict[str, Line]] = {}
-    for place in places:
-        good = not place.failed and not place.otherwise
-        mark = "❌" if place.failed == place.tested else "✅" if good else "⚠️"
-        otherwise = f", {place.otherwise} otherwise" if place.otherwise else ""
-        row = rows.setdefault((place.device, place.kind), {})
-        row[place.versions] = f"{mark} {place.failed} of {place.tested}{otherwise}"
-    table: list[list[Line]] = [
-        [[code(device), " (", code(kind), ")"], *(row.get(name, "-") for name in columns)]
-        for (device, kind), row in rows.items()
-    ]
-    titles = [became, *(as_code(name or "no versions") for name in columns)]
-    blocks: list[Table | Paragraph] = [Table("", titles, table[:_ROWS])]
-    if len(table) > _ROWS:
-        blocks.append(Paragraph(f"and {counted(len(table) - _ROWS, 'more device')}"))
-    return blocks
-
-
-def _order(versions: str) -> list[tuple[int, str]]:
-    parts = re.split(r"(\d+)", versions)
-    return [(int(part), "") if part.isdigit() else (0, part) for part in parts]
 
 
 def example_lines(example: Example) -> Iterator[str]:
@@ -201,7 +129,6 @@ class CauseSearch(Part):
     ended_in: str | None = None
     exit_code: int | None = None
     answer: str | None = None
-    first_bad: str | None = None
     folder: FlatName | None = None
 
     @property
@@ -329,13 +256,12 @@ def follow_issues(
 def _shown(
     cases: Sequence[Attempt], records: Mapping[str, CaseRecord], place: Mapping[str, str]
 ) -> dict[str, Any]:
-    failing = [case.case for case in cases]
-    record = min((records[name] for name in failing), key=lambda record: record.duration_s)
+    record = min((records[case.case] for case in cases), key=lambda record: record.duration_s)
     error = record.error
     return {
         "diagnosis": error.diagnosis.text() if error and error.diagnosis else None,
         "message": error.message if error else None,
-        "example": example_of(record, failing, records, **place),
+        "example": example_of(record, **place),
     }
 
 
@@ -560,8 +486,7 @@ def title(issue: Issue) -> str:
         named = issue.message.partition("\n")[0]
         if len(named) > _REASON_CHARS:
             named = named[:_REASON_CHARS].rpartition(": ")[0] or named
-        places = issue.example.places if issue.example else ()
-        device = next((place.device for place in places if place.failed), "")
+        device = (issue.example.device if issue.example else None) or ""
         on = f" on {device}" if device not in named else ""
         return as_code(f"{LOST_TO['lab']}{on}: {named}", 120)
     ended = LOST_TO[issue.fault] if issue.fault is not None else issue.outcome
@@ -609,10 +534,6 @@ def _lines(issue: Issue, reports: str) -> Iterator[str]:
         if issue.search.folder:
             yield f"  - {as_code(str(PurePath(reports, issue.search.folder, 'report.md')))}"
     yield ""
-    if issue.example and issue.example.places:
-        yield markdown(
-            grid(issue.example.places, "is lost" if issue.fault else "fails")
-        ).removesuffix("\n")
     yield f"Cases: {issue.count}"
     yield ""
     yield from (f"- {as_code(case, 300)}" for case in issue.cases[:_SHOWN])

@@ -84,57 +84,35 @@ def lost_by_device(records: Iterable[CaseRecord]) -> Counter[str]:
     return Counter(dict(Counter(device.name for device in lost if device).most_common()))
 
 
-def lab_lines(
-    begin: Iterable[DeviceSeen], end: Iterable[DeviceSeen], lost: Mapping[str, int]
-) -> Iterator[str]:
+def lab_lines(devices: Iterable[DeviceSeen], lost: Mapping[str, int]) -> Iterator[str]:
     """Yield the lab as Markdown: the numbers of devices and hosts, then those not well."""
-    first, last = ({device.device: device for device in listed} for listed in (begin, end))
-    present, still_there = (
-        sum(device.state in ("good", "suspect") for device in devices.values())
-        for devices in (first, last)
-    )
-    hosts = sorted({device.host for device in (*first.values(), *last.values()) if device.host})
-    away, at_end = (
-        {device.host: device.since for device in devices.values() if device.host_lost}
-        for devices in (first, last)
-    )
-    if first:
+    known = {device.device: device for device in devices}
+    hosts = {device.host for device in known.values() if device.host}
+    away = {device.host: device.since for device in known.values() if device.host_lost}
+    if known:
+        present = sum(device.state in ("good", "suspect") for device in known.values())
         far = f", {len(hosts) - len(away)} of {counted(len(hosts), 'other host')}" if hosts else ""
-        at_the_end = f"{still_there} at the end" if last else "not asked at the end"
-        unchanged = last and still_there == present
-        change = "" if unchanged else f" at the beginning, {at_the_end}"
         short = f"; {counted(len(lost), 'device')} did not test all cases" if lost else ""
-        simulated = sum(device.simulated for device in first.values())
+        simulated = sum(device.simulated for device in known.values())
         kind = f" Simulated: {simulated}." if simulated else ""
-        yield f"Lab: {present} of {counted(len(first), 'device')} there{change}{far}{short}.{kind}"
-    for host in (name for name in hosts if name in away or name in at_end):
-        parts = [f"out of reach since {away[host][:16]}"] if host in away else []
-        if (host in away) != (host in at_end) and last:
-            back = f"out of reach since {at_end[host][:16]}" if host in at_end else "there"
-            parts.append(f"at the end {back}")
-        yield f"- host {as_code(host)}: {'; '.join(parts)}"
-    together: dict[object, list[str]] = {}
-    for name in dict.fromkeys((*first, *last, *lost)):
-        together.setdefault(_fault(name, first.get(name), last.get(name)), []).append(name)
+        yield f"Lab: {present} of {counted(len(known), 'device')} there{far}{short}.{kind}"
+    for host, since in sorted(away.items()):
+        yield f"- host {as_code(host)}: out of reach since {since[:16]}"
+    together: dict[object, list[str]] = {}  # devices that one host or adb server lost share a line
+    for name in dict.fromkeys((*known, *lost)):
+        device = known.get(name)
+        place = device and (device.host if device.host_lost else server_lost(device.why))
+        fault = (device.state, place) if device and place else name
+        together.setdefault(fault, []).append(name)
     for names in together.values():
-        then, now = first.get(names[0]), last.get(names[0])
-        parts = [_state_text(then)] if then and then.state != "good" else []
-        if now and (now.state != then.state if then else now.state != "good"):
-            parts.append(f"at the end {_state_text(now)}")
+        device, parts = known.get(names[0]), []
+        if device and device.state != "good":
+            why = f" ({as_code(device.why, 300)})" if device.why else ""
+            parts.append(f"{device.state} since {device.since[:16]}{why}")
         if not_tested := sum(lost.get(name, 0) for name in names):
             parts.append(f"{counted(not_tested, 'case')} not tested there")
         if parts:
             yield f"- {', '.join(map(as_code, names))}: {'; '.join(parts)}"
-
-
-def _fault(name: str, *devices: DeviceSeen | None) -> object:
-    """Return what devices that one host or adb server lost have in common; else the name."""
-    states, is_shared = list[object](), False
-    for device in devices:
-        place = device and (device.host if device.host_lost else server_lost(device.why))
-        states.append(device and (device.state, place or device.why))
-        is_shared |= bool(place)
-    return tuple(states) if is_shared else name
 
 
 def lost_devices(lost: Mapping[str, int]) -> str:
@@ -142,11 +120,6 @@ def lost_devices(lost: Mapping[str, int]) -> str:
     shown = [f"{as_code(device)} ({count})" for device, count in lost.items()]
     more = [f"{len(shown) - _NAMED} more"] if len(shown) > _NAMED else []
     return f": {', '.join([*shown[:_NAMED], *more])}" if shown else ""
-
-
-def _state_text(device: DeviceSeen) -> str:
-    why = f" ({as_code(device.why, 300)})" if device.why else ""
-    return "good" if device.state == "good" else f"{device.state} since {device.since[:16]}{why}"
 
 
 NightStep = Literal["fetch", "run", "compare", "bisect", "publish"]
@@ -253,7 +226,7 @@ class Night(Part):
 
     @property
     def lab_lines(self) -> tuple[str, ...]:
-        return tuple(lab_lines(self.lab_before, self.lab_after, self.lost))
+        return tuple(lab_lines(self.lab_after or self.lab_before, self.lost))
 
     def remaining(self, now: float) -> float:
         """Return the seconds left of its time, never more than it had, even if the clock jumps."""

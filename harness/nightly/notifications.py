@@ -235,10 +235,11 @@ def run_command(words: Sequence[str], left_s: float, cwd: str | None) -> tuple[i
             return code, None
 
 
-def read_answer(result: Any) -> dict[str, str | None]:
-    """Return the `answer`, and on one axis the `first_bad` version, of a bisection's JSON."""
+def read_answer(result: Any) -> str | None:
+    """Return the answer of a bisection's JSON."""
     answer = (result.get("answer") if isinstance(result, dict) else None) or {}
-    return {"answer": answer.get("text"), "first_bad": answer.get("first_bad")}
+    text = answer.get("text")
+    return text if isinstance(text, str) else None
 
 
 if __name__ == "__main__":

@@ -69,8 +69,6 @@ class MinimizeSearch(Search[Minimizing, Minimum]):
         super().__init__(spec, evidence)
         self.contexts: dict[Point, int | None] = {}
         """The index of the context at which each way failed; None if it is not known."""
-        self.allowed = _total_runs(evidence) + spec.max_runs
-        """The most runs in all, with those spoilt by the lab."""
 
     def known(self) -> Minimum:
         return self._state(self.evidence)[0]
@@ -108,13 +106,9 @@ class MinimizeSearch(Search[Minimizing, Minimum]):
 
     def _step(self, evidence: Evidence) -> Question | Minimum:
         minimum, way, why = self._state(evidence)
-        if way is None or _total_runs(evidence) >= self.allowed:
+        if way is None:
             return minimum
         return Question(at=way.point, number=evidence.runs + 1, why=why)
-
-
-def _total_runs(evidence: Evidence) -> int:
-    return evidence.runs + evidence.unknown
 
 
 def _runs(tally: Tally) -> int:
@@ -183,7 +177,7 @@ class Minimization(Loop[Minimum]):
 
     @classmethod
     def resume(cls, path: Path, arguments: Sequence[str] = (), **more: Any) -> Self:
-        """Resume a stopped one, with as many more runs as at first. Raises ConfigError.
+        """Resume a stopped one. Raises ConfigError.
 
         `arguments` are those for pytest, which are needed again if they had a secret.
         """
@@ -201,7 +195,7 @@ class Minimization(Loop[Minimum]):
         return minimization
 
     def run(self) -> Minimum | None:
-        """Run until nothing can be removed, or --max-runs are used up.
+        """Run until nothing can be removed.
 
         Raises ConfigError for a case that cannot be run at all, InfraError if the lab fails
         repeatedly.

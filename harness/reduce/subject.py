@@ -259,11 +259,10 @@ class Subject(BaseModel, extra="forbid", frozen=True):
 
 
 class Minimizing(BaseModel, extra="forbid", frozen=True):
-    """The case to reduce, and the limits."""
+    """The case to reduce, and how often and how long each way is run."""
 
     subject: Subject
     repeat: Annotated[int, Field(ge=1, le=1000)] | None = None
-    max_runs: Annotated[int, Field(ge=1)] = 200
     run_timeout_s: Annotated[int, Field(ge=1)] = 1800
     pytest_arguments: tuple[str, ...] = ()
 

@@ -84,8 +84,6 @@ def test_ops_that_are_refused_are_named_at_once(lab: DeviceRuns) -> None:
     onnx.save(graph.model(graph.add("Relu", x)), lab.folder / "refused.onnx")
     code, document = diverge(lab, "refused.onnx")
     assert (code, document["first"]) == (1, None)
-    # the whole, and once what is left of it
-    assert document["compiles"] == 2
     reason = "Operators of type `Shrink` are not supported by QNN EP."
     assert f"op /shrink_2 (Shrink) is not supported here: {reason}" in document["refused"]
     skipped = {point["op"]: point["skipped"] for point in document["curve"]}

@@ -31,32 +31,28 @@ def of(spec: AxisSpec, answers: str) -> AxisFinding | Question:
         (
             {"good": "2.10", "bad": "2.13"},
             "gbgb",
-            "last good 2.12, first bad 2.13; before that last bad 2.11, first good 2.12; "
-            "before that last good 2.10, first bad 2.11",
+            "last good 2.12, first bad 2.13",
         ),
         (
             {"good": "2.13", "bad": "2.10"},
             "bgbg",
-            "last bad 2.12, first good 2.13; before that last good 2.11, first bad 2.12; "
-            "before that last bad 2.10, first good 2.11",
+            "last bad 2.12, first good 2.13",
         ),
         (
             {},
             "bgbg",
-            "last good 2.11, first bad 2.12; before that last bad 2.10, first good 2.11; "
-            "then last bad 2.12, first good 2.13",
+            "last good 2.11, first bad 2.12",
         ),
         (
             {"bad": "2.12"},
             "gbbg",
-            "last good 2.10, first bad 2.11; then last bad 2.12, first good 2.13",
+            "last good 2.10, first bad 2.11",
         ),
         ({}, "gb", "last good 2.10, first bad 2.11"),
         (
             {"good": "2.12"},
             "gbgb",
-            "last good 2.12, first bad 2.13; before that last bad 2.11, first good 2.12; "
-            "before that last good 2.10, first bad 2.11",
+            "last good 2.12, first bad 2.13",
         ),
     ],
 )

@@ -100,7 +100,7 @@ def test_claims_beside_what_is_so(
 def test_a_finding_counts_the_runs_and_names_what_lies_between() -> None:
     axis_state = state("g", "n", "b")
     change = axis_state.change(["good", "bad"], 0, 1)
-    finding = axis_state.finding("change", states=["good", "bad"], notes=["so"], changes=[change])
+    finding = axis_state.finding("change", states=["good", "bad"], notes=["so"], change=change)
     assert (finding.kind, finding.before, finding.after, finding.between) == (
         *("range", "2.10", "2.12", ("2.11",)),
     )
@@ -132,4 +132,4 @@ BROKE = Change.of("regression", "2.10", "2.11")
 def test_a_version_that_fixed_it_is_called_so(
     change: Change, states: list[Any], notes: tuple[str, ...]
 ) -> None:
-    assert state("", "").finding("change", states=states, changes=[change]).notes == notes
+    assert state("", "").finding("change", states=states, change=change).notes == notes

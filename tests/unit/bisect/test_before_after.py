@@ -24,21 +24,13 @@ def runs(text: str) -> list[Answered]:
     return [Answered(at=tuple(word[:-1]), answer=ANSWERS[word[-1]]) for word in text.split()]
 
 
-def finding(*changes: VersionChange, runs_made: int = 0, **more: Any) -> AxisFinding:
-    change = changes[runs_made] if changes else VersionChange()
-    fields = change.model_dump() | {"text": "", "kind": "change", "changes": changes} | more
+def finding(change: VersionChange | None = None, **more: Any) -> AxisFinding:
+    fields = (change or VersionChange()).model_dump() | {"text": "", "kind": "change"} | more
     return AxisFinding.model_validate(fields)
 
 
 BROKE, MENDED = VersionChange.of("regression", "b", "c"), VersionChange.of("fix", "b", "c")
 REGRESSION, FIX = finding(BROKE), finding(MENDED)
-MANY = finding(
-    VersionChange.of("regression", "a", "b"),
-    MENDED,
-    VersionChange.of("regression", "c", "d"),
-    VersionChange.of("fix", "d", "e"),
-    runs_made=2,
-)
 
 
 @pytest.mark.parametrize(
@@ -59,11 +51,6 @@ MANY = finding(
         (REGRESSION, "c-", []),
         (None, "a+", []),
         (None, "", []),
-        (MANY, "a+ b- c+ d- e+", [(2, 3), (0, 1), (1, 2), (3, 4)]),
-        (MANY, "c+ d- a+ e+ b-", [(0, 1), (2, 4), (4, 0), (1, 3)]),
-        (MANY, "c+ d- e+ a+", [(0, 1), (1, 2)]),  # of the others a side was never run
-        (MANY, "c+ d- b-", [(0, 1), (2, 0)]),
-        (MANY, "a+ b- c+", []),
     ],
 )
 def test_each_change_has_an_edge(
@@ -92,7 +79,7 @@ CORNERS = CornersFinding(
         ("bz+ cz- dx- dy+", [(0, 1), (2, 3)]),
         ("dy+ dx- cz- bz+", [(3, 2), (1, 0)]),
         ("bz+ cz- dx-", [(0, 1)]),
-        ("cz- dx- dy+", []),
+        ("cz- dx- dy+", [(1, 2)]),
         ("bx+ cx- az- cz- bz+", [(4, 3)]),
     ],
 )

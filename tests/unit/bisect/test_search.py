@@ -275,7 +275,7 @@ def test_how_often_gaps_are_halved() -> None:
         (axis(2), 2),
         (axis(9), 5),
         (axis(17), 6),
-        (axis(17, good="2.12"), 11),
+        (axis(17, good="2.12"), 7),
         (axis(17, good="2.10"), 6),
         (axis(17, bad="2.26"), 6),
         (axis(30, bad="2.12", good="2.28"), 6),

@@ -170,13 +170,20 @@ def test_what_never_fails_and_what_is_over_too_early(tmp_path: Path) -> None:
     result = fine.result()
     assert (result.bundle, result.expects, result.runs, result.exit_code) == (None, None, 10, 1)
     assert result.shown == 0
-    short = minimized(tmp_path, two_others, [0, 1] * 6, max_runs=4)
-    short.run()
+
+    def interrupted(contents: list[bytes], residency: str, number: int) -> str:
+        if number > 4:
+            raise KeyboardInterrupt
+        return two_others(contents, residency, number)
+
+    short = minimized(tmp_path, interrupted, [0, 1] * 6)
+    with pytest.raises(KeyboardInterrupt):
+        short.run()
     result = short.result()
     assert (result.runs, result.minimal, result.exit_code) == (4, False, 1)
     more = resumed(short, run=ScriptedRuns(two_others))
     more.run()
-    assert more.result().runs == 8
+    assert more.result().minimal
 
 
 def test_a_lab_that_fails(tmp_path: Path) -> None:
@@ -210,7 +217,7 @@ def test_a_case_that_cannot_be_run(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_leads_elsewhere_is_not_gone_on_with(tmp_path: Path) -> None:
-    minimization = minimized(tmp_path, two_others, [0, 1, 1], max_runs=2)
+    minimization = minimized(tmp_path, two_others, [0, 1, 1])
     minimization.run()
     secret = tmp_path / "secret"
     secret.mkdir()

@@ -70,25 +70,9 @@ def test_what_fails_less_often_is_asked_more_often(
     assert ways.count(Way((0,), "sequential")) == runs_of_each
 
 
-def test_when_its_runs_are_over_it_says_what_is_known(tmp_path: Path) -> None:
-    known, runs = searched(tmp_path, (1, 1), two, max_runs=6)
-    assert (known, runs) == (Minimum(Way((1, 1), "sequential")), 6)
-    assert str(known) == "sequential 1,1 is the smallest known"
-
-
 def test_each_is_run_as_often_as_was_said(tmp_path: Path) -> None:
     whole = Minimum(Way((1, 1), "sequential"), minimal=True)
     assert searched(tmp_path, (1, 1), two, repeat=2) == (whole, 2 + 1 + 2 + 1)
-
-
-def test_runs_that_the_lab_spoils_count_among_those_that_are_allowed(tmp_path: Path) -> None:
-    search = MinimizeSearch(Minimizing(subject=subject(tmp_path, (0,)), max_runs=2), Evidence())
-    for _ in range(2):
-        step = search.next()
-        assert isinstance(step, Question)
-        search.answer(step, "unknown")
-    assert search.next() == Minimum(Way((0,), "resident"), fails=False)
-    assert isinstance(MinimizeSearch(search.spec, search.evidence).next(), Question)
 
 
 def test_a_lab_that_fails_again_and_again_stops_it(tmp_path: Path) -> None:

@@ -36,7 +36,6 @@ from harness.bisect.result import (
     flaky_versions,
 )
 from harness.bisect.search import AxisSpec, CornerSpec, Search, Task
-from harness.core.axes import AxisName
 from harness.core.errors import ConfigError
 from harness.results.drift import KEPT, Output, changes
 from harness.results.record import CaseRecord
@@ -350,7 +349,12 @@ class _Corners:
                 fails_with = first if alone[first] == "bad" else second
                 summary = f"{fails_with} alone makes it fail"
             case _:
-                fails_with, summary = None, self._half_known(alone)
+                known, unknown = sorted(alone, key=lambda axis: alone[axis] is None)
+                fails_with = None
+                summary = f"{unknown} makes it fail, alone or only together with {known}"
+                if alone[known] == "bad":
+                    summary = f"{known} alone makes it fail; whether {unknown} alone does, too"
+                summary += f": {self._named(self._mixed[unknown])} cannot be tested"
         lines = [
             f"{search.axis} ({', '.join(map(' '.join, search.held.items()))} held): "
             f"{search.answer.text}"
@@ -397,14 +401,6 @@ class _Corners:
         tally = self._evidence.of(point)
         return None if tally.untestable else tally.settled(self._spec.repeat)
 
-    def _half_known(self, alone: Mapping[str, GoodOrBad | None]) -> str:
-        """Return the answer where one of the mixed corners cannot be tested."""
-        known, unknown = sorted(alone, key=lambda axis: alone[axis] is None)
-        untestable = f"{self._named(self._mixed[unknown])} cannot be tested"
-        if alone[known] == "bad":
-            return f"{known} alone makes it fail; whether {unknown} alone does, too: {untestable}"
-        return f"{unknown} makes it fail, alone or only together with {known}: {untestable}"
-
     def _named(self, point: Point) -> str:
         return " with ".join(map(" ".join, zip(self._spec.axes, point, strict=True)))
 
@@ -440,7 +436,6 @@ class Bisection(Loop[Finding]):
         self._match = parse_match(self.task.match) if self.task.match else ANY_FAILURE
         self._turn = 0
         self._records: dict[tuple[str | None, str | None], CaseRecord | None] = {}
-        self._warned: set[AxisName] = set()
 
     def _next(self) -> Question | Stopped | Finding:
         step = super()._next()
@@ -465,13 +460,13 @@ class Bisection(Loop[Finding]):
         if self._match.comparison and number < repeat and judged.answer in ("good", "bad"):
             judged = Judged("unsure", f"{judged.why}; run {number} of {repeat}")
         if record is not None:
-            for axis in (*self.task.axes, *self.task.held):
-                why = reason_without_effect(axis, record)
-                if why is not None and axis in self.task.axes:
-                    raise ConfigError(why, field="--axis")
-                if why is not None and axis not in self._warned:
-                    self._warned.add(axis)
-                    self.watcher.on_note(f"--{axis} {self.task.held[axis]} has no effect: {why}")
+            if "ort" in self.task.axes and not record.axes.get("ort"):
+                problem = 'the case does not use ONNX Runtime: its marker has no engine="ort"'
+                raise ConfigError(problem, field="--axis")
+            made_by = record.runtime.contexts_by if record.runtime is not None else None
+            # the contexts that a case loads are certain only once it passed
+            if "compiler" in self.task.axes and made_by is None and record.outcome == "passed":
+                raise ConfigError("the case takes no contexts of a compiler", field="--axis")
         if judged.answer == "unknown":
             self._turn += 1  # the next try goes to the next device that can stand in
         return judged
@@ -540,16 +535,3 @@ class Bisection(Loop[Finding]):
             raise ConfigError(problem, field="--case")
         problem = "its contexts are not those of the good end: hold what makes them"
         raise ConfigError(problem, field="--compiler")
-
-
-def reason_without_effect(axis: AxisName, record: CaseRecord) -> str | None:
-    """Return why the version of an axis cannot matter to a case; None if it may.
-
-    The contexts that a case loads are certain only once it passed.
-    """
-    if axis == "ort" and not record.axes.get("ort"):
-        return 'the case does not use ONNX Runtime: its marker has no engine="ort"'
-    compiler = record.runtime.contexts_by if record.runtime is not None else None
-    if axis == "compiler" and compiler is None and record.outcome == "passed":
-        return "the case takes no contexts of a compiler"
-    return None

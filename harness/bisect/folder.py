@@ -289,18 +289,12 @@ class BisectFolder(SearchFolder[Task]):
     def newest_open(cls, reports: Path) -> Self:
         """Return the newest that is not over; the newest of all if all are over.
 
-        Unreadable logs are skipped if there are others. Raises ConfigError if there is none.
+        Unreadable logs are skipped. Raises ConfigError if there is none.
         """
-        problem: ConfigError | None = None
         for path in reversed(_all(reports)):
-            folder = cls(path.resolve())
-            try:
-                if not folder.read().is_over:
+            with contextlib.suppress(ConfigError):
+                if not (folder := cls(path.resolve())).read().is_over:
                     return folder
-            except ConfigError as error:
-                problem = problem or error
-        if problem is not None:
-            raise problem
         return cls.newest(reports)
 
 

@@ -365,7 +365,14 @@ def parse_match(text: str) -> Match:
             text, lambda error: any(same_code(error.code, code) for code in codes), others=others
         )
     if value and kind in ("symbol", "signature"):
-        return Match(text, lambda error: _like(getattr(error, kind), value), others=others)
+        # a signature is full of brackets, which fnmatch would take for classes
+        pattern = value.replace("[", "[[]")
+
+        def is_like(error: ErrorRecord) -> bool:
+            named = getattr(error, kind)
+            return named is not None and fnmatchcase(named, pattern)
+
+        return Match(text, is_like, others=others)
     raise ConfigError(f"--match: {text[:80]!r} is none of its forms", choices=_FORMS)
 
 
@@ -373,11 +380,6 @@ def _code(text: str) -> int:
     if not _CODE.fullmatch(text):
         raise ConfigError(f"--match: {text[:40]!r} is not a code", choices=("1002", "0x3ea"))
     return int(text, 16 if text[:2].lower() == "0x" else 10)
-
-
-def _like(value: str | None, pattern: str) -> bool:
-    # a signature is full of brackets, which fnmatch would take for classes
-    return value is not None and fnmatchcase(value, pattern.replace("[", "[[]"))
 
 
 def parse_comparison(text: str) -> Comparison:

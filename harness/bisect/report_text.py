@@ -44,6 +44,7 @@ from harness.report.document import (
     link,
     markdown,
     page,
+    shortened,
 )
 from harness.results.record import CaseRecord
 from harness.runtimes.catalog import Catalog
@@ -51,7 +52,6 @@ from harness.runtimes.difference import Difference, difference
 from harness.runtimes.runtime import kind_of
 
 _TITLE_CHARS: Final = 120
-_MESSAGE_CHARS: Final = 50
 _SHOWN_CHARS: Final = 4000
 _RUN_COLUMNS: Final = ("answer", "why", "device", "seconds", "results")
 _MARKS: Final = {"good": "passed", "bad": "failed", "unknown": "error"} | dict.fromkeys(
@@ -67,11 +67,6 @@ def _blocks(result: BisectionResult) -> Iterator[Block]:
     yield Heading("How to see it")
     yield CodeBlock(commands(result))
     yield from chain.from_iterable(_edge(result, edge) for edge in result.edges)
-    if isinstance(result.answer, CornersFinding):
-        yield Heading("The corners")
-        corners = result.answer.corners
-        rows = [(*corner.at, _cell(corner.verdict or "untestable")) for corner in corners]
-        yield Table("", (*result.axes, "answer"), rows)
     for axis, libraries in result.libraries.items():
         yield Heading(f"What changed in the libraries of {axis}")
         yield Items(list(_libraries(libraries)))
@@ -121,7 +116,7 @@ def _run_row(run: Run) -> list[Line]:
 
 def _failure(record: CaseRecord) -> str:
     error = record.error
-    return (error.call or _shortened(error.headline, _MESSAGE_CHARS)) if error is not None else ""
+    return (error.call or shortened(error.headline, _TITLE_CHARS)) if error is not None else ""
 
 
 def bound_text(most_runs: int) -> str:
@@ -135,23 +130,12 @@ def held_text(versions: Mapping[Any, str]) -> str:
 
 
 def title(result: BisectionResult) -> str:
-    """Return one line: the change, the failure, and the case if it fits."""
-    answer = result.answer
-    error = _error_of(result)
-    answer_text = f"{', '.join(result.axes)}: {answer.text if answer else 'not over'}"
-    message = error.message if error is not None else ""
-    failure = (error.call if error else "") or _shortened(" ".join(message.split()), _MESSAGE_CHARS)
-    name = result.case.rpartition("::")[2].partition("[")[0]
-    text = _shortened(" ".join(answer_text.split()), _TITLE_CHARS)
-    whole = "; ".join([text, *(" ".join(word.split()) for word in (failure, name) if word)])
-    return whole if len(whole) <= _TITLE_CHARS else text
-
-
-def _shortened(text: str, most: int) -> str:
-    if len(text) <= most:
-        return text
-    head, space, _ = text[: most - 3].rpartition(" ")
-    return f"{head.rstrip(',;') if space else text[: most - 4]} ..."
+    """Return one line: the change, the failure, and the test."""
+    answer, error = result.answer, _error_of(result)
+    failure = (error.call or error.headline) if error is not None else ""
+    test = result.case.rpartition("::")[2].partition("[")[0]
+    words = [f"{', '.join(result.axes)}: {answer.text if answer else 'not over'}", failure, test]
+    return "; ".join(shortened(" ".join(word.split()), _TITLE_CHARS) for word in words if word)
 
 
 def _error_of(result: BisectionResult) -> ErrorRecord | None:

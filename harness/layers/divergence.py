@@ -58,14 +58,12 @@ Because = Literal["the model", "arithmetic", "the graph"]
 class FirstOp(CurvePoint):
     """The first wrong op; `because` is the cause, `error` the error that it makes.
 
-    `max_abs` and `cosine` are those of the exported ops' outputs. `together` is the number of these
-    ops: more than one if the op alone is right, none if no part of the graph shows the error.
+    `together` is the number of exported ops: more than one if the op alone is right, none if no
+    part of the graph shows the error.
     """
 
     in_graph: float | None
     because: Because
-    max_abs: float | None = None
-    cosine: float | None = None
     together: int = 1
     exported: str | None = None
 

@@ -35,7 +35,6 @@ from harness.diagnosis.error import ErrorRecord
 from harness.models.source import Residency
 from harness.plugin.user_files import isolated_arguments
 from harness.reduce.subject import Minimizing, Way, WayAnswer, expected_of, shrink
-from harness.results.record import CaseRecord
 
 _FIRST_RUNS: Final = 3
 _TRIES: Final = 10
@@ -242,7 +241,11 @@ class Minimization(Loop[Minimum]):
         judged = judge(end, _match(self._expects), None)
         if judged.answer == "untestable" and Way.from_point(point) == self.subject.way:
             raise ConfigError(f"the case cannot be run: {judged.why}", field="CASE")
-        self._why = _failure_text(record) or judged.why
+        self._why = judged.why
+        if record is not None:
+            error = record.error
+            failure = (error.call or error.headline) if error is not None else ""
+            self._why = f"{record.outcome}: {failure}" if failure else record.outcome
         detail: dict[str, JsonValue] = {}
         if judged.answer == "bad" and record is not None:
             expects = self._expects or expected_of(record)
@@ -280,14 +283,6 @@ class Minimization(Loop[Minimum]):
         arguments += isolated_arguments(self.folder.path)
         arguments += [f"--qnn-version={plan.qnn}"] if plan.qnn else []
         return [*arguments, *self.task.pytest_arguments, name]
-
-
-def _failure_text(record: CaseRecord | None) -> str:
-    if record is None or record.error is None:
-        return record.outcome if record is not None else ""
-    error = record.error
-    failure = f"{error.api or ''} {error.code or ''}".strip() or error.message.partition("\n")[0]
-    return f"{record.outcome}: {failure}"
 
 
 def _match(expects: Expects | None) -> Match:

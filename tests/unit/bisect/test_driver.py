@@ -266,12 +266,6 @@ def test_an_axis_that_the_case_does_not_have_is_refused(
     with pytest.raises(ConfigError, match=message):
         new_bisection(tmp_path / "two", both, runs).run()
     assert len(runs.points) == 2
-    bisection = new_bisection(tmp_path / "held", spec(), runs, held={axis: "2.47.0"})
-    bisection.run()
-    assert isinstance(bisection.watcher, Silent)
-    (remark,) = bisection.watcher.remarks
-    assert remark.startswith(f"--{axis} 2.47.0 has no effect: ")
-    assert message in remark
 
 
 def test_a_case_that_fails_early_may_still_take_contexts(tmp_path: Path) -> None:

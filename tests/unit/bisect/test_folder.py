@@ -138,7 +138,7 @@ def test_a_log_that_cannot_be_read_does_not_hide_others(tmp_path: Path) -> None:
     good.append(OVER)
     good.close()
     with pytest.raises(ConfigError, match=damaged.path.name):
-        BisectFolder.newest_open(tmp_path)
+        BisectFolder.newest_open(tmp_path).read()
 
 
 def test_what_was_never_answered_can_be_discarded(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from harness.bisect.folder import Answered, BisectFolder
 from harness.bisect.loop import record_of
-from harness.bisect.match import Point, parse_match
+from harness.bisect.match import parse_match
 from harness.bisect.request import COMPILING_TARGET
 from harness.bisect.result import (
     BisectionResult,
@@ -65,7 +65,7 @@ def _blocks(result: BisectionResult) -> Iterator[Block]:
     yield Paragraph(Span(answer, style="strong"), style="verdict")
     yield Items([Item(line) for line in summary(result)])
     yield Heading("How to see it")
-    yield CodeBlock(commands(result))
+    yield CodeBlock([*commands(result)])
     yield from chain.from_iterable(_edge(result, edge) for edge in result.edges)
     for axis, libraries in result.libraries.items():
         yield Heading(f"What changed in the libraries of {axis}")
@@ -161,7 +161,9 @@ def summary(result: BisectionResult) -> list[str]:
     elif answer:
         rule = "bad if any run is bad" if comparison is None else "the median counts"
         lines.append(f"each was run {result.repeat} times (--repeat): {rule}")
-    lines += _notes(result)
+    lines += answer.notes if answer else ()
+    for search in answer.searches if isinstance(answer, CornersFinding) else ():
+        lines += (f"{search.axis}: {note}" for note in search.answer.notes)
     for axis, builds in result.versions.items():
         for version, build in builds.items():
             if build:
@@ -195,14 +197,6 @@ def _simulated(result: BisectionResult) -> str | None:
     )
 
 
-def _notes(result: BisectionResult) -> Iterator[str]:
-    if result.answer is not None:
-        yield from result.answer.notes
-    if isinstance(result.answer, CornersFinding):
-        for search in result.answer.searches:
-            yield from (f"{search.axis}: {note}" for note in search.answer.notes)
-
-
 def _reasons(result: BisectionResult) -> list[str]:
     """Return a warning if bad runs failed for different reasons and --match selects none: each
     reason may have come with another version.
@@ -222,25 +216,19 @@ def _reasons(result: BisectionResult) -> list[str]:
     return [f"bad for different reasons, of which --match looks for one: {'; '.join(reasons)}"]
 
 
-def commands(result: BisectionResult) -> list[str]:
-    """Return a command that runs the case, for each side."""
+def commands(result: BisectionResult) -> Iterator[str]:
+    """Yield a command that runs the case, for each side, or with the usual versions."""
     points = dict.fromkeys(side.at for edge in result.edges for side in result.sides(edge))
-    return [command_at(result, point) for point in points] or [command_at(result, None)]
-
-
-def command_at(result: BisectionResult, point: Point | None) -> str:
-    """Return the command that runs the case at a point, or with the usual versions."""
-    versions = dict(result.held)
-    if point is not None:
-        versions |= dict(zip(result.axes, point, strict=True))
-    words = ["pytest", "-m", "device", result.case.partition("[")[0]]
-    words += ["--qnn-only-case", result.case, "--qnn-device", result.devices[0]]
-    words += ["--qnn-backend", result.backend] if result.backend != "htp" else []
-    for axis, version in versions.items():
-        path = result.paths.get(axis, {}).get(version)
-        # pytest takes a separate word for the path of a test
-        words += [f"{AXES[axis].option}={path}"] if path else [f"{AXES[axis].option}", version]
-    return shlex.join(words)
+    for point in points or [()]:
+        words = ["pytest", "-m", "device", result.case.partition("[")[0]]
+        words += ["--qnn-only-case", result.case, "--qnn-device", result.devices[0]]
+        words += ["--qnn-backend", result.backend] if result.backend != "htp" else []
+        versions = dict(zip(result.axes, point, strict=True)) if point else {}
+        for axis, version in {**result.held, **versions}.items():
+            path = result.paths.get(axis, {}).get(version)
+            # pytest takes a separate word for the path of a test
+            words += [f"{AXES[axis].option}={path}"] if path else [f"{AXES[axis].option}", version]
+        yield shlex.join(words)
 
 
 def _side_cells(run: Run) -> dict[str, object]:
@@ -249,7 +237,9 @@ def _side_cells(run: Run) -> dict[str, object]:
         return cells
     error, runtime, measured = record.error, record.runtime, record.measurements
     cells["outcome"] = record.outcome
-    cells["preflight"] = ", ".join(f"{hint.severity} {hint.code}" for hint in record.preflight)
+    cells["preflight"] = (
+        ", ".join(f"{hint.severity} {hint.code}" for hint in record.preflight) or None
+    )
     cells["code"] = (error.call or None) if error is not None else None
     cells["signature"] = error.signature if error is not None else None
     cells["runtime"] = runtime.build_id if runtime is not None else None

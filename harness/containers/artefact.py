@@ -9,7 +9,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal, NamedTuple, Self
+from typing import Any, BinaryIO, Final, Literal, Self
 
 from harness.core.errors import ConfigError
 from harness.core.local_file import sha256_of_range
@@ -19,18 +19,11 @@ ArtefactKind = Literal["context", "pte", "epcontext", "tflite", "dlc", "onnx", "
 PieceKind = Literal["context", "dlc", "empty"]
 
 
-class PieceFormat(NamedTuple):
-    """First bytes of a piece, and suffix of its file."""
-
-    magic: bytes
-    suffix: str
-
-
-PIECE_FORMATS: Final[dict[PieceKind, PieceFormat]] = {
-    "context": PieceFormat(b"\x00\x00\x00\x02", ".bin"),
-    "dlc": PieceFormat(b"PK\x03\x04", ".dlc"),  # a zip: a model that is compiled elsewhere
-    "empty": PieceFormat(b"", ""),
+PIECE_MAGIC: Final[dict[PieceKind, bytes]] = {
+    "context": b"\x00\x00\x00\x02",
+    "dlc": b"PK\x03\x04",  # a zip: a model that is compiled elsewhere
 }
+"""First bytes of a piece."""
 
 
 class ArtefactError(ConfigError):
@@ -165,10 +158,6 @@ class FileBytes:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def open(self) -> BinaryIO:
-        """Open the file again, for another reader. Raises OSError."""
-        return open_file(self.path, self.root)
-
     def error(self, problem: str, offset: int) -> ArtefactError:
         """Return an error about this file at an offset."""
         return ArtefactError(problem, file=self.path, offset=offset)
@@ -247,7 +236,7 @@ def _typed_piece(
 ) -> Piece:
     label = origin or "the file"
     head = data.read(offset, min(4, size), label)
-    kinds = {known.magic: kind for kind, known in PIECE_FORMATS.items() if known.magic}
+    kinds = {magic: kind for kind, magic in PIECE_MAGIC.items()}
     if head not in kinds:
         choices = ", ".join(f"{magic.hex(' ')} ({kind})" for magic, kind in kinds.items())
         problem = (

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from harness.containers.artefact import PIECE_FORMATS, Artefact, ArtefactError, Blob, Piece
+from harness.containers.artefact import Artefact, ArtefactError, Blob, Piece
 from harness.containers.manifest import MANIFEST, Manifest, ModelFile, PieceEntry
 from harness.core.cache import cache_problem
 from harness.core.errors import ConfigError, InfraError
@@ -173,7 +173,7 @@ def _extract_into(folder: Path, artefacts: Sequence[Artefact]) -> Manifest:
                 preferred = piece.path.name  # a context binary in its own file keeps its name
                 if piece.path == artefact.path and len(artefact.pieces) > 1:
                     preferred = f"{artefact.path.name}.{number:0{width}}"
-                name = _free_name(preferred, PIECE_FORMATS[piece.kind].suffix, used_names)
+                name = _free_name(preferred, ".dlc" if piece.kind == "dlc" else ".bin", used_names)
                 digest = piece.sha256()
                 with (folder / name).open("xb") as write:
                     _copy(piece, write)

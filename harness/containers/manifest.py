@@ -18,7 +18,15 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from harness.containers.artefact import Artefact, ArtefactError, Blob, FileBytes, Piece, PieceKind
+from harness.containers.artefact import (
+    Artefact,
+    ArtefactError,
+    Blob,
+    FileBytes,
+    Piece,
+    PieceKind,
+    open_file,
+)
 from harness.core.archive import ArchiveError, ArchiveLimits, open_archive
 from harness.core.bounded_json import parse_model, problem_in
 from harness.core.engine import DEFAULT_ENGINE
@@ -242,7 +250,7 @@ def read_bundle(data: FileBytes) -> Artefact | None:
 
 def _files(data: FileBytes) -> Iterator[tuple[str, int, int]]:
     try:
-        with data.open() as file, open_archive(file, _LIMITS) as archive:
+        with open_file(data.path, data.root) as file, open_archive(file, _LIMITS) as archive:
             members = archive.infolist()
     except (ArchiveError, OSError) as error:
         raise data.error(f"the zip is damaged: {error}", 0) from error

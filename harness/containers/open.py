@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, get_args
 
 from harness.containers.artefact import (
-    PIECE_FORMATS,
+    PIECE_MAGIC,
     Artefact,
     ArtefactError,
     ArtefactKind,
     FileBytes,
     Piece,
     blob,
+    open_file,
     whole_file,
 )
 from harness.containers.manifest import MANIFEST, MANIFEST_HEAD, read_bundle, read_manifest
@@ -43,7 +44,7 @@ _LIMITS: Final = ArchiveLimits(
 def read_dlc(data: FileBytes) -> Artefact:
     """Return one piece, the whole file. Raises ArtefactError for a zip that is no whole DLC."""
     try:
-        with data.open() as file, open_archive(file, _LIMITS) as archive:
+        with open_file(data.path, data.root) as file, open_archive(file, _LIMITS) as archive:
             if _METADATA not in archive.namelist():
                 raise data.error(f"the zip has no {_METADATA}, so it is no DLC", 0)
     except (ArchiveError, OSError) as error:
@@ -270,7 +271,7 @@ def _context(data: FileBytes) -> Artefact:
     return Artefact(data.path, "context", (whole_file(data),))
 
 
-_CONTEXT, _ZIP = PIECE_FORMATS["context"].magic, PIECE_FORMATS["dlc"].magic
+_CONTEXT, _ZIP = PIECE_MAGIC["context"], PIECE_MAGIC["dlc"]
 _FORMATS: Final = (
     _Format("a QNN context binary", ".bin", 0, _CONTEXT, _context),
     _Format("an ExecuTorch .pte", ".pte", 4, PTE_IDENTIFIER, read_pte),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import re
 from collections.abc import Sequence
@@ -16,8 +15,6 @@ from harness.core.errors import ConfigError
 from harness.core.names_inside import list_inside, open_below
 from harness.core.outgoing_text import counted
 from harness.core.whole_file import keep_whole, open_regular
-
-_log = logging.getLogger(__name__)
 
 _MAX_BYTES: Final = 2 << 30
 MOST_MADE_UP: Final = 512 << 20
@@ -44,7 +41,6 @@ class TensorFiles:
         self._cache = cache_root
         self._root = cache_root / "tensors"
         self._made_up: dict[Tensor, Path] = {}
-        self._checked: set[Path] = set()
 
     def resolve(
         self,
@@ -97,7 +93,7 @@ class TensorFiles:
         tensors: Sequence[Tensor],
         binary: Path,
     ) -> tuple[Path, ...]:
-        """Return a folder's files in the order of the tensors; warn if that order is a guess."""
+        """Return a folder's files in the order of the tensors."""
         named, others, missing = match_files(files, tensors)
         if not missing:
             return named
@@ -105,12 +101,10 @@ class TensorFiles:
             strays = "".join(f"; {file.name} is called like none" for file in others[:5])
             problem = f"{folder} has no file for {', '.join(map(str, missing))}{strays}"
             raise ConfigError(problem, file=binary, field=field)
-        if len(others) == len(tensors) and not _numbered(others) and folder not in self._checked:
-            self._checked.add(folder)
-            pairs = zip(others, tensors, strict=True)
-            assignment = ", ".join(f"{file.name} as {tensor.name}" for file, tensor in pairs)
-            reason = "is called like a tensor: they are taken in the order of their names"
-            _log.warning("%s: no file in %s %s: %s", field, folder, reason, assignment)
+        if len(others) == len(tensors) > 1 and not _numbered(others):
+            names = ", ".join(tensor.name for tensor in tensors)
+            problem = f"no file in {folder} is called like its tensor ({names}) or numbered from 0"
+            raise ConfigError(problem, file=binary, field=field)
         return others
 
     def _raw_file(

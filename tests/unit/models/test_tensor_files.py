@@ -17,7 +17,6 @@ from harness.core.errors import ConfigError
 from harness.models import tensor_files
 from harness.models.context_file import ContextFiles
 from harness.models.tensor_files import TensorFiles, made_up, match_files
-from tests.logged import Logged
 
 X, MASK = Tensor("x", 8, "float32"), Tensor("mask:0", 4, "uint8")
 BINARY = Path("/mine/model.bin")
@@ -87,7 +86,7 @@ def test_a_file_of_another_name_beside_those_of_tensors_is_never_taken(
 
 
 @pytest.mark.parametrize(
-    ("names", "is_warned_of"),
+    ("names", "is_refused"),
     [
         (["0.raw", "1.raw"], False),
         (["1.raw", "2.npy"], False),
@@ -98,20 +97,21 @@ def test_a_file_of_another_name_beside_those_of_tensors_is_never_taken(
         (["a.raw", "1.raw"], True),
     ],
 )
-def test_files_that_neither_names_nor_numbers_give_to_tensors_are_told_of_once(
-    names: list[str], is_warned_of: bool, files: TensorFiles, tmp_path: Path, logged: Logged
+def test_files_that_neither_names_nor_numbers_give_to_tensors_are_refused(
+    names: list[str], is_refused: bool, files: TensorFiles, tmp_path: Path
 ) -> None:
     for name in names:
         np.save(tmp_path / "of", np.zeros(2, "<f4"))
         (tmp_path / "of.npy").rename(tmp_path / name)
         if name.endswith(".raw"):
             (tmp_path / name).write_bytes(bytes(8))
-    for _ in range(2):
-        files.resolve("inputs", tmp_path, [X, Tensor("y", 8, "float32")], BINARY)
-    first, second = sorted(names)
-    order = "is called like a tensor: they are taken in the order of their names"
-    line = f"inputs: no file in {tmp_path} {order}: {first} as x, {second} as y"
-    assert logged.warnings == [line] * is_warned_of
+    tensors = [X, Tensor("y", 8, "float32")]
+    if not is_refused:
+        assert len(files.resolve("inputs", tmp_path, tensors, BINARY)) == 2
+        return
+    message = r"inputs: no file in .* is called like its tensor \(x, y\) or numbered from 0"
+    with pytest.raises(ConfigError, match=message):
+        files.resolve("inputs", tmp_path, tensors, BINARY)
 
 
 @pytest.mark.parametrize(

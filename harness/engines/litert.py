@@ -137,16 +137,16 @@ class CompiledModel:
         cpu = sum(partition is None for partition in self.parts)
         parts, nodes = counted(number, "partition"), counted(count, "node")
         lines = [f"of {nodes} {count - cpu} on the NPU, in {parts}, and {cpu} on the CPU"]
-        if cpu or number > 1:
+        if self.refused is not None:
+            lines.append(
+                "LiteRT's CPU does not run this model: partitions ran on inputs that are made up, "
+                f"and nothing is compared; {self.refused}"
+            )
+        elif cpu or number > 1:
             lines.append(
                 "each partition ran by itself, on what LiteRT's CPU computed before it; the nodes "
                 "between them ran on this computer's CPU only"
             )
-        if self.refused is not None:
-            lines[1:] = [
-                "LiteRT's CPU does not run this model: partitions ran on inputs that are made up, "
-                f"and nothing is compared; {self.refused}"
-            ]
         return "\n".join(lines)
 
 

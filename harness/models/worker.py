@@ -169,9 +169,23 @@ def _reference(job: dict[str, Any]) -> None:
         file["name"]: numpy.fromfile(file["path"], file["dtype"]).reshape(file["shape"])
         for file in job["inputs"]
     }
-    names = list(job["outputs"])
-    session = onnxruntime.InferenceSession(job["model"], providers=["CPUExecutionProvider"])
-    outputs = session.run(names, feeds) if names else []  # else it is only loaded
+    names, options = list(job["outputs"]), onnxruntime.SessionOptions()
+
+    def computed() -> Any:
+        providers = ["CPUExecutionProvider"]
+        session = onnxruntime.InferenceSession(job["model"], options, providers=providers)
+        return session.run(names, feeds) if names else []  # else it is only loaded
+
+    failed = None
+    try:
+        outputs = computed()
+    except Exception as error:
+        failed = error
+    if failed is not None:
+        # only without optimisation does an error name a node of the model
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        computed()
+        raise failed
     for name, output in zip(names, outputs, strict=True):
         numpy.ascontiguousarray(output).tofile(job["outputs"][name])
 

@@ -120,7 +120,9 @@ class ExecuTorch(Engine):
         )
         path = f"{deployer.deploy_sets([program_set(deployer, runner)])[0]}/{runner.program}"
         result = run_with(case, path, pte, plan, expected, file.timeout_s, is_own=is_own)
-        bench.measure(executorch=runner.version, **result.measurements, **pte.places())
+        with FileBytes(pte.path) as data:
+            places = figures_of(*method_nodes(data, pte.method))
+        bench.measure(executorch=runner.version, **result.measurements, **places)
         bench.note_graphs(result, [pte.path.name])
         with contextlib.suppress(ConfigError):  # ExecuTorch has reported unreadable contexts
             contexts = list(require_contexts(target.compile_contexts(pte.sources())).values())
@@ -174,11 +176,6 @@ class Program:
     outputs: tuple[Tensor, ...] | None = None
     number: int = 0
     results: tuple[NamedShape, ...] = ()
-
-    def places(self) -> dict[str, object]:
-        """Return the places of the method's nodes, delegate or portable kernel, for a record."""
-        with FileBytes(self.path) as data:
-            return figures_of(*method_nodes(data, self.method))
 
     def sources(self) -> list[ContextFile]:
         """Return its contexts as files, leaving out other pieces. Raises InfraError."""

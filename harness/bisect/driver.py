@@ -64,7 +64,7 @@ def axis_step(spec: AxisSpec, evidence: Evidence) -> Question | AxisFinding:
     pairs = _changes(verdicts)
     if not pairs:
         return _no_change(state, verdicts)
-    low, high = _wanted(state, verdicts, pairs)
+    low, high = _relevant_change(state, verdicts, pairs)
     if high - low > 1:
         inside = range(low + 1, high)
         started = next((i for i in inside if state.tallies[i].answers), (low + high) // 2)
@@ -207,7 +207,9 @@ def _changes(verdicts: Verdicts) -> list[tuple[int, int]]:
     return [(i, j) for i, j in pairs if verdicts[i] != verdicts[j]]
 
 
-def _wanted(state: AxisState, verdicts: Verdicts, pairs: list[tuple[int, int]]) -> tuple[int, int]:
+def _relevant_change(
+    state: AxisState, verdicts: Verdicts, pairs: list[tuple[int, int]]
+) -> tuple[int, int]:
     """Return the newest change in the wanted direction, else the newest.
 
     The wanted change is a regression, unless the claimed good version is newer than the bad one.

@@ -1,4 +1,4 @@
-"""`qnn-harness init`: write a devices.yaml of the devices that adb sees."""
+"""`qnn-harness init`: write a devices.yaml of the devices that adb sees, and of ssh boards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.core.whole_file import write_whole
 from harness.doctor.new_lab import lab_text
 from harness.lab.attach import OpenLab
 from harness.lab.inventory import Lab
-from harness.lab.new_devices import SIMULATED, FoundDevice, find_devices
+from harness.lab.new_devices import SIMULATED, FoundDevice, find_boards, find_devices
 from harness.transport.adb_address import USER_SERVER, TcpAddress
 from harness.transport.adb_server import AdbServer, adb_binary
 
@@ -32,9 +32,14 @@ _WITHOUT: Final = "Without one: qnn-harness init --simulated"
     show_default=True,
     help="The adb server.",
 )
+@click.option(
+    "--board", "boards", metavar="[USER@]HOST[:PORT]", multiple=True, help="A board with sshd."
+)
 @lab_option
-def init(simulated: bool, server: str, lab_file: Path) -> None:
+def init(simulated: bool, server: str, boards: Sequence[str], lab_file: Path) -> None:
     """Write a devices.yaml with the devices that the adb server sees, and their properties.
+
+    --board names boards that are reached by ssh, without an adb server.
 
     An existing file is not overwritten: --lab FILE names another one. A device that does not
     answer becomes a comment with what to do. Exit code 3 if none answers.
@@ -42,7 +47,7 @@ def init(simulated: bool, server: str, lab_file: Path) -> None:
     if lab_file.exists():
         raise _exists_error(lab_file)
     address = _address(server)
-    devices = _find_all(address, simulated)
+    devices = _find_all(address, boards, simulated)
     day = f"{datetime.now(UTC):%Y-%m-%d}"
     text = lab_text(devices, address, simulated=simulated, day=day)
     try:
@@ -72,20 +77,23 @@ def _address(server: str) -> TcpAddress:
     return TcpAddress(host, int(port))
 
 
-def _find_all(address: TcpAddress, simulated: bool) -> Sequence[FoundDevice]:
+def _find_all(address: TcpAddress, boards: Sequence[str], simulated: bool) -> Sequence[FoundDevice]:
     def look(lab: Lab) -> OpenLab:
         return open_lab(lab, "init")
 
-    adb = AdbServer(address)
+    adb, by_ssh = AdbServer(address), find_boards(boards, look)
     if not adb.is_running():
-        if simulated:
-            return []
+        if simulated or any(board.device for board in by_ssh):
+            return by_ssh
+        if by_ssh:
+            problems = "; ".join(f"{board.serial}: {board.problem}" for board in by_ssh)
+            raise InfraError(f"no board answers: {problems}. {_WITHOUT}")
         start, place = address.start_command, f" on {address.host}"
         if address.is_here:
             start, place = f"{adb_binary()} {start.removeprefix('adb ')}", ""
         hint = f"`{start}`{place} starts one"
         raise InfraError(f"no adb server answers at {address}; {hint}. {_WITHOUT}")
-    devices = find_devices(adb, look)
+    devices = find_devices(adb, look, [board.name for board in by_ssh]) + by_ssh
     if simulated or any(device.device for device in devices):
         return devices
     seen = "; ".join(f"{device.serial}: {device.problem}" for device in devices)

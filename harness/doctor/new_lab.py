@@ -13,7 +13,7 @@ from harness.core.outgoing_text import outgoing
 from harness.core.socs import SOCS
 from harness.doctor.check import one_line
 from harness.lab.attach import AttachedDevice
-from harness.lab.devices import DEFAULT_WORKDIR
+from harness.lab.devices import BOARD_WORKDIR, DEFAULT_WORKDIR
 from harness.lab.new_devices import HOST, SIMULATED, FoundDevice
 from harness.transport.adb_address import USER_SERVER, TcpAddress
 
@@ -63,8 +63,10 @@ def _entry(found: FoundDevice, device: AttachedDevice, host: str | None) -> Iter
     api = "" if facts.android_api is None else f", API {facts.android_api}"
     yield from _comment(f"{facts.os_build or 'an unknown system'}{api}")
     yield f"  - name: {_word(found.name)}"
-    yield f"    serial: {json.dumps(found.serial)}"
-    if host is not None:
+    if found.is_board:
+        yield "    transport: ssh"
+    yield f"    {'address' if found.is_board else 'serial'}: {json.dumps(found.serial)}"
+    if host is not None and not found.is_board:
         yield f"    host: {host}"
     known = SOCS.get(soc.name or "")
     arch = "" if soc.htp_arch is None else f"HTP v{soc.htp_arch}"
@@ -77,8 +79,9 @@ def _entry(found: FoundDevice, device: AttachedDevice, host: str | None) -> Iter
         yield f"    htp_arch: {soc.htp_arch}"
     yield from _comment(f"by its own words: {facts.target_reason}", "    ")
     yield f"    target: {device.target}"
-    if device.workdir != DEFAULT_WORKDIR:
-        yield from _comment(f"{DEFAULT_WORKDIR} is not writable there, or mounted noexec", "    ")
+    default = BOARD_WORKDIR if found.is_board else DEFAULT_WORKDIR
+    if device.workdir != default:
+        yield from _comment(f"{default} is not writable there, or mounted noexec", "    ")
         yield f"    workdir: {device.workdir}"
 
 

@@ -1,4 +1,4 @@
-"""Discovery of devices that devices.yaml does not name yet."""
+"""Discovery of devices that devices.yaml does not name yet, over adb and ssh."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from harness.lab.facts import DeviceFacts
 from harness.lab.fields import DEVICE_URLS, parse_device_url
 from harness.lab.inventory import Lab
 from harness.transport.adb_server import STATE_ADVICE, AdbServer, SeenDevice
+from harness.transport.ssh_connection import login_at
 
 SIMULATED: Final = "sim-v73"
 """The name `init` gives to the simulated device; no other device gets it."""
@@ -39,13 +40,17 @@ class IdentifiedSoc(NamedTuple):
 
 @dataclass(frozen=True)
 class FoundDevice:
-    """A device that adb lists: its answers, or the reason why there are none."""
+    """A device that adb lists, or a board: its answers, or the reason why there are none.
+
+    `serial` is the address of a board.
+    """
 
     name: str
     serial: str
     device: AttachedDevice | None = None
     answers: DeviceAnswers | None = None
     problem: str = ""
+    is_board: bool = False
 
     @property
     def soc(self) -> IdentifiedSoc:
@@ -60,15 +65,40 @@ class FoundDevice:
         return f"{', '.join(filter(None, (soc.name, arch, target)))}: {soc.why}"
 
 
-def find_devices(server: AdbServer, open_lab: Callable[[Lab], OpenLab]) -> list[FoundDevice]:
+def find_devices(
+    server: AdbServer, open_lab: Callable[[Lab], OpenLab], taken_names: Sequence[str] = ()
+) -> list[FoundDevice]:
     """Identify each device that an adb server lists. Raises InfraError without a server."""
     devices: list[FoundDevice] = []
     for entry in server.devices():
         device = _identify(entry, server, open_lab)
-        names = [SIMULATED, *(other.name for other in devices)]
+        names = [SIMULATED, *taken_names, *(other.name for other in devices)]
         target = "" if device.device is None else device.device.target
         devices.append(replace(device, name=free_name(entry.model, target, names)))
     return devices
+
+
+def find_boards(logins: Iterable[str], open_lab: Callable[[Lab], OpenLab]) -> list[FoundDevice]:
+    """Identify each board, [user@]host[:port], over ssh.
+
+    Raises ConfigError for a malformed address.
+    """
+    boards: list[FoundDevice] = []
+    for login in dict.fromkeys(logins):
+        address = login_at(login)
+        if address is None:
+            problem = f"{shown(login)!r} is not [user@]host[:port]"
+            raise ConfigError(problem, field="--board")
+        names = [SIMULATED, *(other.name for other in boards)]
+        name = free_name(address.host, "linux", names)
+        config = {"name": name, "transport": "ssh", "address": login}
+        lab = Lab.model_validate({"schema": 1, "devices": [config]})
+        try:
+            board = _visit(lab, open_lab)
+        except HarnessError as error:
+            board = FoundDevice(name, login, problem=str(error))
+        boards.append(replace(board, serial=login, is_board=True))
+    return boards
 
 
 def _identify(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+import time
 from typing import Final
 
 from harness.core.deadline import Deadline
@@ -19,11 +20,17 @@ from harness.transport.shell import ShellCall
 from harness.transport.shell_protocol import TOKEN_VARIABLE
 from harness.transport.ssh_connection import SshLogin, shared_connection
 
+_RETRY_S: Final = 0.5
 _END_S: Final = 2.0
 _REBOOT: Final = (
     f"(unset {TOKEN_VARIABLE};command -v setsid >/dev/null&&s=setsid;"
     "exec $s sh -c 'reboot||sudo -n reboot')& wait $!"
 )
+_HOPELESS: Final = (
+    *("Permission denied", "Too many authentication failures", "Host key verification failed"),
+    *("Could not resolve", "Bad port"),
+)
+"""Messages of ssh after which it is no use to try again at once."""
 
 
 class SshBoard(CommandTransport):
@@ -49,6 +56,26 @@ class SshBoard(CommandTransport):
         with device_faults(self.serial, call.command):
             self._connection.require(call.deadline.remaining() or 1e-3)
         return super().open(call)
+
+    def connect(self, *, timeout_s: float) -> None:
+        """As `Transport.connect`: check that we can log in, and that its login shell runs commands.
+
+        A board that is booting is tried until the deadline.
+        """
+        deadline, lost = Deadline(timeout_s), None
+        while True:
+            try:
+                super().connect(timeout_s=deadline.remaining())
+                return
+            except DeviceTimeout as error:
+                # the earlier reason says more than that the last attempt took too long
+                raise lost or error from None
+            except DeviceLost as error:
+                lost = error
+                hopeless = any(words in error.problem for words in _HOPELESS)
+                if hopeless or deadline.remaining() < _RETRY_S:
+                    raise
+            time.sleep(_RETRY_S)
 
     def reconnect(self, *, timeout_s: float) -> None:
         """As `Transport.reconnect`, for all that share the connection."""

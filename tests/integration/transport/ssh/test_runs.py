@@ -58,7 +58,23 @@ def board(sshd: SshHost, link: FaultyLink, tmp_path: Path) -> DeviceRuns:
 
 
 def test_a_board_from_its_address_to_its_health(board: DeviceRuns, link: FaultyLink) -> None:
-    login = f"{getpass.getuser()}@{link.address}"
+    login, written = f"{getpass.getuser()}@{link.address}", board.folder / "new.yaml"
+    written_lab = board.qnn_harness(
+        "init", "--board", login, "--board", "no.invalid", "--lab", written
+    )
+    assert written_lab.returncode == 0, written_lab.stderr
+    (device, simulated) = yaml.safe_load(written.read_text())["devices"]
+    assert (device["transport"], device["address"]) == ("ssh", login)
+    assert (device["target"], simulated["enabled"]) == ("linux-x64", False)
+    assert "# left out: no.invalid: " in written.read_text()
+    again = board.qnn_harness("init", "--board", "no.invalid", "--lab", board.folder / "x.yaml")
+    assert (again.returncode, "no board answers: no.invalid: " in again.stderr) == (3, True)
+    wrong = board.qnn_harness("init", "--board", "ssh://x", "--lab", board.folder / "x.yaml")
+    assert (wrong.returncode, wrong.stderr.splitlines()[0]) == (
+        2,
+        "error: --board: 'ssh://x' is not [user@]host[:port]",
+    )
+
     listed = board.qnn_harness("devices", "--json", "--lab", board.file)
     (row,) = json.loads(listed.stdout)["devices"]
     assert (row["serial"], row["state"], row["health"]) == (login, "device", "good")

@@ -480,6 +480,8 @@ class Run:
         self.problem: HarnessError | None = None
         self.collected: Collected | None = None
         self.live: Live | None = None
+        self.homes: Mapping[str, str] = {}
+        """The device with which a worker of pytest-xdist begins that gets this case first."""
         self._worker = worker
         self._workbench: Workbench | None = None
 
@@ -579,6 +581,7 @@ class Run:
         """Return the attempts at a case, counted on from those of a resumed run."""
         earlier = self.records.earlier.get(node_id)
         again = (self.records.again or {}).get(node_id, 0)
+        self.devices.last = self.devices.last or self.homes.get(node_id, "")
         was_on = earlier.device.name if again and earlier and earlier.device else ""
         return Attempts(
             self.devices,

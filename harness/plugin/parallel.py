@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -20,6 +19,7 @@ import pytest
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.platform import children
 from harness.core.whole_file import read_json, scratch_folder
+from harness.plugin.case_order import learn_paces
 from harness.plugin.collection import asks_for_devices, selection
 from harness.plugin.pytest_internals import is_maxfail
 from harness.plugin.recorder import EVENTS
@@ -99,7 +99,7 @@ class Controller:
         self._shared = SharedFolder(self._temporary.enter_context(scratch_folder()))
         self._cases: set[str] = set()
         self._states = defaultdict[str, _CaseState](_CaseState)
-        self._lengths: dict[str, float] = {}
+        self._paces: tuple[dict[str, float], dict[str, float]] = {}, {}
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> Generator[None]:
@@ -146,8 +146,7 @@ class Controller:
             from harness.history.previous import last_durations
 
             folder, words = self._run.records.planned_folder, list(selection(sys.argv))
-            durations = last_durations(folder, words).items()
-            self._lengths = {case: median(times.values()) for case, times in durations}
+            self._paces = learn_paces(last_durations(folder, words), self._run.selection.kinds)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: Any) -> None:
@@ -226,7 +225,7 @@ class Controller:
         node.workerinput["qnn_harness_run"] = str(self._run.records.planned_folder)
         node.workerinput["qnn_harness_shared"] = str(self._shared.path)
         node.workerinput["qnn_harness_dist"] = node.config.option.dist
-        node.workerinput["qnn_harness_lengths"] = self._lengths
+        node.workerinput["qnn_harness_paces"] = self._paces
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: Any) -> None:
@@ -245,7 +244,7 @@ class Controller:
 
 
 def worker_input(config: pytest.Config, key: str) -> Any:
-    """Return `run`, `shared`, `dist` or `lengths` of an xdist worker; None elsewhere."""
+    """Return `run`, `shared`, `dist` or `paces` of an xdist worker; None elsewhere."""
     return getattr(config, "workerinput", {}).get(f"qnn_harness_{key}")
 
 

@@ -253,12 +253,14 @@ def _order(config: pytest.Config, items: list[pytest.Item]) -> None:
     placed = {i: placement for i, item in enumerate(items) if (placement := placement_of(item))}
     if not placed or worker_input(config, "dist") != "worksteal":
         return
-    lengths_by_name = worker_input(config, "lengths")
+    lengths_by_name, paces = worker_input(config, "paces")
     names = [item.nodeid for item in items]
     lengths = {n: lengths_by_name[names[n]] for n in placed if names[n] in lengths_by_name}
     cases = {number: placement.candidates for number, placement in placed.items()}
     workers = int(config.workerinput["workercount"])  # type: ignore[attr-defined]
-    shares = deal(len(items), cases, lengths, workers)
+    shares = deal(len(items), cases, lengths, paces, workers)
+    run = config.stash[RUN]
+    run.homes = {names[number]: share.device for share in shares for number in share.tests}
     items[:] = [items[number] for share in shares for number in share.tests]
 
 

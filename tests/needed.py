@@ -10,7 +10,7 @@ import pytest
 
 from harness.core.cache import BOARDS, cache_root
 from harness.core.errors import HarnessError
-from harness.dsp.hexagon import HMX, VECTOR_FLOAT, find_qemu, why_no_loader
+from harness.dsp.emulator import HMX, VECTOR_FLOAT, find_qemu, why_no_loader
 
 INSIST = "QNN_HARNESS_INSIST"
 """Set by .ci/run, which installs everything: there nothing may be left out."""

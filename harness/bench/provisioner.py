@@ -16,7 +16,7 @@ from harness.core.engine import EngineProgram
 from harness.core.engines import ENGINES
 from harness.deploy.deploy import Deployer
 from harness.deploy.layout import FileSet
-from harness.dsp.hexagon import lacks_floats
+from harness.dsp.emulator import lacks_floats
 from harness.lab.attach import AttachedDevice
 from harness.models.contexts import Contexts, Source
 from harness.models.metadata import entries, memory_bytes, named_build, needs

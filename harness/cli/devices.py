@@ -24,7 +24,7 @@ from harness.deploy.client import Cleaned, clean as clean_device
 from harness.deploy.layout import describe_claim
 from harness.diagnosis.error import Part
 from harness.doctor.check import listed
-from harness.dsp.hexagon import loader_missing
+from harness.dsp.emulator import loader_missing
 from harness.lab.attach import LabDevice, OpenLab
 from harness.lab.device_watch import DeviceWatch
 from harness.lab.devices import DeviceConfig, SimulatedDeviceConfig

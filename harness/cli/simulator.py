@@ -38,7 +38,7 @@ def build_dsp_command(source: Path | None, mirror: str | None, anew: bool) -> No
 
     It is QEMU of Debian with vector instructions for floating point and the matrix unit.
     """
-    from harness.dsp.hexagon import VARIABLE, build_loader, find_qemu, why_no_loader
+    from harness.dsp.emulator import VARIABLE, build_loader, find_qemu, why_no_loader
     from harness.dsp.qemu_build import build_qemu
 
     cache = cache_root() / BOARDS

@@ -23,8 +23,8 @@ from typing import Final
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, InfraError
 from harness.core.verified_folder import locked, work_folder
-from harness.dsp import hexagon
-from harness.dsp.hexagon import run_build
+from harness.dsp import emulator
+from harness.dsp.emulator import run_build
 
 SERIES: Final = "10.0."
 """The prefix of the versions that the patch is for: those of Debian 13."""
@@ -68,9 +68,9 @@ def build_qemu(
     or the step that failed; InfraError if something cannot be fetched or stored, or it takes longer
     than an hour. A build that ends early leaves nothing behind.
     """
-    if not hexagon.PATCH.is_dir():
-        raise ConfigError("is in a checkout of the project: run this from one", file=hexagon.PATCH)
-    built = hexagon.built_qemu(cache)
+    if not emulator.PATCH.is_dir():
+        raise ConfigError("is in a checkout of the project: run this from one", file=emulator.PATCH)
+    built = emulator.built_qemu(cache)
     if built.is_file() and not anew:
         return built
     environment = {**environment, "LC_ALL": "C"}
@@ -175,10 +175,10 @@ def _compile(folder: Path, archive: Path, step: _Step) -> Path:
     # firmware of other machines is two thirds of all files
     step("tar", "xf", archive, "--strip-components=1", "--exclude=*/roms/*", "-C", tree)
     version = _version(tree, archive)
-    shutil.copytree(hexagon.PATCH / "target", tree / "target", dirs_exist_ok=True)
+    shutil.copytree(emulator.PATCH / "target", tree / "target", dirs_exist_ok=True)
     try:
         options = ("-p1", "--batch", "--forward", "--fuzz=1")
-        step("patch", *options, "-i", hexagon.PATCH / "glue.patch", folder=tree)
+        step("patch", *options, "-i", emulator.PATCH / "glue.patch", folder=tree)
     except ConfigError as error:
         raise ConfigError(f"the patch does not fit QEMU {version} any more: {error}") from error
     _bring_meson(tree, step)
@@ -190,8 +190,8 @@ def _compile(folder: Path, archive: Path, step: _Step) -> Path:
     step("ninja", "qemu-hexagon", folder=build)
     program = build / "qemu-hexagon"
     step("strip", program)
-    can = hexagon.probe_abilities(program, folder)[1]
-    if can != {hexagon.VECTOR_FLOAT, hexagon.HMX}:
+    can = emulator.probe_abilities(program, folder)[1]
+    if can != {emulator.VECTOR_FLOAT, emulator.HMX}:
         raise ConfigError(f"what was built does not execute the patch's instructions, only {can}")
     return program
 

@@ -17,7 +17,7 @@ from harness.experiments.sharing import (
     release_orders,
     spill_fill_bytes,
 )
-from harness.models.model_graphs import OPERATORS
+from harness.models.generated_models import OPERATORS
 
 __all__ = [
     "OPERATORS",

@@ -29,7 +29,7 @@ from pydantic_core import PydanticCustomError
 from harness.core.socs import KERNEL_SOC_IDS, SOCS, Target
 from harness.core.tagged_model import TaggedModel
 from harness.core.yaml_document import Text, did_you_mean
-from harness.dsp.hexagon import DSP_ARCHS
+from harness.dsp.emulator import DSP_ARCHS
 from harness.lab.fields import (
     Address,
     Adreno,

@@ -32,7 +32,7 @@ from harness.core.yaml_document import (
     read_document,
     shown,
 )
-from harness.dsp.hexagon import why_no_dsp
+from harness.dsp.emulator import why_no_dsp
 from harness.lab.devices import (
     ALIKE,
     EMULATED_TARGET,

@@ -1,7 +1,7 @@
 """The models that contexts are compiled from: built in code, the same to the byte everywhere.
 
-MB are 10^6 bytes throughout. The graphs are in model_graphs.py; a model's key stands for its bytes
-and its inputs.
+MB are 10^6 bytes throughout. The graphs are in generated_models.py; a model's key stands for its
+bytes and its inputs.
 
 The architecture is the paper's, in the form that torchvision's ONNX export in evaluation mode has:
 batch normalisation is folded into the convolutions, ReLU6 is Clip. Every weight is a multiple of
@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from harness.core.errors import ConfigError
 from harness.core.whole_file import keep_whole
 from harness.core.yaml_document import did_you_mean
-from harness.models import model_graphs
-from harness.models.model_graphs import DataType, constant, graph, random_bytes, random_floats
+from harness.models import generated_models
+from harness.models.generated_models import DataType, constant, graph, random_bytes, random_floats
 
 if TYPE_CHECKING:
     import numpy as np
@@ -284,24 +284,28 @@ class _Kind:
     ir_version: int = _IR_VERSION
 
 
-KINDS: Final[Mapping[str, _Kind | model_graphs.Operator]] = MappingProxyType(
+KINDS: Final[Mapping[str, _Kind | generated_models.Operator]] = MappingProxyType(
     {
         # 16 products of numbers below 1 in half precision (11 bits): 16 * 2**-11 at worst
         "tiny": _Kind(
-            model_graphs.tiny, model_graphs.tiny_inputs, (0, 0), 1, 0.01, "float32", "<f4"
+            generated_models.tiny, generated_models.tiny_inputs, (0, 0), 1, 0.01, "float32", "<f4"
         ),
         "weights-heavy": _Kind(
-            model_graphs.weights_heavy, model_graphs.weights_heavy_inputs, (1, _MAX_MEGABYTES)
+            generated_models.weights_heavy,
+            generated_models.weights_heavy_inputs,
+            (1, _MAX_MEGABYTES),
         ),
         "io-heavy": _Kind(
-            model_graphs.io_heavy, model_graphs.io_heavy_inputs, (2, _MAX_MEGABYTES), 2
+            generated_models.io_heavy, generated_models.io_heavy_inputs, (2, _MAX_MEGABYTES), 2
         ),
-        "spill-heavy": _Kind(model_graphs.spill_heavy, model_graphs.spill_heavy_inputs, (1, 64)),
+        "spill-heavy": _Kind(
+            generated_models.spill_heavy, generated_models.spill_heavy_inputs, (1, 64)
+        ),
         # 53 layers in half precision, or in 8 bits with float32 in and out: how close these come
         # is in experiments/accuracy.py
         "mobilenet-v2": _Kind(build_float, make_inputs, (0, 0), 1, 0.1, "float32", "<f4"),
         "mobilenet-v2-8bit": _Kind(build_quantised, make_inputs, (0, 0), 1, 1.0, "uint8", "<f4"),
-        **model_graphs.OPERATORS,
+        **generated_models.OPERATORS,
     }
 )
 
@@ -319,7 +323,7 @@ class Model:
       they outgrow the VTCM and part of them is spilled to memory and filled back.
     - `mobilenet-v2`: MobileNet-v2 for 224 x 224 pixels (models.py), in float32.
     - `mobilenet-v2-8bit`: the same with 8-bit weights and activations (QDQ), float32 in and out.
-    - the names of `OPERATORS` (model_graphs.py), as `conv-3x3-8bit`: one operator each.
+    - the names of `OPERATORS` (generated_models.py), as `conv-3x3-8bit`: one operator each.
 
     `prepare` is one of `PREPARATIONS`, options of the compiler. `htp_arch` (75 for v75) is the HTP
     to compile for, instead of the device's.

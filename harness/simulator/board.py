@@ -32,7 +32,7 @@ from harness.dsp.dsp import (
     dsp_environment,
     lay_out_dsp,
 )
-from harness.dsp.hexagon import build_fastrpc, build_library, dsp_programs
+from harness.dsp.emulator import build_fastrpc, build_library, dsp_programs
 
 FOLDER: Final = "system/board"
 """The folder of a board's files, below the storage folder."""

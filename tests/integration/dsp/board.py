@@ -18,7 +18,7 @@ from harness.dsp.dsp import (
     lay_out_dsp,
     read_replies,
 )
-from harness.dsp.hexagon import FASTRPC, build_fastrpc
+from harness.dsp.emulator import FASTRPC, build_fastrpc
 from harness.models.source import Context, Libraries, within_session
 from harness.probe.build import ProbeBuilder
 from harness.probe.ort_plan import io_bind, io_release, io_run

@@ -17,7 +17,7 @@ from typing import Final
 
 from harness.core.cache import BOARDS, cache_root
 from harness.dsp.dsp import DspLimits, DspPrograms
-from harness.dsp.hexagon import build_loader, find_qemu
+from harness.dsp.emulator import build_loader, find_qemu
 from harness.models.compile import ContextStore
 from harness.models.models import Model
 from harness.models.source import Context

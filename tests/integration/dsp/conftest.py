@@ -10,7 +10,7 @@ import pytest
 
 from harness.core.cache import BOARDS, cache_root
 from harness.dsp.dsp import DspLimits, DspPrograms
-from harness.dsp.hexagon import build_loader, find_qemu
+from harness.dsp.emulator import build_loader, find_qemu
 from tests.integration.dsp.dsp_process import DspProcess
 from tests.needed import DSP, need
 

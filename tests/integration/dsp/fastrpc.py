@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from harness.core.cache import BOARDS, cache_root
 from harness.dsp.dsp import DspLimits, DspPrograms, DspReply, lay_out_dsp, read_replies
-from harness.dsp.hexagon import build_fastrpc
+from harness.dsp.emulator import build_fastrpc
 from tests.needed import C_COMPILERS, need
 from tests.stand_in.fake_dsp import Method, install
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from harness.dsp.dsp import DspPrograms
-from harness.models.model_graphs import OPERATORS
+from harness.models.generated_models import OPERATORS
 from harness.models.models import Model
 from harness.models.source import Context, Libraries, within_session
 from harness.probe.build import ProbeBuilder

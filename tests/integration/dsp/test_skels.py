@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.dsp.hexagon import DSP_ARCHS
+from harness.dsp.emulator import DSP_ARCHS
 from tests.integration.conftest import RuntimeFor
 from tests.integration.dsp.conftest import BeginDsp
 

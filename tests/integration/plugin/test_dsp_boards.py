@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from harness.core.cache import BOARDS, cache_root
-from harness.dsp.hexagon import VARIABLE, find_qemu
+from harness.dsp.emulator import VARIABLE, find_qemu
 from tests.integration.device_runs import ROOT, DeviceRuns
 from tests.integration.simulator.conftest import wait_for
 from tests.needed import DSP, need

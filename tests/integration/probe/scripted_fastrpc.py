@@ -19,7 +19,7 @@ from typing import Final
 
 from harness.core.cache import BOARDS, cache_root
 from harness.core.codes import dsp_errors
-from harness.dsp.hexagon import FASTRPC, build_fastrpc
+from harness.dsp.emulator import FASTRPC, build_fastrpc
 from harness.models.source import Libraries, within_session
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings

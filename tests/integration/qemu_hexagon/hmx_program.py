@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from harness.dsp.hexagon import hexagon_program
+from harness.dsp.emulator import hexagon_program
 
 AT = 0x400000
 """Where the memory lies that the instructions work on."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from harness.core.cache import BOARDS, cache_root
-from harness.dsp.hexagon import find_qemu
+from harness.dsp.emulator import find_qemu
 from tests.integration.qemu_hexagon import hmx_program as program
 from tests.integration.qemu_hexagon.hmx_program import ACTIVATIONS, AT, WEIGHTS
 from tests.needed import HEXAGON

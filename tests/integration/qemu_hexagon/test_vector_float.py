@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from harness.core.cache import BOARDS, cache_root
-from harness.dsp.hexagon import find_qemu
+from harness.dsp.emulator import find_qemu
 from tests.integration.qemu_hexagon.vector_program import OPERANDS, RESULTS, run
 from tests.needed import HEXAGON
 from tests.unit.qemu_hexagon.qfloat_model import Instruction, instructions

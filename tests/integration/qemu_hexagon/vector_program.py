@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.dsp.hexagon import hexagon_program
+from harness.dsp.emulator import hexagon_program
 
 _IN, _OUT = 0x400000, 0x800000
 OPERANDS = 4 * 128

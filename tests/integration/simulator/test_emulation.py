@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.doctor.examine import simulated_checks
-from harness.dsp.hexagon import VARIABLE
+from harness.dsp.emulator import VARIABLE
 from harness.lab.inventory import load_lab
 from harness.simulator.board import CROSS_COMPILER_VARIABLE, why_no_board
 

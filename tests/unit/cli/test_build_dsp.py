@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli.main import commands
-from harness.dsp.hexagon import COMPILER_VARIABLE, HMX, VARIABLE, VECTOR_FLOAT, built_qemu
+from harness.dsp.emulator import COMPILER_VARIABLE, HMX, VARIABLE, VECTOR_FLOAT, built_qemu
 from tests.unit.dsp.test_qemu import mock_qemu
 
 

@@ -22,7 +22,7 @@ from harness.dsp.dsp import (
     log_size,
     read_replies,
 )
-from harness.dsp.hexagon import NATIVE
+from harness.dsp.emulator import NATIVE
 from tests.properties import reached, reaches
 
 NAMES = tuple(limit.name for limit in fields(DspLimits))

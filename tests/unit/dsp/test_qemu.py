@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import ConfigError
-from harness.dsp import hexagon
-from harness.dsp.hexagon import HMX, VARIABLE, VECTOR_FLOAT, built_qemu, find_qemu
+from harness.dsp import emulator
+from harness.dsp.emulator import HMX, VARIABLE, VECTOR_FLOAT, built_qemu, find_qemu
 
 WORDS = {"integer": "1c41c000", VECTOR_FLOAT: "1fa2e13f", HMX: "a6e0c011"}
 
@@ -38,7 +38,7 @@ def path_with(folder: Path) -> dict[str, str]:
 def test_what_the_systems_can(tmp_path: Path, can: tuple[str, ...]) -> None:
     path = mock_qemu(tmp_path / "bin" / "qemu-hexagon", "integer", *can)
     qemu = find_qemu(tmp_path / "cache", path_with(tmp_path / "bin"))
-    assert qemu == hexagon.Qemu(path, "10.0.13", frozenset(can))
+    assert qemu == emulator.Qemu(path, "10.0.13", frozenset(can))
 
 
 def test_what_was_tried_is_remembered_until_the_program_changes(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_the_users_own_comes_first_then_the_built_one(tmp_path: Path) -> None:
 def test_without_the_patch_the_newest_that_was_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hexagon, "PATCH", tmp_path / "absent")
+    monkeypatch.setattr(emulator, "PATCH", tmp_path / "absent")
     assert not built_qemu(tmp_path).exists()
     for name, age in (("b", 3), ("c", 9), ("a", 5)):
         os.utime(mock_qemu(tmp_path / "qemu-hexagon" / name / "qemu-hexagon"), (age, age))
@@ -96,15 +96,15 @@ def test_a_named_one_is_not_replaced(tmp_path: Path) -> None:
 def test_the_patch_tells_what_was_built_with_it(tmp_path: Path) -> None:
     (tmp_path / "target").mkdir()
     (tmp_path / "target" / "x.c").write_text("one")
-    before = hexagon.patch_key(tmp_path)
+    before = emulator.patch_key(tmp_path)
     (tmp_path / "README.md").write_text("words")
-    assert hexagon.patch_key(tmp_path) == before
+    assert emulator.patch_key(tmp_path) == before
     (tmp_path / "target" / "x.c").write_text("two")
-    assert hexagon.patch_key(tmp_path) != before
+    assert emulator.patch_key(tmp_path) != before
 
 
 def test_a_program_of_words_is_an_elf_with_its_data_where_it_was_asked_for() -> None:
-    file = hexagon.hexagon_program([1, 2], b"data", data_at=0x500000)
+    file = emulator.hexagon_program([1, 2], b"data", data_at=0x500000)
     assert file[:4] == b"\x7fELF"
     machine, _, entry = struct.unpack_from("<HII", file, 18)
     kind, offset, address, _, size = struct.unpack_from("<5I", file, 52)

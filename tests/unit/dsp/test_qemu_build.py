@@ -17,7 +17,7 @@ from typing import TypeVar
 import pytest
 
 from harness.core.errors import ConfigError, InfraError
-from harness.dsp import hexagon
+from harness.dsp import emulator
 from harness.dsp.qemu_build import build_qemu
 
 T = TypeVar("T")
@@ -77,7 +77,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, st
     (patch / "target" / "hexagon").mkdir(parents=True)
     (patch / "target" / "hexagon" / "own.c").write_text("own")
     (patch / "glue.patch").write_text(PATCH)
-    monkeypatch.setattr(hexagon, "PATCH", patch)
+    monkeypatch.setattr(emulator, "PATCH", patch)
     mocks = tmp_path / "mocks"
     mocks.mkdir()
     simple = dict.fromkeys(("pkg-config", "flex", "bison", "strip", "cc"), "exit 0")
@@ -96,7 +96,7 @@ def test_it_is_built_once(tmp_path: Path, environment: dict[str, str]) -> None:
     cache, source = tmp_path / "cache", archive(tmp_path)
     built = build_qemu(cache, source=source, environment=environment)
     assert built.read_text() == BUILT
-    assert built == hexagon.built_qemu(cache)
+    assert built == emulator.built_qemu(cache)
     assert unfinished(cache) == []
     assert build_qemu(cache, source=source, environment=environment) == built
     assert len((tmp_path / "log").read_text().splitlines()) == 1
@@ -196,14 +196,14 @@ def test_one_that_lacks_the_instructions_is_not_kept(
     (tmp_path / "mocks" / "ninja").write_text(f"#!/bin/sh\n{few}\n")
     with pytest.raises(ConfigError, match="does not execute"):
         build_qemu(tmp_path / "cache", source=archive(tmp_path), environment=environment)
-    assert not hexagon.built_qemu(tmp_path / "cache").exists()
+    assert not emulator.built_qemu(tmp_path / "cache").exists()
 
 
 CHILD = """import sys
 from pathlib import Path
-from harness.dsp import hexagon
+from harness.dsp import emulator
 from harness.dsp.qemu_build import build_qemu
-hexagon.PATCH = Path(sys.argv[1])
+emulator.PATCH = Path(sys.argv[1])
 build_qemu(Path(sys.argv[2]), source=Path(sys.argv[3]))
 """
 
@@ -240,6 +240,6 @@ def eventually(look: Callable[[], T], why: str) -> T:
 
 
 def test_without_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hexagon, "PATCH", tmp_path / "absent")
+    monkeypatch.setattr(emulator, "PATCH", tmp_path / "absent")
     with pytest.raises(ConfigError, match="checkout"):
         build_qemu(tmp_path / "cache")

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 
 from harness.core.errors import ConfigError, InfraError
-from harness.models.model_graphs import OPERATORS, random_bytes
+from harness.models.generated_models import OPERATORS, random_bytes
 from harness.models.models import KINDS, PREPARATIONS, Model, OnnxFiles
 from tests.properties import damaged, reached, reaches
 

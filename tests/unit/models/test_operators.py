@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
-from harness.models.model_graphs import OPERATORS
+from harness.models.generated_models import OPERATORS
 from harness.models.models import Model
 
 NAMES = list(OPERATORS)

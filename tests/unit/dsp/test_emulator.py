@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import ConfigError
-from harness.dsp.hexagon import (
+from harness.dsp.emulator import (
     COMPILER_VARIABLE,
     VARIABLE,
     VECTOR_FLOAT,

@@ -44,7 +44,7 @@ DRAWN = b"\x1b[2K"
 """What nobody but the live lines writes."""
 
 LOADING = re.compile(r"^sim-v73 .* ([1-3])/4 contexts .* test_slowly\[", re.MULTILINE)
-PUSHING = re.compile(r"^sim-v73 .*pushing .* [0-9.]+/[0-9.]+ MB", re.MULTILINE)
+PUSHING = re.compile(r"^pushing QNN .* \([0-9.]+ MB\)$", re.MULTILINE)
 SLEEPING = re.compile(r"^(sim-\S+) +1/1 sleep +test_sleep\[", re.MULTILINE)
 OF_THE_RUN = re.compile(r"^qnn-harness: \d+ of .*$", re.MULTILINE)
 
@@ -100,7 +100,7 @@ def nothing_is_left(terminal: Terminal) -> None:
 def test_each_device_and_the_run_have_a_line_while_it_goes_on(lab: DeviceRuns, suite: Path) -> None:
     with on_terminal(lab, suite) as terminal:
         assert terminal.finish() == 1
-        assert PUSHING.search("\n".join(terminal.seen)), terminal.seen[-40:]
+        assert seen(terminal, PUSHING), terminal.seen[-40:]
         assert {match[1] for match in seen(terminal, LOADING)} == {"1", "2", "3"}
         assert seen(terminal, SLEEPING)
         assert any("1 failed unexpectedly" in match[0] for match in seen(terminal, OF_THE_RUN))

@@ -23,7 +23,6 @@ from harness.diagnosis.error import ErrorRecord
 from harness.diagnosis.verdict import Verdict, judge
 from harness.dsp.dsp import DspReply, clear_replies, log_size, read_replies
 from harness.evidence.case_evidence import CaseEvidence, telling_lines
-from harness.lab.identity import boot_check
 from harness.lab.lease import LeaseLost
 from harness.probe.events import kept_events
 from harness.probe.plan import Plan
@@ -239,8 +238,8 @@ class CaseSession:
 
     @property
     def device_check(self) -> str:
-        """Shell text that exits if another device answers, or if it has rebooted."""
-        return boot_check(self.device.facts.boot)
+        """Shell text that exits if another device answers than the one that was prepared."""
+        return self._provisioned.lab_device.device_id.check()
 
     @property
     def executes_on(self) -> str:

@@ -100,7 +100,9 @@ class ProvisionedDevice:
 
     @cached_property
     def deployer(self) -> Deployer:
-        return self._open_deployer(self.device)
+        device = self.device
+        self.lab_device.device_id.look(device.transport, device.workdir)
+        return self._open_deployer(device)
 
     def release(self) -> None:
         """Remove the run's claim from the device, if it was ever made."""

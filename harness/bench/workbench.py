@@ -196,6 +196,7 @@ class Workbench:
             device.fitness.vitals = max(mine.vitals, device.fitness.vitals, key=itemgetter(0))
         self._deployed[device] = known.deployed
         device.identity = max(device.identity, known.identity, key=len)
+        device.device_id.known |= known.device_ids
         return None
 
     def give_back(self, device: LabDevice) -> None:
@@ -208,7 +209,8 @@ class Workbench:
             provisioned = self._devices.get(device)
             here = provisioned.deployed if provisioned else frozenset()
             deployed = here | self._deployed.get(device, frozenset())
-            state = KnownState(device.fitness, deployed, device.identity)
+            ids = frozenset(device.device_id.known)
+            state = KnownState(device.fitness, deployed, device.identity, ids)
             self._known.save(device.key, state)
         device.give_back()
 

@@ -27,8 +27,8 @@ from harness.lab.devices import (
 from harness.lab.facts import SCRIPT, DeviceFacts, parse_facts
 from harness.lab.health import Fitness, HealthRules, RecoveryRules, TimedGate
 from harness.lab.identity import (
+    CarriedId,
     require_same_device,
-    require_serial,
     require_target,
 )
 from harness.lab.inventory import Lab
@@ -279,8 +279,8 @@ class AttachedDevice:
 class LabDevice:
     """A device of the lab in use: its configuration, and all that is learnt about it in the run.
 
-    Whoever works with a device holds this; its name is for people. `fitness` is how it has
-    done so far, `was_reached` whether it was ever reached, so that it is
+    Whoever works with a device holds this; its name is for people. `device_id` is what was left on
+    it, `fitness` how it has done so far, `was_reached` whether it was ever reached, so that it is
     worth waiting for, and `probe` the path of the probe there, once it was tried. `identity` is
     how it identified itself, the most specific name first.
     """
@@ -291,6 +291,7 @@ class LabDevice:
         self.config = config
         self.place = lab.described.place_of(config.name)
         self.fitness = Fitness()
+        self.device_id = CarriedId()
         self.was_reached = False
         self.probe: str | None = None
         self._patience_s = lab.lease_wait_s
@@ -503,6 +504,9 @@ class LabDevice:
         if self.lab.leases is None or self.is_simulated_here:
             return True
         identity = next(iter(attached.facts.identity), None)
+        if identity is None:
+            own_id = self.device_id.look(attached.transport, attached.workdir)
+            identity = None if own_id is None else f"device id {own_id.text}"
         # images are copied with the machine-id in them: only the boot tells such devices apart
         self._device_key = None if identity is None else f"{identity} boot {attached.facts.boot}"
         self._free(except_keys=(self.lease_key, self._device_key))
@@ -536,8 +540,6 @@ class LabDevice:
         elif not isinstance(config, AdbDeviceConfig):
             require_own_folder(transport, workdir)
         facts = read_facts(transport, workdir)
-        if isinstance(config, AdbDeviceConfig):
-            require_serial(serial, facts.serial_number)
         require_same_device(serial, self.identity, facts.identity)
         # a name that was damaged in transmission may arrive whole the next time
         self.identity = max(self.identity, facts.identity, key=len)

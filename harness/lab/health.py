@@ -328,12 +328,13 @@ AROUND: Final = ("hottest_c", "clock_limit_khz", "governor")
 class KnownState:
     """The fitness of a device, and the sets of files (`deployed`) that were deployed there.
 
-    `identity` is how it identified itself in the `run`.
+    `identity` and `device_ids` are how it identified itself in the `run`.
     """
 
     fitness: Fitness = field(default_factory=Fitness)
     deployed: frozenset[str] = frozenset()
     identity: tuple[str, ...] = ()
+    device_ids: frozenset[str] = frozenset()
     run: str = ""
 
 
@@ -358,7 +359,7 @@ class KnownStates:
             state = _state_adapter().validate_python(content)
             if state.run != self._run:
                 state.fitness.cases = 0
-                state.identity = ()
+                state.identity, state.device_ids = (), frozenset()
             return state
         return KnownState()
 

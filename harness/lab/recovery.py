@@ -94,9 +94,6 @@ def check(device: LabDevice, probe_problem: ProbeProblem) -> Health:
     try:
         attached = device.attach()
         vitals = ask_vitals(attached.transport, attached.workdir)
-        if vitals.boot_id != attached.facts.boot:
-            device.detach()  # its facts are those of an earlier boot, or of another device
-            attached = device.attach()
         if dozed := vitals.doze in DOZING:
             wake(attached.transport)
             vitals = ask_vitals(attached.transport, attached.workdir)

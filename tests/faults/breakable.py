@@ -124,6 +124,7 @@ class BreakableLab:
         self._devices: dict[str, SimulatedDevice | RealDevice] = {}
         self._serving = ""
         self._replaced = False
+        self._own_id = ""
         self._addresses: dict[str, str] = {}
         self._androids: dict[str, Android] = {}
         self.repository = folder / "maven"
@@ -213,6 +214,8 @@ class BreakableLab:
                 if self.kind != SIMULATED:
                     shutil.rmtree(self._storage("alike"), ignore_errors=True)
                     shutil.copytree(self._storage("first"), self._storage("alike"), symlinks=True)
+                self._own_id = self._id_file("alike").read_text()
+                self._id_file("alike").write_text("0f1e2d3c-4b5a\n")
                 self._start("alike")
                 self._serve("alike")
             case "undo":
@@ -238,6 +241,7 @@ class BreakableLab:
         """The cable is back where it was, and the right device at its end."""
         if self._serving == "alike":
             self._devices["alike"].stop()
+            self._id_file("alike").write_text(self._own_id)
             self._devices["first"].start()
         if self._serving != "first":
             self._serve("first")
@@ -308,6 +312,11 @@ class BreakableLab:
         if name == "alike" and self.kind == SIMULATED:
             name = "first"  # paths on a simulated device are paths of the host
         return self.folder / f"storage-{name}"
+
+    def _id_file(self, name: str) -> Path:
+        """The device id that the harness has given a device."""
+        top = "data/local/tmp" if self.kind == SIMULATED else "local/tmp"
+        return self._storage(name) / top / "qnn-harness/.device-badge"
 
     def _write_lab(self, addresses: dict[str, str]) -> None:
         devices = []

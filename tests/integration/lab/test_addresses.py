@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +22,9 @@ from harness.simulator.private_server import harness_key
 from harness.simulator.programs import device_properties
 from tests.faults.breakable import KeptServer
 from tests.integration.transport.adb.faulty_link import FaultyLink
+from tests.integration.transport.adb.real_adbd import RealDevice
 
+NEEDS_REAL = pytest.mark.needs("QNN_HARNESS_ADBD_ROOT")
 OpenAt = Callable[..., OpenLab]
 
 
@@ -74,17 +77,26 @@ def simulated(folder: Path, name: str) -> SimulatedDevice:
     )
 
 
-def test_another_address_is_no_way_around_a_lease(tmp_path: Path, open_at: OpenAt) -> None:
+@pytest.mark.parametrize("daemon", ["sim", pytest.param("real", marks=NEEDS_REAL)])
+def test_another_address_is_no_way_around_a_lease(
+    daemon: str, tmp_path: Path, open_at: OpenAt
+) -> None:
+    """The real adbd tells neither a serial number nor a machine-id: its device id tells."""
     with contextlib.ExitStack() as stack:
-        device = stack.enter_context(simulated(tmp_path, "alone"))
+        device: SimulatedDevice | RealDevice
+        if daemon == "sim":
+            device = stack.enter_context(simulated(tmp_path, "alone"))
+        else:
+            root = Path(os.environ["QNN_HARNESS_ADBD_ROOT"])
+            device = stack.enter_context(RealDevice(root))
         link = stack.enter_context(FaultyLink(device.address))
-        first = open_at("sim-first", device.address)
+        first = open_at(f"{daemon}-first", device.address)
         first.device("at-0").attach()
-        second = open_at("sim-second", link.address)
-        with pytest.raises(DeviceHeld, match="sim-first"):
+        second = open_at(f"{daemon}-second", link.address)
+        with pytest.raises(DeviceHeld, match=f"({daemon}-first)"):
             second.device("at-0").attach()
         # nothing of it is kept, so that the holder may use the other address, too
-        both = open_at("sim-third", link.address)
+        both = open_at(f"{daemon}-third", link.address)
         both.device("at-0").acquire()
         both.close()
         first.close()

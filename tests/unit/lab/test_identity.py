@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from harness.core.errors import InfraError
 from harness.core.socs import TARGETS
+from harness.lab import identity
 from harness.lab.devices import DeviceConfig
 from harness.lab.facts import parse_facts
 from harness.lab.identity import (
+    CarriedId,
+    DeviceId,
     WrongTarget,
-    boot_check,
     require_same_device,
-    require_serial,
     require_target,
 )
-from harness.transport.questions import parse_boot_id, parse_sections, query_script
+from harness.transport.this_computer import ThisComputer
 
 
 @pytest.mark.parametrize(
@@ -45,39 +47,45 @@ def test_what_a_device_says(first: list[str], now: list[str], same: bool) -> Non
 
 
 @pytest.mark.parametrize(
-    ("serial", "reported", "same"),
+    ("now", "same"),
     [
-        ("1a2b", "1a2b", True),
-        ("1a2b", "3c4d", False),
-        ("1a2b", None, True),
-        ("10.0.0.1:5555", "3c4d", True),
-        ("emulator-5554", "3c4d", True),
-        ("adb-1a2b-Xy._adb-tls-connect._tcp", "3c4d", True),
+        (None, True),
+        (DeviceId("/f", "a", existed=True), True),
+        (DeviceId("/f", "b", existed=True), False),
+        (DeviceId("/f", "b", existed=False), True),  # emptied, and given a new one
     ],
 )
-def test_the_serial_of_a_device_on_usb(serial: str, reported: str | None, same: bool) -> None:
+def test_the_id_on_a_device(
+    now: DeviceId | None, same: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(identity, "give_device_id", lambda way, workdir: now)
+    device = ThisComputer()
+    assert CarriedId().look(device, "/w") == now
+    carried = CarriedId()
+    carried.known = {"a", "c"}
     if same:
-        require_serial(serial, reported)
+        assert carried.look(device, "/w") == now
     else:
         with pytest.raises(InfraError, match="another device answers"):
-            require_serial(serial, reported)
+            carried.look(device, "/w")
 
 
 @pytest.mark.parametrize(
     "shell", [pytest.param(name, marks=pytest.mark.needs(name)) for name in ("dash", "bash")]
 )
-@pytest.mark.parametrize("change", ["", "another"])
-def test_the_shell_that_starts_a_probe_checks_the_boot(shell: str, change: str) -> None:
-    sections = parse_sections(
-        subprocess.run(
-            ["sh", "-c", query_script("boot")], capture_output=True, text=True, check=True
-        ).stdout
-    )
-    script = boot_check(f"{parse_boot_id(sections)}{change}") + "echo started"
+@pytest.mark.parametrize(
+    ("content", "fine"), [("right\n", True), ("wrong\n", False), ("", False), (None, False)]
+)
+def test_the_shell_that_starts_a_probe_checks_it(
+    shell: str, content: str | None, fine: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "it's a file"
+    if content is not None:
+        path.write_text(content)
+    script = DeviceId(str(path), "right", existed=True).check() + "echo started"
     completed = subprocess.run([shell, "-c", script], capture_output=True, text=True, check=False)
-    assert (completed.stdout == "started\n") is not bool(change)
-    assert ("another device answers" in completed.stderr) is bool(change)
-    assert boot_check(None) == ""
+    assert (completed.stdout == "started\n") is fine
+    assert ("another device answers" in completed.stderr) is not fine
 
 
 @pytest.mark.parametrize(

@@ -30,9 +30,13 @@ FITNESS = Fitness(
 def test_who_takes_a_device_takes_what_is_known_of_it(tmp_path: Path) -> None:
     states = KnownStates(tmp_path / "known", "run")
     assert states.pop(KEY) == KnownState()
-    states.save(KEY, KnownState(FITNESS, frozenset({"htp-2.51.0"}), ("serial 1",)))
+    states.save(KEY, KnownState(FITNESS, frozenset({"htp-2.51.0"}), ("serial 1",), frozenset("ab")))
     state = states.read(KEY)
-    assert (state.deployed, state.identity) == ({"htp-2.51.0"}, ("serial 1",))
+    assert (state.deployed, state.identity, state.device_ids) == (
+        {"htp-2.51.0"},
+        ("serial 1",),
+        {*"ab"},
+    )
     fitness = states.pop(KEY).fitness
     assert fitness.offline is not None
     assert (str(fitness.offline.error), fitness.offline.look_at) == ("it is away", 3000.0)

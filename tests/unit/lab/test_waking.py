@@ -42,8 +42,7 @@ class MockPhone:
 )
 def test_a_phone_in_doze(states: tuple[str, ...], codes: list[str], queries: int) -> None:
     phone = MockPhone(*states)
-    facts = SimpleNamespace(boot=None)
-    attached = SimpleNamespace(transport=phone, workdir="/w", has_dsp=False, facts=facts)
+    attached = SimpleNamespace(transport=phone, workdir="/w", has_dsp=False)
     device = SimpleNamespace(attach=lambda: attached, health_rules=HealthRules(), name="mock")
     health = check(cast("LabDevice", device), lambda _: None)
     assert [finding.code for finding in health.findings] == codes

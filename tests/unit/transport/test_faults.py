@@ -10,6 +10,7 @@ import pytest
 from harness.core.errors import DeviceError, DeviceLost, DeviceRefused, DeviceTimeout, InfraError
 from harness.evidence.case_evidence import take_baseline
 from harness.lab.attach import read_facts
+from harness.lab.identity import give_device_id
 from harness.lab.recovery import ask_vitals
 from harness.transport.adb_address import TcpAddress
 from harness.transport.adb_device import AdbDevice
@@ -103,6 +104,7 @@ def test_all_that_asks_a_device_says_so_in_words() -> None:
     actions = {
         "ask what it is": lambda: read_facts(device, "/data"),
         "ask how it is": lambda: ask_vitals(device, "/data"),
+        "ask for its device id": lambda: give_device_id(device, "/data"),
         "ask for its clock": lambda: take_baseline(device, timeout_s=5),
     }
     for words, action in actions.items():

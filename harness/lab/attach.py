@@ -29,6 +29,7 @@ from harness.lab.health import Fitness, HealthRules, RecoveryRules, TimedGate
 from harness.lab.identity import (
     CarriedId,
     require_same_device,
+    require_serial,
     require_target,
 )
 from harness.lab.inventory import Lab
@@ -540,6 +541,8 @@ class LabDevice:
         elif not isinstance(config, AdbDeviceConfig):
             require_own_folder(transport, workdir)
         facts = read_facts(transport, workdir)
+        if isinstance(config, AdbDeviceConfig):
+            require_serial(serial, facts.serial_number)
         require_same_device(serial, self.identity, facts.identity)
         # a name that was damaged in transmission may arrive whole the next time
         self.identity = max(self.identity, facts.identity, key=len)

@@ -114,6 +114,14 @@ def require_same_device(serial: str, first: Sequence[str], now: Sequence[str]) -
             return
 
 
+def require_serial(serial: str, reported: str | None) -> None:
+    """Raise DeviceError if a device on USB reports another serial number than adb."""
+    if reported is None or ":" in serial or serial.startswith(("emulator-", "adb-")):
+        return
+    if reported != serial:
+        raise DeviceError(f"another device answers here: it says it is {reported}", serial=serial)
+
+
 class WrongTarget(DeviceRefused):
     """A device's target is unsupported, or differs from that in devices.yaml.
 

@@ -17,6 +17,7 @@ from harness.lab.identity import (
     DeviceId,
     WrongTarget,
     require_same_device,
+    require_serial,
     require_target,
 )
 from harness.transport.this_computer import ThisComputer
@@ -44,6 +45,25 @@ def test_what_a_device_says(first: list[str], now: list[str], same: bool) -> Non
     else:
         with pytest.raises(InfraError, match="another device answers"):
             require_same_device("x", first, now)
+
+
+@pytest.mark.parametrize(
+    ("serial", "reported", "same"),
+    [
+        ("1a2b", "1a2b", True),
+        ("1a2b", "3c4d", False),
+        ("1a2b", None, True),
+        ("10.0.0.1:5555", "3c4d", True),
+        ("emulator-5554", "3c4d", True),
+        ("adb-1a2b-Xy._adb-tls-connect._tcp", "3c4d", True),
+    ],
+)
+def test_the_serial_of_a_device_on_usb(serial: str, reported: str | None, same: bool) -> None:
+    if same:
+        require_serial(serial, reported)
+    else:
+        with pytest.raises(InfraError, match="another device answers"):
+            require_serial(serial, reported)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -146,15 +148,24 @@ def test_no_descriptor_of_ours_is_inherited_but_those_named() -> None:
         os.close(write)
 
 
-def test_whoever_opens_its_stdin_under_the_lock_keeps_it(tmp_path: Path) -> None:
-    """Else a connection that its last user left is given to the next and ended under its hands."""
-    lock, pipe = tmp_path / "lock", tmp_path / "users"
+@contextmanager
+def ended_without_users(folder: Path) -> Iterator[tuple[GuardedProcess, Path, Path, int]]:
+    """A process, the lock and the pipe of its users, and the descriptor of its first user."""
+    lock, pipe = folder / "lock", folder / "users"
     os.mkfifo(pipe)
-    first = os.open(pipe, os.O_RDWR)
+    user = os.open(pipe, os.O_RDWR)
     stdin = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     process = spawn_guarded(["sleep", "100"], stdin=stdin, lock=lock)
     os.close(stdin)
     try:
+        yield process, lock, pipe, user
+    finally:
+        process.stop()
+
+
+def test_whoever_opens_its_stdin_under_the_lock_keeps_it(tmp_path: Path) -> None:
+    """Else a connection that its last user left is given to the next and ended under its hands."""
+    with ended_without_users(tmp_path) as (process, lock, pipe, first):
         with FileLock(lock):
             os.close(first)
             assert process.wait(Deadline(0.5)) is None
@@ -162,19 +173,11 @@ def test_whoever_opens_its_stdin_under_the_lock_keeps_it(tmp_path: Path) -> None
         assert process.wait(Deadline(0.5)) is None
         os.close(second)
         assert process.wait(Deadline(5)) == 128 + signal.SIGTERM
-    finally:
-        process.stop()
 
 
 def test_users_that_follow_each_other_closely_keep_it(tmp_path: Path) -> None:
     """The guardian looks at its stdin at any moment between the end of one and the next."""
-    lock, pipe = tmp_path / "lock", tmp_path / "users"
-    os.mkfifo(pipe)
-    user = os.open(pipe, os.O_RDWR)
-    stdin = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    process = spawn_guarded(["sleep", "100"], stdin=stdin, lock=lock)
-    os.close(stdin)
-    try:
+    with ended_without_users(tmp_path) as (process, lock, pipe, user):
         time.sleep(0.5)  # until it waits
         for number in range(3000):
             with FileLock(lock):
@@ -183,9 +186,7 @@ def test_users_that_follow_each_other_closely_keep_it(tmp_path: Path) -> None:
                 user = os.open(pipe, os.O_RDWR)
             assert process.running, number
         assert process.wait(Deadline(0.5)) is None
-    finally:
         os.close(user)
-        process.stop()
 
 
 def test_a_command_has_its_grace_to_end_in_order(tmp_path: Path) -> None:

@@ -27,6 +27,16 @@ def test_each_name_is_there_and_told_of(name: str) -> None:
     assert f"`{name}`" in (ROOT / "docs/suites.md").read_text()
 
 
+def test_each_method_that_the_suites_page_names_is_there() -> None:
+    _, _, table = (ROOT / "docs/suites.md").read_text().partition("A bench has these methods")
+    first_cells = [
+        line.split("|")[1] for line in table.partition("\n## ")[0].splitlines()[4:] if line
+    ]
+    methods = re.findall(r"`(\w+)\(", " ".join(first_cells))
+    assert {"resident", "run_contexts", "qnn_in"} <= {*methods}
+    assert [name for name in methods if not hasattr(harness.Bench, name)] == []
+
+
 @pytest.mark.parametrize("name", harness.__all__)
 def test_each_name_has_its_place_among_the_apis_and_an_example(name: str) -> None:
     page = api_page.PAGE.read_text("utf-8")

@@ -22,6 +22,7 @@ from harness.core.notices import Notices, shown_by
 from tests.integration.device_runs import WITHOUT_HYPOTHESIS
 from tests.logged import Logged
 from tests.needed import LEFT_OUT, need
+from tests.snapshots import NAME, TESTED, Snapshot, update
 
 # A busy machine makes everything slow, and that is no fault of what is tested.
 # By day examples are few, and the same every time, so that a change is judged by what it changed;
@@ -48,6 +49,10 @@ devices:
     simulated: true
     soc: QCS8550
 """
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--snapshot-update", action="store_true", help="write the texts as they are")
 
 
 def pytest_configure() -> None:
@@ -94,7 +99,16 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
         )
 
 
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    if op == "==" and isinstance(right, Snapshot):
+        return ["a text differs from its snapshot", *right.difference(left)]
+    return None
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    if session.config.option.snapshot_update:
+        for file, tested in session.config.stash.get(TESTED, {}).items():
+            update(file, tested)
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["slow"] = dict(_left_out(session.config))
 
@@ -153,6 +167,18 @@ def logged() -> Iterator[Logged]:
     logged = Logged()
     with shown_by(Notices(progress=logged.progress.append, warn=logged.warnings.append)):
         yield logged
+
+
+@pytest.fixture
+def snapshot(request: pytest.FixtureRequest) -> Snapshot:
+    """The texts that this test has got before, without the path of its folder."""
+    file = request.path.with_name(NAME)
+    tested = request.config.stash.setdefault(TESTED, {}).setdefault(file, {})
+    test = f"{request.path.name}::{request.node.name}"
+    recorded = Snapshot(file, test, tested, updates=request.config.option.snapshot_update)
+    if "tmp_path" in request.fixturenames:
+        recorded.hide(request.getfixturevalue("tmp_path"), "TMP")
+    return recorded
 
 
 @pytest.fixture

@@ -366,6 +366,8 @@ _log = logging.getLogger(__name__)
 
 _HOST: Final = socket.gethostname()
 _POLL_S: Final = (0.01, 0.05)
+"""The time between two attempts in the first second; it grows with the time waited."""
+_SLOWEST_POLL: Final = 5.0
 _SETTLE_S: Final = 5.0
 _LONGEST_LOAN_S: Final = 604800.0
 """The longest time that a person may keep a device."""
@@ -532,7 +534,8 @@ class Leases:
                         is_loan = holding.holder is not None and holding.holder.is_loan
                         limit = "" if self._loan_s or is_loan else f" up to {wait_s:g} s"
                         _log.warning(f"waiting{limit} for device {name}: held by {holding}")
-                if self._closed.wait(min(left_s, random.uniform(*_POLL_S))):
+                poll_s = random.uniform(*_POLL_S) * min(max(1.0, now - start), _SLOWEST_POLL)
+                if self._closed.wait(min(left_s, poll_s)):
                     raise DeviceHeld(f"no longer waiting for device {name}", holding)
             if warned:
                 waited_s = time.monotonic() - start

@@ -6,6 +6,7 @@ Keep the imports at the top few, since every pytest run of the environment loads
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import traceback
 from collections.abc import Generator
@@ -131,6 +132,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[RUN] = run
     if asks_for_devices(config):
         ending.watch()
+        # Most of what is imported and collected stays: looking for garbage is a sixth of a start.
+        config.add_cleanup(functools.partial(gc.set_threshold, *gc.get_threshold()))
+        gc.set_threshold(100_000)
     run.collected = Collected(run.selection)
     config.pluginmanager.register(run.collected, "qnn-harness-collected")
     if is_controller(config):

@@ -62,8 +62,10 @@ _NAMES = [(re.compile(pattern, re.ASCII), kind) for pattern, kind in _KINDS]
 # v2.28.2.241116104011_103376 (pytorch/executorch#8762). libQnnSystem.so has only the time,
 # 260929181845, as a separate string.
 _BUILD = re.compile(rb"v(\d{1,3}\.\d{1,3}\.\d{1,3})\.(\d{12}|\d{6})(?!\d)")
+# begins with what is found fast: libQnnSystem.so is searched whole
 _STAMP = re.compile(
-    rb"(?<![0-9A-Za-z])(2\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:[01]\d|2[0-3])[0-5]\d[0-5]\d)(?=\0)"
+    rb"2(?<![0-9A-Za-z].)\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])(?:[01]\d|2[0-3])(?:[0-5]\d){2}(?=\0)",
+    re.DOTALL,
 )
 _AISW = re.compile(rb"AISW_VERSION: (\d{1,3}\.\d{1,3}\.\d{1,3})(?!\d)")
 
@@ -179,7 +181,7 @@ def _build_of(kind: LibraryKind, data: bytes) -> SdkBuild | None:
         return None
     builds = _distinct((match[1], match[2]) for match in _BUILD.finditer(data))
     if not builds and kind == "system":
-        builds = _distinct((b"", match[1]) for match in _STAMP.finditer(data))
+        builds = _distinct((b"", match[0]) for match in _STAMP.finditer(data))
     if not builds:
         builds = _distinct((match[1], b"") for match in _AISW.finditer(data))
     if len(builds) != 1:

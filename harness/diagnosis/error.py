@@ -127,10 +127,12 @@ class ErrorRecord(Part):
     """The error of the first failed step.
 
     `code` is the number the API returned, null if the failure has none (a crash, a wrong output);
-    `hex` is how logs print it. `step` counts the plan's steps from 0, `context` is the number of
-    the context concerned. `message` is the library's own explanation. `chain` are all causes in
-    order, and `first_cause` is the first of them. `diagnosis` is the known kind of failure, if it
-    is one. `libraries` are those of QNN, ORT and the drivers that were loaded when a call failed.
+    `hex` is how logs print it. `symbol` is its name in the library's headers, or the code of an
+    error of the harness itself (`device-timeout`). `step` counts the plan's steps from 0,
+    `context` is the number of the context concerned. `message` is the library's own explanation.
+    `chain` are all causes in order, and `first_cause` is the first of them. `diagnosis` is the
+    known kind of failure, if it is one. `libraries` are those of QNN, ORT and the drivers that
+    were loaded when a call failed.
 
     For a call of ONNX Runtime `code` is QNN's code in the messages, if there is one, `ort` the code
     that ORT returned, and `message` the whole chain of causes, the first one first.
@@ -187,10 +189,12 @@ class ErrorRecord(Part):
 
     @property
     def call(self) -> str:
-        """API, code and symbol of the failed call, as far as they are known.
+        """API, code and symbol of the failed call, as far as they are known; empty without a call.
 
         For a call that succeeded with wrong outputs it is the API only.
         """
+        if self.api is None and self.code is None:
+            return ""
         parts = (self.api,) if self.code == 0 else (self.api, self.code, self.symbol)
         return " ".join(str(part) for part in parts if part not in (None, ""))
 

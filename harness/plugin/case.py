@@ -133,7 +133,7 @@ class Case:
     def mark_not_run(self, error: HarnessError) -> None:
         """Set the error that kept the whole run from its cases."""
         self._outcome, self._cause = "error", error.cause
-        self._error = ErrorRecord.of(message=str(error))
+        self._error = ErrorRecord.of(message=str(error), symbol=error.code)
 
     def unchecked_failure(self) -> NotPassed | ConfigError | None:
         """Return the failure of a plan whose result the test did not `check`; None if it passed.
@@ -287,7 +287,9 @@ class Case:
             if isinstance(failure, DeviceError) or (serial and serial in str(failure)):
                 message = f"{self.placement.device}: {message}"
         signature = ErrorRecord.of(message=summary).signature
-        self._error = ErrorRecord.of(message=message).model_copy(update={"signature": signature})
+        code = failure.code if isinstance(failure, HarnessError) else None
+        error = ErrorRecord.of(message=message, symbol=code)
+        self._error = error.model_copy(update={"signature": signature})
 
 
 def _test_line(failure: BaseException | None, item: pytest.Item) -> str:

@@ -77,7 +77,7 @@ def test_the_lines_say_what_happened() -> None:
             case="f",
             outcome="error",
             cause="infra",
-            error=error(api=None, code=None, message="gone"),
+            error=error(api=None, code=None, message="gone", symbol="device-lost"),
         ),
         record(
             case="g",
@@ -90,7 +90,7 @@ def test_the_lines_say_what_happened() -> None:
         "2 expected",
         "   2 x CRASHED: QnnContext_createFromBinary QNN_COMMON_ERROR_MEM_ALLOC SIGSEGV 0x1f"
         "  [first: d]",
-        "   1 x ERROR, lost to the lab: QNN_COMMON_ERROR_MEM_ALLOC gone  [first: f]",
+        "   1 x ERROR, lost to the lab: gone  [first: f]",
         "   2 x expected, pd: failed: QnnContext_createFromBinary 1002 QNN_COMMON_ERROR_MEM_ALLOC "
         "Failed to find available PD for contextId 56 on deviceId 0 coreId 0with context size "
         "estimate 74989568  [first: b]",

@@ -226,7 +226,7 @@ class CaseSession:
     def with_qnn(self, qnn: str) -> CaseSession:
         """Return a session on this device with another QNN version."""
         self._is_used = True
-        placement = replace(self.placement, qnn=qnn, compiler=qnn)
+        placement = self.placement.model_copy(update={"qnn": qnn, "compiler": qnn})
         logs = self._log_folder / f"beside-{qnn}"
         session = CaseSession(self._provisioned.prepare(placement), logs, self.folder)
         session._surroundings = self._surroundings  # it is no other case

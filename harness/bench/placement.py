@@ -3,37 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
-from harness.core.axes import AXES, IN_AXES, VERSIONS
+from harness.core.axes import IN_AXES
 from harness.core.engine import DEFAULT_ENGINE
 from harness.core.engines import ENGINES
 from harness.models.contexts import Source
 from harness.models.models import Model
+from harness.results.record import PlacementRecord
 
 # Context binaries are compiled for the HTP only; other backends get one only if a case asks for it.
 _COMPILED_FOR: Final = ("htp",)
 
 
-@dataclass(frozen=True, order=True)
-class Placement:
-    """The device, backend, runtime and compiler that a case runs with.
+class Placement(PlacementRecord):
+    """The placement that a case runs with; `record` is what its record has.
 
-    It has names of devices instead of objects, because cases pass it to other processes by name.
-
-    `qnn` is the runtime's name in the catalog: 2.51.0, or sdk:2.31.0.250130. `engine` is the name
-    of an engine. `ort` is the name of an ONNX Runtime, None for the runtime's own
-    or the usual one. `compiler` makes the contexts that are compiled; None if the case has none.
-    With a `pool`, a name that devices share, any device of `among` will do; `device` is then the
-    one that the case is on, or would be on if only one process ran cases.
+    It has names instead of objects, because cases pass it to other processes by name: of devices,
+    and of versions in the catalog. `ort` is None for the runtime's own ONNX Runtime or the usual
+    one. `compiler` makes the contexts that are compiled; None if the case has none. With a `pool`,
+    a name that devices share, any device of `among` will do; `device` is then the one that the case
+    is on, or would be on if only one process ran cases.
     """
 
-    device: str
-    backend: str
-    qnn: str
-    compiler: str | None
     engine: str = DEFAULT_ENGINE
     ort: str | None = None
     pool: str = ""
@@ -51,19 +45,19 @@ class Placement:
     def device_name(self) -> str:
         return self.pool or self.device
 
-    def on(self, device: str) -> Self:
+    def on(self, device: str) -> Placement:
         """Return the placement on this device, one of its candidates.
 
         Raises ValueError for any other device: the verdict would be recorded for the wrong one.
         """
         if device not in self.candidates:
             raise ValueError(f"a case of {self.device_name} was to run on {device}")
-        return replace(self, device=device)
+        return self.model_copy(update={"device": device})
 
     @property
     def deployment_key(self) -> str:
         """A name for the files that it needs on a device, the same for all devices."""
-        return str(replace(self, device="", pool="", among=()))
+        return str(self.model_copy(update={"device": "", "pool": ""}))
 
     @property
     def takes_contexts(self) -> bool:
@@ -86,19 +80,16 @@ class Placement:
     @property
     def axes(self) -> dict[str, str | None]:
         values = {name: getattr(self, name) for name in IN_AXES}
-        versions = {name: values[name] for name in VERSIONS}
-        return values | {name: text and text.rpartition(":")[2] for name, text in versions.items()}
+        return {name: value and value.rpartition(":")[2] for name, value in values.items()}
 
     @property
-    def named_axes(self) -> dict[str, str | None]:
-        values = {name: getattr(self, name) for name in AXES if hasattr(self, name)}
-        return values | {"device": self.device_name, "compiler": self.other_compiler}
+    def record(self) -> PlacementRecord:
+        values = {name: getattr(self, name) for name in PlacementRecord.model_fields}
+        values |= {"device": self.device_name, "compiler": self.other_compiler}
+        return PlacementRecord.model_construct(**values)
 
     def __str__(self) -> str:
-        named = self.named_axes
-        marked = ((axis.mark, named[axis.name]) for axis in AXES.values() if axis.mark)
-        rest = "".join(f"-{mark}-{value}" for mark, value in marked if value is not None)
-        return f"{self.device_name}-{self.backend}-{self.qnn}{rest}"
+        return str(self.record)
 
     # other plug-ins of pytest (allure) show parameters by their repr
     __repr__ = __str__
@@ -145,12 +136,12 @@ def merge_pools(placements: Iterable[Placement], names: Mapping[str, str]) -> li
     """
     together: dict[Placement, list[str]] = {}
     for placement in placements:
-        if placement.device in names:
-            key = replace(placement, device="", pool=names[placement.device])
-            together.setdefault(key, []).append(placement.device)
-        else:
-            together[placement] = []
+        pool = names.get(placement.device)
+        key = placement.model_copy(update={"device": "", "pool": pool} if pool else {})
+        together.setdefault(key, []).append(placement.device)
     return [
-        replace(placement, device=devices[0], among=tuple(devices)) if devices else placement
+        placement.model_copy(update={"device": devices[0], "among": tuple(devices)})
+        if placement.pool
+        else placement
         for placement, devices in together.items()
     ]

@@ -86,10 +86,8 @@ class NewFailure:
 
 def version_of(record: Attempt, axis: AxisName) -> str:
     """Return the version that a case ran with, as options name it."""
-    version = getattr(record.placement, axis, None)
-    if version is None and axis == "ort":
-        version = record.ort
-    return str(version or record.axes.get(axis) or "")
+    ran_with = record.ort if axis == "ort" else None
+    return str(getattr(record.placement, axis, None) or ran_with or record.axes.get(axis) or "")
 
 
 def _changed(before: Attempt, after: Attempt) -> tuple[AxisName, ...]:

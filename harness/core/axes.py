@@ -26,43 +26,64 @@ def backend_of(name: str) -> Backend | None:
 class Axis:
     """One axis; `name` is its name in records, conditions of known issues and `--axis`.
 
-    `option` is the pytest option for its values; None if they follow from another axis. A value of
-    `type` "version" is matched against the available versions, and may be a range with commas; a
-    "name" stands for itself, and lists of names are split at commas.
-
-    `in_axes`: records have it among their `axes`, null for a case without it; other axes are fields
-    of their own. `mark` precedes its value in the name of a case, which has only values other than
-    the default.
+    A value of `type` "version" is matched against the available versions, and may be a range with
+    commas; a "name" stands for itself, and lists of names are split at commas. `help` describes its
+    `option` for such a list; without one, the value follows from other axes or from the test.
+    `values` are all names, if they are known beforehand. Names of cases have the values of axes
+    with an option; a `mark` precedes a value that is left out if it is the default.
     """
 
     name: str
     type: Literal["version", "name"]
-    option: str | None = None
-    in_axes: bool = False
-    mark: str | None = None
+    help: str = ""
+    mark: str = ""
+    values: tuple[str, ...] = ()
+
+    @property
+    def option(self) -> str:
+        return "--qnn-version" if self.name == "qnn" else f"--qnn-{self.name}"
 
 
-AXES: Final[Mapping[str, Axis]] = MappingProxyType(
-    {
-        axis.name: axis
-        for axis in (
-            Axis("device", "name", "--qnn-device"),
-            Axis("soc", "name"),
-            Axis("engine", "name", "--qnn-engine"),
-            Axis("backend", "name", "--qnn-backend", in_axes=True),
-            Axis("qnn", "version", "--qnn-version", in_axes=True),
-            Axis("ort", "version", "--qnn-ort", in_axes=True, mark="ort"),
-            Axis("compiler", "version", "--qnn-compiler", in_axes=True, mark="by"),
-        )
-    }
+_AXES: Final = (
+    Axis(
+        "device",
+        "name",
+        "devices, or addresses (adb://host:port/serial, ssh://user@host/serial; default: all)",
+    ),
+    Axis("soc", "name"),
+    Axis("engine", "name"),
+    Axis(
+        "backend",
+        "name",
+        "backends: htp, gpu, cpu (default: those that a test names, else htp)",
+        values=BACKENDS,
+    ),
+    Axis(
+        "qnn",
+        "version",
+        "QNN runtimes: versions (2.51.0, 2.48), ranges (>=2.48,<2.51), `latest`, `all`, any of "
+        "them of one source of the lab (sdk:latest), or the path of an SDK, folder or AAR "
+        "(default: latest)",
+    ),
+    Axis("ort", "version", "ONNX Runtime versions for tests that use it: as for --qnn", "ort"),
+    Axis(
+        "compiler",
+        "version",
+        "QNN versions that compile the contexts (default: the runtime's own)",
+        "by",
+    ),
 )
-"""All axes by name. No parameter of a test has the name of an axis."""
+AXES: Final[Mapping[str, Axis]] = MappingProxyType({axis.name: axis for axis in _AXES})
+"""All axes by name, in the order of a case's name. No parameter of a test is called like one."""
+
+LISTED: Final = tuple(axis for axis in _AXES if axis.help)
+"""The axes with an option for a list of values."""
 
 VERSIONS: Final = tuple(axis.name for axis in AXES.values() if axis.type == "version")
 """The axes whose values are versions: a bisection searches along these."""
 
-IN_AXES: Final = tuple(axis.name for axis in AXES.values() if axis.in_axes)
-"""The axes that are among the `axes` of every record."""
+IN_AXES: Final = tuple(axis.name for axis in LISTED if axis.name != "device")
+"""The axes that are among the `axes` of every record, null for a case without one."""
 
 
 if TYPE_CHECKING:

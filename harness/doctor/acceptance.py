@@ -344,7 +344,8 @@ def contexts(trial: Trial) -> CheckResult:
     """Load 66 contexts in one process: small ones must fit; report how many large ones do."""
     (name, _), device = _runtime(trial), trial.name
     compiler = trial.workbench.catalog.compiler_for(name, trial.device.target)
-    ready = trial.provisioned.prepare(Placement(device, "htp", name, compiler))
+    placement = Placement(device=device, backend="htp", qnn=name, compiler=compiler)
+    ready = trial.provisioned.prepare(placement)
     logs = trial.logs / "66-contexts"
     small = Bench(CaseSession(ready, logs / "small")).resident(_SMALL, _CONTEXTS)
     text = f"{small.loaded} of {_CONTEXTS} small ones loaded, executed and freed"

@@ -112,7 +112,7 @@ def try_backend(
     if backend == "htp" and not bare:
         with contextlib.suppress(VersionError):  # none is as old as the runtime
             compiler = workbench.catalog.compiler_for(name, runtime.target)
-    placement = Placement(device, backend, name, compiler)
+    placement = Placement(device=device, backend=backend, qnn=name, compiler=compiler)
     start = time.monotonic()
     try:
         ready = workbench.provisioned(workbench.lab.device(device)).prepare(placement)

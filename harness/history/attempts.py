@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import JsonValue
 
+from harness.core.axes import VERSIONS
 from harness.core.errors import Cause
 from harness.core.socs import claim_of, limits_of_simulation
 from harness.diagnosis.error import Outcome
@@ -124,11 +125,11 @@ class Attempt:
 
     @property
     def case_group(self) -> str:
-        """The key shared by cases that differ only in versions: test, device and backend."""
+        """The key shared by cases that differ only in versions."""
         if self.placement is None:
             return self.test
         base, _, rest = self.test.partition("[")
-        place = f"{self.placement.device}-{self.placement.backend}"
+        place = self.placement.model_copy(update=dict.fromkeys(VERSIONS))
         return f"{base}[{place}{'-' * bool(rest)}{rest or ']'}"
 
     def axis(self, name: str) -> JsonValue:

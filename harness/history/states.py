@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import Final, Literal
 
-from harness.core.axes import VERSIONS
+from harness.core.axes import LISTED
 from harness.core.engine import DEFAULT_ENGINE
 from harness.core.outgoing_text import counted
 from harness.history.attempts import Attempt, CaseAttempts
@@ -111,8 +111,9 @@ def format_attempts(failed: int, of: int) -> str:
 
 
 def versions_of(attempt: Attempt) -> RanWith:
-    """Return the versions of an attempt, with its engine if that is not QNN alone."""
-    values = ((name, attempt.axis(name)) for name in VERSIONS)
+    """Return the versions of an attempt, and other values than the usual ones of its axes."""
+    axes = (axis.name for axis in LISTED if axis.mark or axis.type == "version")
+    values = ((name, attempt.axis(name)) for name in axes)
     texts = ((name, None if value is None else str(value)) for name, value in values)
     unusual = attempt.engine not in (None, DEFAULT_ENGINE)
     return (*texts, *([("engine", attempt.engine)] if unusual else []))

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 from harness.bench.placement import Placement
 from harness.containers.artefact import named_version
+from harness.core.axes import AXES
 from harness.core.engine import DEFAULT_ENGINE
 from harness.core.engines import ENGINES
 from harness.core.errors import ConfigError, VersionError
@@ -38,24 +38,23 @@ class DeviceRuntimes:
 def device_runtimes(
     catalog: Catalog,
     devices: Sequence[DeviceConfig],
-    qnn: Sequence[str],
-    compilers: Sequence[str],
-    ort: Sequence[str] = (),
+    axes: Mapping[str, Sequence[str]],
     *,
     field: str = "--qnn",
 ) -> DeviceRuntimes:
-    """Resolve the version options for each device, without querying devices.
+    """Resolve the versions in `axes` for each device, without querying devices.
 
     A device of unknown target gets the runtimes of all targets, under one name if two are the
-    same. Without `compilers` every runtime gets contexts of its own version, or of the newest that
+    same. Without compilers every runtime gets contexts of its own version, or of the newest that
     it can read; if there is none, it has no compiler, and `reasons` says why. Raises ConfigError,
     naming `field`, for a spec that matches nothing for any device.
     """
     made_by: dict[str, None] = {}
-    for spec in compilers:
+    for spec in axes.get("compiler", ()):
         made_by.update(dict.fromkeys(resolve_versions(spec, field="--compiler")))
     targets = {device.name: [device.target] if device.target else TARGETS for device in devices}
     wanted_targets = [target for group in targets.values() for target in group]
+    qnn, ort = axes["qnn"], axes.get("ort", ())
     choice = choose_runtimes(
         lambda spec, target: catalog.resolve(spec, target, field=field), qnn, wanted_targets
     )
@@ -92,50 +91,56 @@ def device_runtimes(
     return DeviceRuntimes(runtimes, orts, list(reasons))
 
 
+def check_names(axes: Mapping[str, Sequence[str]]) -> None:
+    """Raise ConfigError for a value that its axis does not have."""
+    for name, values in axes.items():
+        known = AXES[name].values
+        if known and (unknown := [value for value in values if value not in known]):
+            raise ConfigError(f"unknown {name} {unknown[0]!r}", field=f"--{name}", choices=known)
+
+
 def placements(
     devices: Iterable[DeviceConfig],
     requirements: Mapping[str, object],
-    backends: Sequence[str],
-    runtimes: Mapping[str, Mapping[str, Sequence[str]]],
-    orts: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    axes: Mapping[str, Sequence[str]],
+    runtimes: DeviceRuntimes,
     *,
     compiled: bool = True,
 ) -> tuple[list[Placement], list[str]]:
     """Return all placements that satisfy a test's requirements, and why devices were left out.
 
-    `runtimes` maps each device to its runtimes, and these to the compilers of their contexts. A
-    test that requires engine ort runs with each of the `orts` of a device, or with the usual one
+    A test that requires engine ort runs with each of the ORTs of a device, or with the usual one
     if it has none. A test that requires compilers all runs with the contexts of all compilers of
-    its device. A test without compiled contexts has no compiler. `backends` are the selected ones,
-    empty by default.
+    its device. A test without compiled contexts has no compiler. `axes` are the selected values.
     """
     required = requirements.get("backend") or ()
     several = isinstance(required, tuple | list | set | frozenset)
     named = tuple(map(str, required if several else (required,)))  # type: ignore[call-overload]
+    backends = axes.get("backend", ())
     chosen = chosen_backends(named, backends)
     reasons: dict[str, None] = {}
     if not chosen:
         reasons[f"{NOT_ASKED} backend {' or '.join(named)}, asked for {', '.join(backends)}"] = None
     fitting = []
     for device in devices:
-        own_runtimes = runtimes.get(device.name, {})
+        own_runtimes = runtimes.compilers.get(device.name, {})
         with_compilers = own_runtimes if compiled else dict.fromkeys(own_runtimes, (None,))
-        versions = _versions(requirements, with_compilers, orts.get(device.name, ()))
+        values = _values(requirements, with_compilers, runtimes.orts.get(device.name, ()))
         for backend in chosen or named[:1]:
             problems = misfits(device, {**requirements, "backend": backend})
             if problems:
                 reasons[f"{device.name}: {'; '.join(problems)}"] = None
             elif chosen:
-                fitting += [Placement(device.name, backend, *version) for version in versions]
+                fitting += [Placement(device=device.name, backend=backend, **v) for v in values]
     return fitting, list(reasons)
 
 
-def _versions(
+def _values(
     requirements: Mapping[str, object],
     runtimes: Mapping[str, Sequence[str | None]],
     orts: Sequence[str],
-) -> list[tuple[str, str | None, str, str | None]]:
-    """Return runtime, compiler, engine and ORT of each case on one device and backend."""
+) -> list[dict[str, Any]]:
+    """Return the values of the other axes, for each case on one device and backend."""
     # an unknown engine is reported when the requirements are matched with the device
     name = str(requirements.get("engine") or DEFAULT_ENGINE)
     engine = ENGINES.get(name, ENGINES[DEFAULT_ENGINE])
@@ -144,7 +149,7 @@ def _versions(
     with_ort: Sequence[str | None] = orts if engine.takes_models and orts else (None,)
     every = list(dict.fromkeys(chain.from_iterable(runtimes.values())))
     return [
-        (runtime, compiler, engine.name, ort)
+        {"engine": engine.name, "qnn": runtime, "ort": ort, "compiler": compiler}
         for runtime, compilers in runtimes.items()
         for compiler in (every if requirements.get("compilers") == "all" else compilers)
         for ort in with_ort

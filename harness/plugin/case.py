@@ -49,7 +49,6 @@ from harness.results.record import (
     DeviceRecord,
     Expected,
     Fixed,
-    PlacementRecord,
     PreflightRecord,
     emulated_answer,
 )
@@ -185,7 +184,7 @@ class Case:
             run=self._run.records.open_folder().run_id,
             case=self.item.nodeid,
             test=own_test(self.item),
-            placement=PlacementRecord.model_validate(self.placement.named_axes),
+            placement=self.placement.record,
             engine=self.placement.engine,
             suite=suite_of(self.item),
             line=None if (line := self.item.location[1]) is None else line + 1,
@@ -359,7 +358,6 @@ def note_unfit(item: pytest.Item, report: pytest.TestReport, run: Run) -> None:
     fits_nowhere = reason.startswith(NO_DEVICE) and f": {NOT_ASKED} " not in reason
     if not fits_nowhere or folder is None or item.nodeid in run.records.earlier:
         return
-    axes: dict[str, Any] = dict.fromkeys(IN_AXES)
     path, line, _ = item.location
     record = CaseRecord(
         run=folder.run_id,
@@ -370,7 +368,7 @@ def note_unfit(item: pytest.Item, report: pytest.TestReport, run: Run) -> None:
         line=None if line is None else line + 1,
         asked=file_options(item, run.options.contexts),
         files_sha256=files_sha256(item),
-        axes=axes | parameter_axes(parameters_of(item)),
+        axes={**dict.fromkeys(IN_AXES), **parameter_axes(parameters_of(item))},
         device=None,
         outcome="unsupported",
         error=ErrorRecord.of(message=reason),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from harness.core.axes import VERSIONS
 from harness.core.errors import ConfigError
 from harness.core.outgoing_text import counted
 from harness.plugin.collection import parameters_of, placement_of
@@ -103,7 +103,7 @@ def without_repeats(items: Sequence[pytest.Item]) -> list[pytest.Item]:
         placement = placement_of(item)
         values = parameters_of(item).values()
         if placement and placement.compiler and not takes_compiled(values):
-            key = (own_test(item), replace(placement, compiler=None))
+            key = (own_test(item), placement.model_copy(update={"compiler": None}))
             if key in known:
                 continue
             known.add(key)
@@ -125,7 +125,7 @@ def _names(by_rest: dict[str, list[pytest.Item]]) -> list[str]:
 def _one_version(items: Sequence[pytest.Item]) -> None:
     """Raise ConfigError for several versions; several devices are allowed."""
     places = [place for item in items if (place := placement_of(item)) is not None]
-    versions = {(place.qnn, place.ort, place.compiler) for place in places}
+    versions = {tuple(getattr(place, name) for name in VERSIONS) for place in places}
     if len(versions) > 1:
         shown = [str(place) for place in places[:_MOST_LISTED]]
         raise ConfigError("one version of each is wanted", field="--only-case", choices=shown)

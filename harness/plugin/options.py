@@ -17,11 +17,13 @@ from typing import Any, Final, Literal, get_args
 
 import pytest
 
+from harness.core.axes import AXES, IN_AXES, LISTED
 from harness.core.codes import PROFILES, ProfileAsked
 from harness.core.engines import find_engine
 from harness.core.errors import ConfigError
 from harness.plugin.pytest_internals import names_of_options
 from harness.probe.plan import Rounds
+from harness.results.case_names import placement_in, split_node_id
 
 
 def nonempty(text: str) -> str:
@@ -97,14 +99,25 @@ class _Folders:
 _Get = Callable[[str], Any]
 
 
-def split_list(values: Sequence[str] | None, _: object = None) -> list[str]:
+def split_list(values: Sequence[str] | None) -> list[str]:
     """Flatten a repeatable, comma-separated option: ["a,b", "c"] -> [a, b, c]."""
     parts = (part.strip() for value in values or () for part in value.split(","))
     return [part for part in parts if part]
 
 
-def _specs(values: Sequence[str] | None, _: object = None) -> list[str]:
+def _specs(values: Sequence[str] | None) -> list[str]:
     return [value for value in values or () if value.strip(" ,")]
+
+
+def _axis_values(get: _Get, _: object) -> dict[str, list[str]]:
+    # a single case has the backend in its name, but any versions and devices
+    named, _ = placement_in(split_node_id(get("--qnn-only-case") or "")[1] or "") or ({}, "")
+    usual = {name: [named.get(name) or ""] for name in IN_AXES if AXES[name].type == "name"}
+    values = {}
+    for axis in LISTED:
+        split = split_list if axis.type == "name" else _specs
+        values[axis.name] = split(get(axis.option) or usual.get(axis.name))
+    return values
 
 
 def _tuple(values: Sequence[str] | None, _: object) -> tuple[str, ...]:
@@ -166,8 +179,6 @@ PREFLIGHT: Final[tuple[Preflight, ...]] = get_args(Preflight)
 _Words = dict[str, Any]
 _NUMBER: Final[_Words] = {"type": float, "chooses": True}
 _FLAG: Final[_Words] = {"action": "store_true"}
-_VERSIONS: Final[_Words] = {"action": "append", "read": _specs}
-_NAMES: Final[_Words] = {"action": "append", "read": split_list, "chooses": True}
 _WORDS: Final[_Words] = {"action": "append", "read": _tuple, "chooses": True}
 _DIR: Final[_Words] = {"type": nonempty, "read": _path, "chooses": True}
 
@@ -304,7 +315,7 @@ _STORED: Final[_Words] = {"action": "store_const", "dest": "qnn_fan_out"}
 
 @dataclass(frozen=True)
 class Options:
-    """The options as given, with absolute paths and lists split."""
+    """The options as given, with absolute paths and lists split; `axes` are {axis: values}."""
 
     contexts: ContextOptions = _field(
         lambda get, folders: ContextOptions(**_read_all(ContextOptions, get, folders)),
@@ -317,34 +328,16 @@ class Options:
         "libraries for: phones",
         read=_path,
     )
-    qnn: list[str] = _option(
-        "--qnn-version VERSION",
-        "QNN runtimes: versions (2.51.0, 2.48), ranges (>=2.48,<2.51), `latest`, `all`, any "
-        "of them of one source of the lab (sdk:latest), or the path of an SDK, folder or "
-        "AAR (default: latest)",
-        action="append",
-        read=lambda value, _: _specs(value) or ["latest"],
-    )
-    qnn_given: bool = _field(lambda get, _: bool(_specs(get("--qnn-version"))))
-    ort: list[str] = _option(
-        "--qnn-ort VERSION",
-        "ONNX Runtime versions for tests that use it: as for --qnn",
-        **_VERSIONS,
-    )
-    compilers: list[str] = _option(
-        "--qnn-compiler VERSION",
-        "QNN versions that compile the contexts (default: the runtime's own)",
-        **_VERSIONS,
-    )
-    backends: list[str] = _option(
-        "--qnn-backend NAME",
-        "backends: htp, gpu, cpu (default: those that a test names, else htp)",
-        **_NAMES,
-    )
-    devices: list[str] = _option(
-        "--qnn-device NAME",
-        "devices, or addresses (adb://host:port/serial, ssh://user@host/serial; default: all)",
-        **_NAMES,
+    axes: Mapping[str, Sequence[str]] = _field(
+        _axis_values,
+        *(
+            Option(
+                axis.option,
+                {"action": "append", "metavar": axis.type.upper(), "help": axis.help},
+                chooses=axis.type == "name",
+            )
+            for axis in LISTED
+        ),
     )
     fan_out: Literal["device", "soc", "any"] | None = _field(
         lambda get, _: get("qnn_fan_out"),
@@ -504,10 +497,11 @@ def read_options(config: pytest.Config) -> Options:
     try:
         if (engine := config.getoption("--qnn-engine")) is not None:
             find_engine(engine)
-        if options.devices and config.getoption("--qnn-lab") is None and not options.lab.exists():
+        devices, lab = options.axes["device"], config.getoption("--qnn-lab")
+        if devices and lab is None and not options.lab.exists():
             from harness.lab.inventory import shipped_lab
 
-            options = replace(options, lab=shipped_lab(options.devices) or options.lab)
+            options = replace(options, lab=shipped_lab(devices) or options.lab)
     except ConfigError as error:
         raise pytest.UsageError(str(error)) from error
     return options

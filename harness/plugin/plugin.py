@@ -236,7 +236,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             from harness.plugin.case_names import only_case, refuse_a_compiler
 
             selected = only_case(run.options.only_case, items, config.invocation_params.dir)
-            refuse_a_compiler(selected[0], run.options.compilers)
+            refuse_a_compiler(selected[0], run.options.axes["compiler"])
             deselect(config, items, [item for item in items if item not in selected])
         if any(placement_of(item) for item in items):
             from harness.plugin.case_names import without_repeats

@@ -47,9 +47,10 @@ class Selection:
         from harness.lab.inventory import load_lab
         from harness.labgrid.session import found_places
 
-        addresses = [name for name in self.options.devices if "://" in name]
+        devices = self.options.axes["device"]
+        addresses = [name for name in devices if "://" in name]
         # devices that are named by addresses need no lab
-        alone = addresses and len(addresses) == len(self.options.devices)
+        alone = addresses and len(addresses) == len(devices)
         find = self._reserve_places if self.reserves_places else found_places
         none = alone and not self.options.lab.exists()
         lab = None if none else load_lab(self.options.lab, places=None if alone else find)
@@ -70,7 +71,7 @@ class Selection:
     @cached_property
     def _names(self) -> list[str]:
         _ = self.lab
-        return [self._addressed.get(name, name) for name in self.options.devices]
+        return [self._addressed.get(name, name) for name in self.options.axes["device"]]
 
     def _reserve_places(self, request: PlaceRequest) -> FoundPlaces:
         from harness.labgrid.session import Session
@@ -140,7 +141,7 @@ class Selection:
         """
         from harness.lab.matching import misfits
 
-        requirements = [{"backend": name} for name in self.options.backends] or [{}]
+        requirements = [{"backend": name} for name in self.options.axes["backend"]] or [{}]
         try:
             fit = [d for d in self.devices if not all(misfits(d, each) for each in requirements)]
         except HarnessError:
@@ -168,7 +169,7 @@ class Selection:
 
     @cached_property
     def runtimes(self) -> DeviceRuntimes:
-        return self._device_runtimes(self.options.qnn, "--qnn")
+        return self._device_runtimes(self.options.axes["qnn"] or ("latest",), "--qnn")
 
     def placements(
         self, requirements: dict[str, Any], *, compiled: bool = True, made_by: Sequence[str] = ()
@@ -180,30 +181,18 @@ class Selection:
         or requirement.
         """
         from harness.bench.placement import merge_pools
-        from harness.core.axes import BACKENDS
-        from harness.plugin.axes import placements
+        from harness.plugin.axes import check_names, placements
 
-        options = self.options
-        for backend in options.backends:
-            if backend not in BACKENDS:
-                raise ConfigError(
-                    f"unknown backend {backend!r}", field="--backend", choices=BACKENDS
-                )
+        axes = self.options.axes
+        check_names(axes)
         runtimes, reasons = self._runtimes_for(requirements.get("qnn"))
-        named = options.qnn_given or requirements.get("qnn")
+        named = axes["qnn"] or requirements.get("qnn")
         if requirements.get("engine") == "executorch" and not named:
             runtimes = self._fitting_executorch(made_by) or runtimes
         with_compilers = any(any(names.values()) for names in runtimes.compilers.values())
         if compiled and runtimes.reasons and not with_compilers:
             raise VersionError("; ".join(runtimes.reasons))
-        fitting, unfit = placements(
-            self.devices,
-            requirements,
-            options.backends,
-            runtimes.compilers,
-            runtimes.orts,
-            compiled=compiled,
-        )
+        fitting, unfit = placements(self.devices, requirements, axes, runtimes, compiled=compiled)
         return merge_pools(fitting, self.sharing), [*unfit, *reasons, *runtimes.reasons]
 
     def _runtimes_for(self, named: str | Iterable[str] | None) -> tuple[DeviceRuntimes, list[str]]:
@@ -218,14 +207,14 @@ class Selection:
         if specs not in self._named_runtimes:
             self._named_runtimes[specs] = self._device_runtimes(specs, "qnn")
         test_runtimes = self._named_runtimes[specs]
-        if not self.options.qnn_given:
+        if not (selected := self.options.axes["qnn"]):
             return test_runtimes, []
         of_test = test_runtimes.compilers
         both = {
             device: {name: names[name] for name in names if name in of_test.get(device, ())}
             for device, names in self.runtimes.compilers.items()
         }
-        reasons = [f"{NOT_ASKED} QNN {' or '.join(specs)}, asked for {', '.join(self.options.qnn)}"]
+        reasons = [f"{NOT_ASKED} QNN {' or '.join(specs)}, asked for {', '.join(selected)}"]
         runtimes = replace(self.runtimes, compilers=both, reasons=())
         return runtimes, [] if any(both.values()) else reasons
 
@@ -261,10 +250,8 @@ class Selection:
     def _device_runtimes(self, qnn: Sequence[str], field: str) -> DeviceRuntimes:
         from harness.plugin.axes import device_runtimes
 
-        options = self.options
-        return device_runtimes(
-            self.catalog, self.devices, qnn, options.compilers, options.ort, field=field
-        )
+        axes = {**self.options.axes, "qnn": qnn}
+        return device_runtimes(self.catalog, self.devices, axes, field=field)
 
     def check(self) -> None:
         """Raise ConfigError for an error in the lab, the known issues, the options or a rule."""

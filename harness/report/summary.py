@@ -312,12 +312,9 @@ def rerun_command(record: CaseRecord, *lab: str) -> list[str]:
         record.case,
     ]
     words += ["--qnn-device", record.device.name] if record.device is not None else []
-    axes = record.axes | (
-        record.placement.model_dump(exclude_none=True) if record.placement else {}
-    )
     for axis in IN_AXES:
-        value, option = axes.get(axis), AXES[axis].option
-        words += [option, str(value)] if value and option else []
+        value = getattr(record.placement, axis, None) or record.axes.get(axis)
+        words += [AXES[axis].option, str(value)] if value else []
     return [*words, *lab]
 
 

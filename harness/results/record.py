@@ -25,6 +25,7 @@ from pydantic import (
     model_validator,
 )
 
+from harness.core.axes import LISTED
 from harness.core.bounded_json import INTEGERS, MAX_DEPTH
 from harness.core.errors import Cause
 from harness.core.names_inside import inner_name
@@ -306,6 +307,10 @@ class PlacementRecord(Part):
     qnn: RecordText
     ort: RecordText | None
     compiler: RecordText | None
+
+    def __str__(self) -> str:
+        marked = ((axis.mark, getattr(self, axis.name)) for axis in LISTED)
+        return "-".join(f"{mark}-{value}" if mark else value for mark, value in marked if value)
 
 
 class DeviceRecord(BaseModel):

@@ -31,7 +31,7 @@ def device_of(workbench: Workbench) -> AttachedDevice:
 
 
 def prepared(workbench: Workbench, version: str) -> Placement:
-    placement = Placement("sim-test", "htp", version, "2.51.0")
+    placement = Placement(device="sim-test", backend="htp", qnn=version, compiler="2.51.0")
     workbench.needs = {placement: MODELS}
     workbench.ready(placement)
     return placement

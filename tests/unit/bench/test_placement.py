@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, strategies as st
 
@@ -17,12 +15,27 @@ NAMES = st.sampled_from("abcdef")
 @pytest.mark.parametrize(
     ("case_placement", "name"),
     [
-        (Placement("sim", "htp", "2.51.0", None), "sim-htp-2.51.0"),
-        (Placement("sim", "htp", "2.51.0", "2.51.0"), "sim-htp-2.51.0"),
-        (Placement("sim", "htp", "sdk:2.51.0.260929", "2.51.0"), "sim-htp-sdk:2.51.0.260929"),
-        (Placement("sim", "htp", "2.51.0", "2.5"), "sim-htp-2.51.0-by-2.5"),
+        (Placement(device="sim", backend="htp", qnn="2.51.0", compiler=None), "sim-htp-2.51.0"),
+        (Placement(device="sim", backend="htp", qnn="2.51.0", compiler="2.51.0"), "sim-htp-2.51.0"),
         (
-            Placement("sim", "gpu", "2.51.0", "2.50.40", "ort", "1.31.1", "pool", ("sim", "b")),
+            Placement(device="sim", backend="htp", qnn="sdk:2.51.0.260929", compiler="2.51.0"),
+            "sim-htp-sdk:2.51.0.260929",
+        ),
+        (
+            Placement(device="sim", backend="htp", qnn="2.51.0", compiler="2.5"),
+            "sim-htp-2.51.0-by-2.5",
+        ),
+        (
+            Placement(
+                device="sim",
+                backend="gpu",
+                qnn="2.51.0",
+                compiler="2.50.40",
+                engine="ort",
+                ort="1.31.1",
+                pool="pool",
+                among=("sim", "b"),
+            ),
             "pool-gpu-2.51.0-ort-1.31.1-by-2.50.40",
         ),
     ],
@@ -40,25 +53,29 @@ def test_what_only_one_device_of_a_pool_can_run_is_shared_by_none(
     pooled: str, is_shared: list[bool]
 ) -> None:
     placements = merge_pools(
-        [Placement(device, "htp", "2.51.0", None) for device in "abc"],
+        [Placement(device=device, backend="htp", qnn="2.51.0", compiler=None) for device in "abc"],
         dict.fromkeys(pooled, "pool"),
     )
     assert [placement.is_shared for placement in placements] == is_shared
 
 
 def test_versions_are_those_behind_the_name_of_a_source() -> None:
-    plain = Placement("sim", "htp", "2.51.0", None)
-    sdk = Placement("sim", "htp", "sdk:2.31.0.1", None, ort="mine:1.31.1")
+    plain = Placement(device="sim", backend="htp", qnn="2.51.0", compiler=None)
+    sdk = Placement(
+        device="sim", backend="htp", qnn="sdk:2.31.0.1", compiler=None, ort="mine:1.31.1"
+    )
     assert (plain.qnn_version, plain.axes["ort"]) == ("2.51.0", None)
     assert (sdk.qnn_version, sdk.axes["ort"]) == ("2.31.0.1", "1.31.1")
 
 
 def test_what_lies_on_a_device_is_the_same_wherever_that_is() -> None:
     tiny, other, file = Model("tiny"), Model("tiny", variant=1), ContextFile("x.bin")
-    alone = Placement("a", "htp", "2.51.0", None)
-    pooled = Placement("b", "htp", "2.51.0", None, pool="p", among=("b", "c"))
+    alone = Placement(device="a", backend="htp", qnn="2.51.0", compiler=None)
+    pooled = Placement(
+        device="b", backend="htp", qnn="2.51.0", compiler=None, pool="p", among=("b", "c")
+    )
     assert alone.deployment_key == pooled.deployment_key == pooled.on("c").deployment_key
-    assert replace(alone, qnn="2.50.0").deployment_key != alone.deployment_key
+    assert alone.model_copy(update={"qnn": "2.50.0"}).deployment_key != alone.deployment_key
     needs = [Need(placement, (tiny, file)) for placement in (alone, pooled)]
     merged = by_placement([*needs, Need(alone, (other, tiny))])
     assert merged == {alone: (tiny, file, other), pooled: (tiny, file)}
@@ -76,7 +93,7 @@ def test_what_lies_on_a_device_is_the_same_wherever_that_is() -> None:
 def test_what_a_case_is_given_depends_on_its_engine_and_its_backend(
     engine: str, backend: str, contexts: str, models: str
 ) -> None:
-    placement = Placement("a", backend, "2.51.0", None, engine=engine)
+    placement = Placement(device="a", backend=backend, qnn="2.51.0", compiler=None, engine=engine)
     need = Need(placement, (Model("tiny"), ContextFile("x.bin")))
     assert " ".join(map(str, need.contexts)) == contexts
     assert " ".join(map(str, need.models)) == models
@@ -87,7 +104,7 @@ def test_a_case_runs_on_a_device_that_its_name_has_or_shares_and_on_no_other(
     devices: list[str], pooled: set[str], device: str
 ) -> None:
     placements = merge_pools(
-        [Placement(name, "htp", "2.51.0", None) for name in devices],
+        [Placement(device=name, backend="htp", qnn="2.51.0", compiler=None) for name in devices],
         dict.fromkeys(pooled, "pool"),
     )
     assert placements

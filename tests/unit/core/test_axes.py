@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from harness.bench.placement import Placement
-from harness.core.axes import AXES, IN_AXES, VERSIONS, AxisName
+from harness.core.axes import AXES, IN_AXES, LISTED, VERSIONS, AxisName
 from harness.results.known_issues import Conditions
+from harness.results.record import PlacementRecord
 
 
 def test_versions_are_searched_in_their_order() -> None:
@@ -19,8 +17,7 @@ def test_versions_are_searched_in_their_order() -> None:
 
 def test_known_issues_may_ask_for_each_axis_and_placements_have_all_that_do_not_follow() -> None:
     assert Conditions.model_fields.keys() >= AXES.keys()
-    chosen = {axis.name for axis in AXES.values() if axis.option is not None}
-    assert {field.name for field in fields(Placement)} >= chosen
+    assert PlacementRecord.model_fields.keys() == {axis.name for axis in LISTED} | {"engine"}
 
 
 def test_a_model_takes_the_name_of_an_axis_that_is_searched_and_no_other() -> None:

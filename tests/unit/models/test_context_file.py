@@ -37,6 +37,9 @@ def test_a_tolerance_that_is_none(tolerance: float) -> None:
 
 
 def test_a_need_is_the_same_in_another_process() -> None:
-    need = Need(Placement("a", "htp", "2.51.0", None), (FILE, Model("tiny"), ContextFile("x")))
+    need = Need(
+        Placement(device="a", backend="htp", qnn="2.51.0", compiler=None),
+        (FILE, Model("tiny"), ContextFile("x")),
+    )
     kind = TypeAdapter(Need)
     assert kind.validate_json(kind.dump_json(need)) == need

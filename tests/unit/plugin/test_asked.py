@@ -24,7 +24,7 @@ devices:
 def select(tmp_path: Path, *devices: str) -> Selection:
     lab = tmp_path / "devices.yaml"
     lab.write_text(LAB)
-    options: Any = SimpleNamespace(lab=lab, devices=list(devices), fan_out=None)
+    options: Any = SimpleNamespace(lab=lab, axes={"device": devices}, fan_out=None)
     return Selection(options)
 
 
@@ -58,5 +58,7 @@ def test_a_device_is_recorded_before_it_was_queried(
     selection = select(tmp_path)
     with (tmp_path / "devices.yaml").open("a") as lab:
         lab.write("  - {name: e, simulated: true, soc: QCS8550}\n")
-    record = selection.device_record(Placement(name, "htp", "2.51.0", None))
+    record = selection.device_record(
+        Placement(device=name, backend="htp", qnn="2.51.0", compiler=None)
+    )
     assert (record.name, record.serial, record.simulated) == (name, serial, name == "e")

@@ -14,8 +14,10 @@ from harness.lab.lease import DeviceHeld, Held, Occupied
 from harness.plugin.device_run import AttemptEnd, Attempts, FreeDevices
 
 KINDS = {"old-a": "v68", "old-b": "v68", "new-a": "v75", "new-b": "v75"}
-ALONE = Placement("old-a", "htp", "2.51.0", None)
-SHARED = Placement("old-a", "htp", "2.51.0", None, among=tuple(KINDS), pool="farm")
+ALONE = Placement(device="old-a", backend="htp", qnn="2.51.0", compiler=None)
+SHARED = Placement(
+    device="old-a", backend="htp", qnn="2.51.0", compiler=None, among=tuple(KINDS), pool="farm"
+)
 HELD = Held(None, 0.0)
 
 

@@ -12,7 +12,9 @@ from harness.lab.devices import AdbDeviceConfig, DeviceConfig, SimulatedDeviceCo
 from harness.models.context_file import ContextFile
 from harness.models.models import Model
 from harness.plugin.axes import (
+    DeviceRuntimes,
     axis_value,
+    check_names,
     chosen_backends,
     device_runtimes,
     placements,
@@ -26,7 +28,12 @@ from tests.integration.runtimes.maven_server import make_aar
 from tests.unit.runtimes.elf_files import elf_file
 
 V73 = SimulatedDeviceConfig(name="a", soc="QCS8550")
+HTP = {"backend": ["htp"]}
 V75 = AdbDeviceConfig(name="b", serial="1", soc="SM8650")
+
+
+def runtimes_of(compilers: dict[str, dict[str, list[str]]]) -> DeviceRuntimes:
+    return DeviceRuntimes(compilers, {}, ())
 
 
 @pytest.mark.parametrize(
@@ -39,7 +46,7 @@ def test_lists(values: list[str] | None, expected: list[str]) -> None:
 
 def test_without_compilers_each_runtime_gets_its_own() -> None:
     places, reasons = placements(
-        [V73], {}, ["htp"], {"a": {"2.47.0": ["2.47.0"], "2.51.0": ["2.51.0"]}}
+        [V73], {}, HTP, runtimes_of({"a": {"2.47.0": ["2.47.0"], "2.51.0": ["2.51.0"]}})
     )
     assert [(place.qnn, place.compiler) for place in places] == [
         ("2.47.0", "2.47.0"),
@@ -50,7 +57,7 @@ def test_without_compilers_each_runtime_gets_its_own() -> None:
 
 def test_an_engine_that_there_is_not_is_the_tests_mistake() -> None:
     with pytest.raises(ConfigError, match=r"cannot require 'tflite' \(valid: qnn, ort, exec"):
-        placements([V73], {"engine": "tflite"}, ["htp"], {"a": {"2.51.0": ["2.51.0"]}})
+        placements([V73], {"engine": "tflite"}, HTP, runtimes_of({"a": {"2.51.0": ["2.51.0"]}}))
 
 
 NEWEST = "2.51.0"
@@ -67,9 +74,9 @@ def test_a_runtime_has_one_name(target: str | None, spec: str, tmp_path: Path) -
     device = DeviceConfig.model_validate({"name": "a", "serial": "1", "target": target})
     if (spec, target) == (f"phones:{NEWEST}", "linux-arm64"):
         with pytest.raises(VersionError):
-            device_runtimes(catalog, [device], [spec], [])
+            device_runtimes(catalog, [device], {"qnn": [spec]})
         return
-    runtimes = device_runtimes(catalog, [device], [spec], []).compilers["a"]
+    runtimes = device_runtimes(catalog, [device], {"qnn": [spec]}).compilers["a"]
     alone = target == "android-arm64" or (target is None and spec != "all" and ":" in spec)
     named = f"phones:{NEWEST}" if alone else NEWEST
     assert [name for name in runtimes if name.endswith(NEWEST)] == [named]
@@ -77,16 +84,26 @@ def test_a_runtime_has_one_name(target: str | None, spec: str, tmp_path: Path) -
 
 def test_the_whole_matrix_in_a_stable_order() -> None:
     places, _ = placements(
-        [V73, V75], {}, ["htp", "gpu"], {name: {"2": ["1", "2"], "3": ["1", "2"]} for name in "ab"}
+        [V73, V75],
+        {},
+        {"backend": ["htp", "gpu"]},
+        runtimes_of({name: {"2": ["1", "2"], "3": ["1", "2"]} for name in "ab"}),
     )
     assert len(places) == len(set(places)) == 16
-    assert places[0] == Placement("a", "htp", "2", "1")
+    assert places[0] == Placement(device="a", backend="htp", qnn="2", compiler="1")
     assert [str(place) for place in places[:2]] == ["a-htp-2-by-1", "a-htp-2"]
+
+
+def test_a_name_that_its_axis_does_not_have() -> None:
+    check_names({"device": ["any"], "backend": ["htp", "cpu"], "qnn": ["latest"], "ort": []})
+    message = r"^--backend: unknown backend 'npu' \(valid: htp, gpu, cpu\)$"
+    with pytest.raises(ConfigError, match=message):
+        check_names({"device": ["any"], "backend": ["htp", "npu"]})
 
 
 def test_what_does_not_fit_says_why() -> None:
     places, reasons = placements(
-        [V73, V75], {"htp_arch": 75}, ["htp"], {"a": {"1": ["1"]}, "b": {"1": ["1"]}}
+        [V73, V75], {"htp_arch": 75}, HTP, runtimes_of({"a": {"1": ["1"]}, "b": {"1": ["1"]}})
     )
     assert [place.device for place in places] == ["b"]
     assert len(reasons) == 1
@@ -95,7 +112,7 @@ def test_what_does_not_fit_says_why() -> None:
 
 
 def test_a_required_backend_that_was_not_asked_for() -> None:
-    places, reasons = placements([V73], {"backend": "gpu"}, ["htp"], {"a": {"1": ["1"]}})
+    places, reasons = placements([V73], {"backend": "gpu"}, HTP, runtimes_of({"a": {"1": ["1"]}}))
     assert not places
     assert "gpu" in reasons[0]
 
@@ -117,7 +134,9 @@ def test_backends(named: tuple[str, ...], option: tuple[str, ...], chosen: tuple
 
 def test_a_device_without_htp_runs_what_the_test_names_besides() -> None:
     board = AdbDeviceConfig(name="a", serial="1", soc="QCS610")
-    places, reasons = placements([board], {"backend": ("htp", "gpu")}, [], {"a": {"1": ["1"]}})
+    places, reasons = placements(
+        [board], {"backend": ("htp", "gpu")}, {}, runtimes_of({"a": {"1": ["1"]}})
+    )
     assert [place.backend for place in places] == ["gpu"]
     assert reasons == ["a: QCS610 has no HTP"]
 
@@ -155,8 +174,8 @@ def test_who_wants_a_compiler(values: list[object], expected: bool) -> None:
 
 def test_files_have_no_compiler() -> None:
     runtimes = {"a": {"2.47.0": ["2.47.0", "2.51.0"], "sdk:2.31.0": []}}
-    places, _ = placements([V73], {"qnn": ["2.47.0"]}, ["htp"], runtimes, compiled=False)
+    places, _ = placements([V73], {"qnn": ["2.47.0"]}, HTP, runtimes_of(runtimes), compiled=False)
     assert [str(place) for place in places] == ["a-htp-2.47.0", "a-htp-sdk:2.31.0"]
     assert {place.compiler for place in places} == {None}
-    compiled, _ = placements([V73], {}, ["htp"], runtimes)
+    compiled, _ = placements([V73], {}, HTP, runtimes_of(runtimes))
     assert [str(place) for place in compiled] == ["a-htp-2.47.0", "a-htp-2.47.0-by-2.51.0"]

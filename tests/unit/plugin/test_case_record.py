@@ -27,7 +27,12 @@ def case_of(request: pytest.FixtureRequest) -> Case:
         selection=SimpleNamespace(device_record=lambda placement: device(placement.device)),
         options=SimpleNamespace(fan_out="device", contexts=SimpleNamespace(paths=())),
     )
-    return Case(request.node, run, Placement("farm-03", "htp", "2.51.0", None), 1)
+    return Case(
+        request.node,
+        run,
+        Placement(device="farm-03", backend="htp", qnn="2.51.0", compiler=None),
+        1,
+    )
 
 
 @pytest.mark.parametrize("ran_on", ["farm-03", "farm-04"])

@@ -13,7 +13,7 @@ from harness.core.errors import DeviceLost, DeviceRefused, HarnessError, InfraEr
 from harness.plugin.device_run import Run
 from harness.plugin.options import Options
 
-PLACEMENT = Placement("phone", "htp", "2.51.0", "2.51.0")
+PLACEMENT = Placement(device="phone", backend="htp", qnn="2.51.0", compiler="2.51.0")
 INDEX = InfraError("the package index does not answer")
 LOST = DeviceLost("the connection ended early", serial="R5CX1234")
 FULL = DeviceRefused("No space left on device", serial="R5CX1234")

@@ -44,7 +44,8 @@ def read(root: Path, *words: str) -> Options:
 def test_nothing_is_given(tmp_path: Path) -> None:
     options = read(tmp_path)
     assert (options.lab, options.reports) == (tmp_path / "devices.yaml", tmp_path / "reports")
-    assert (options.qnn, options.qnn_given, options.known_issues) == (["latest"], False, None)
+    axes = ("device", "backend", "qnn", "ort", "compiler")
+    assert (options.axes, options.known_issues) == ({axis: [] for axis in axes}, None)
     assert (options.retries, options.preflight, options.fan_out) == (2, "warn", None)
     none = (None, None, None, None, None, None)
     nothing = type(options.contexts)((), (), (), None, None, 0.0, 1, *none, "refuse")
@@ -91,11 +92,8 @@ def test_paths_lists_and_bounds(tmp_path: Path) -> None:
     files = ("--contexts=m.pte", "--contexts-number=1,2", "--contexts-inputs=in", "--known-issues=")
     options, below = read(tmp_path, *words, *more, *files), tmp_path / "below"
     assert (options.lab, options.reports) == (below / "x.yaml", below / "r")
-    assert (options.qnn, options.qnn_given, options.devices) == (
-        [">=2.48,<2.51", "2.47.0"],
-        True,
-        ["a", "b"],
-    )
+    assert options.axes["qnn"] == [">=2.48,<2.51", "2.47.0"]
+    assert options.axes["device"] == ["a", "b"]
     assert options.resume == below / "r/last"
     assert (options.retries, options.lease_timeout_s, options.fan_out) == (0, 0.0, "soc")
     assert options.contexts.paths == (below / "m.pte",)
@@ -104,6 +102,13 @@ def test_paths_lists_and_bounds(tmp_path: Path) -> None:
     assert read(tmp_path).known_issues is None
     (tmp_path / "known_issues.yaml").touch()
     assert read(tmp_path).known_issues == tmp_path / "known_issues.yaml"
+
+
+def test_a_single_case_has_the_names_in_its_name_but_not_its_versions(tmp_path: Path) -> None:
+    words = ("--only-case=suites/test_a.py::test_a[sim-gpu-2.47.0-ort-1.24.1-66]",)
+    asked = {axis: values for axis, values in read(tmp_path, *words).axes.items() if values}
+    assert asked == {"backend": ["gpu"]}
+    assert read(tmp_path, *words, "--backend=cpu").axes["backend"] == ["cpu"]
 
 
 def test_run_has_what_the_table_has_words_for_and_hands_on_pytests_names() -> None:

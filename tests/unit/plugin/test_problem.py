@@ -60,7 +60,7 @@ def test_errors_of_versions_are_of_that_kind(tmp_path: Path) -> None:
     )
 
     def resolved(qnn: str, compiler: str, ort: str) -> None:
-        device_runtimes(catalog, [device], [qnn], [compiler], [ort])
+        device_runtimes(catalog, [device], {"qnn": [qnn], "compiler": [compiler], "ort": [ort]})
 
     for versions in (
         ("1.2.3", NEWEST, "1.31.1"),

@@ -20,7 +20,7 @@ devices:
 
 
 def most_workers(lab: Path, *devices: str, backends: tuple[str, ...] = ()) -> int:
-    options: Any = SimpleNamespace(lab=lab, devices=list(devices), backends=list(backends))
+    options: Any = SimpleNamespace(lab=lab, axes={"device": devices, "backend": backends})
     return Selection(options).most_workers
 
 

@@ -153,31 +153,6 @@ def test_wrong_options_name_themselves(lab: DeviceRuns) -> None:
     assert not list(lab.reports.glob("*-bisect"))
 
 
-@pytest.mark.nightly
-def test_a_lab_file_that_breaks_meanwhile_is_no_answer(lab: DeviceRuns) -> None:
-    whole = lab.file.read_text()
-    versions = ",".join((QNN[0], QNN[1], QNN[-1]))
-    options = ("--case", PLAIN, "--axis", "compiler", "--qnn", QNN[0], "--versions", versions)
-    process = subprocess.Popen(
-        command(lab, *options), cwd=ROOT, env=lab.environment, stderr=subprocess.PIPE, text=True
-    )
-    until = time.monotonic() + 120
-    while not any('"answered"' in log.read_text() for log in lab.reports.glob("*-bisect/log.*")):
-        assert time.monotonic() < until
-        time.sleep(0.05)
-    lab.file.write_text("broken: [")
-    _, errors = process.communicate(timeout=120)
-    assert process.returncode == 2
-    assert "not valid YAML" in errors
-    assert "to go on: qnn-harness bisect --resume " in errors
-    lab.file.write_text(whole)
-    completed = bisect(lab, "--resume")
-    straight = bisect(lab, *options)
-    assert completed.result["answer"] == straight.result["answer"]
-    assert completed.answers == straight.answers
-    assert "untestable" not in completed.answers.values()
-
-
 def test_what_is_wrong_with_a_suite_is_no_answer(lab: DeviceRuns) -> None:
     suite = lab.folder / "test_mine.py"
     suite.write_text("def test_mine(bench)\n")

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from harness.bisect.new_failures import NewFailure
-from harness.cli.schema import schemas
 from harness.core.versions import QNN_WHEELS
 from harness.history.attempts import Attempt
 from harness.history.comparison import compare
@@ -30,7 +27,6 @@ def test_mine(bench):
     newer = bench.placement.qnn >= "2.49"
     raise AssertionError("the newer failure" if newer else "the older failure")
 """
-PYTEST = ("pytest", "-p", "no:cacheprovider", "-q", "-m", "device", "--device", "sim-v73")
 
 
 @pytest.fixture
@@ -46,31 +42,6 @@ def call(lab: DeviceRuns, *words: object) -> tuple[int, str]:
     completed = run_module(arguments, lab.folder, lab.environment, 400)
     sys.stderr.write(completed.stderr)
     return completed.returncode, completed.stdout
-
-
-def run_of(lab: DeviceRuns, version: str, *arguments: str) -> Path:
-    call(lab, *PYTEST, "--qnn", version, "--reports", lab.reports, *arguments, "test_mine.py")
-    return (lab.reports / "latest").resolve()
-
-
-def compared(lab: DeviceRuns, *arguments: object) -> tuple[int, str]:
-    return call(lab, "harness.cli.main", "compare", *arguments)
-
-
-@pytest.mark.nightly
-def test_a_failure_that_replaced_another_is_bisected(suite: DeviceRuns) -> None:
-    before, after = run_of(suite, QNN[0]), run_of(suite, QNN[-1])
-    code, output = compared(suite, before, after, "--json")
-    assert code == 1, output
-    (new,) = json.loads(output)["changed"]
-    _, *words = new["bisect"]
-    assert words[words.index("--match") + 1].endswith(" else good")
-    code, output = call(suite, "harness.cli.main", *words, "--json")
-    result = json.loads(output)
-    assert code == 0, output
-    Draft202012Validator(json.loads(schemas()["bisect.schema.json"])).validate(result)
-    answer = result["answer"]
-    assert (answer["last_good"], answer["first_bad"]) == (QNN[1], QNN[2])
 
 
 def at_placement(record: CaseRecord, placement: str) -> CaseRecord:

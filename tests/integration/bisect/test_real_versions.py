@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 from pathlib import Path
 
@@ -16,9 +15,7 @@ from tests.integration.bisect.bisections import (
     bisect,
     bisect_stand_in,
     every_version,
-    killed_after,
     refused,
-    require_nothing_made_twice,
 )
 from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import DeviceRuns
@@ -66,42 +63,6 @@ def test_which_compiler_an_old_runtime_refuses(lab: DeviceRuns) -> None:
     assert completed.result["answer"]["first_bad"] == QNN[1]
     assert completed.bad_side["record"]["error"]["code"] == 5000
     assert len(completed.result["runs"]) <= 4
-
-
-@pytest.mark.nightly
-def test_which_of_qnn_and_ort_matters(lab: DeviceRuns) -> None:
-    """ONNX Runtime 1.28 and newer refuse the plug-in of QNN 2.47.0, and nothing else fails."""
-    qnn, ort = [QNN[0], QNN[1], QNN[-1]], ["1.27.0", "1.28.0", "1.31.1"]
-    truth = every_version(
-        lab, "test_session and tiny", "--ort", ",".join(ort), "--qnn", ",".join(qnn)
-    )
-    pairs = ("--good", f"qnn={qnn[0]},ort={ort[0]}", "--bad", f"qnn={qnn[0]},ort={ort[-1]}")
-    completed = bisect(lab, "--case", SESSION, "--device", "sim-v73", *pairs)
-    assert (completed.code, "in the good and in the bad pair" in completed.errors) == (2, True)
-    pairs = ("--good", f"qnn={qnn[-1]},ort={ort[0]}", "--bad", f"qnn={qnn[0]},ort={ort[-1]}")
-    narrow = ("--qnn", ",".join(qnn), "--ort", ",".join(ort))
-    completed = bisect(lab, "--case", SESSION, "--device", "sim-v73", *pairs, *narrow)
-    assert completed.code == 0, completed.errors
-    for (version, other), answer in completed.answers.items():
-        assert answer == truth[other, version]
-    assert completed.result["answer"]["fails_with"] == "both"
-    assert len(completed.result["runs"]) <= 6
-
-
-@pytest.mark.nightly
-def test_killed_it_goes_on_and_repeats_nothing_but_what_was_under_way(lab: DeviceRuns) -> None:
-    dice = random.Random(6)
-    arguments = ["--case", PLAIN, "--axis", "compiler", "--qnn", QNN[0]]
-    code = killed_after(lab, dice.uniform(3, 10), *arguments)
-    for _ in range(2):
-        if code is None:
-            code = killed_after(lab, dice.uniform(4, 15), "--resume")
-    completed = bisect(lab, "--resume")
-    straight = bisect(lab, *arguments)
-    assert completed.code == straight.code == 0, completed.errors
-    assert completed.result["answer"] == straight.result["answer"]
-    assert completed.answers == straight.answers
-    require_nothing_made_twice(lab, completed)
 
 
 @pytest.mark.parametrize(
@@ -169,16 +130,3 @@ def test_which_runtime_gives_other_outputs(lab: DeviceRuns, context_for: Context
     # a case whose outputs nobody keeps can tell nothing of them
     completed = bisect(lab, *options[2:], "--match", "drift:0", "--case", PLAIN)
     assert (completed.code, "is for a case that keeps outputs" in completed.errors) == (2, True)
-
-
-@pytest.mark.nightly
-def test_a_runtime_that_needs_less_memory(lab: DeviceRuns) -> None:
-    """A change of the real libraries: a process of 2.50.40 holds a quarter less."""
-    match = "measurement rss_bytes.peak < 0.9 * good"
-    completed = bisect(
-        lab,
-        *("--case", PLAIN, "--axis", "qnn", "--compiler", QNN[0]),
-        *("--good", QNN[0], "--match", match, "--repeat", "3"),
-    )
-    assert completed.code == 0, completed.errors
-    assert completed.result["answer"]["text"] == "last good 2.49.40, first bad 2.50.40"

@@ -27,9 +27,3 @@ def test_codes_that_are_provoked(lab: DeviceRuns) -> None:
     error = codes["gpu", "2.51.0", 6999]["measurements"]["error"]
     assert error["api"] == "QnnGraph_execute"
     assert error["diagnosis"]["id"] == "gpu-offline"
-
-
-@pytest.mark.nightly
-def test_by_default_it_does_not_run(lab: DeviceRuns) -> None:
-    completed = lab.run("--collect-only", "-q", "-k", "test_error_codes")
-    assert completed.code == 5, completed.output

@@ -108,22 +108,6 @@ def test_a_gpu_that_does_not_open(lab: DeviceRuns) -> None:
 
 
 @pytest.mark.nightly
-def test_a_runtime_without_the_backend(lab: DeviceRuns) -> None:
-    """Another suite, too: whatever the test, that runtime cannot do it."""
-    chosen = f"(test_backends and {FLOAT}]) or test_mem_type_pairing and raw-raw"
-    completed = lab.run("-k", chosen, "--backend", "cpu", "--qnn", "2.51.0")
-    assert completed.code == 0, completed.output
-    cases = [case for case in completed.cases if case["outcome"] != "skipped"]
-    assert {case["axes"]["backend"] for case in cases} == {"cpu"}
-    assert len(cases) == 2
-    for case in cases:
-        assert (case["outcome"], case["cause"]) == ("unsupported", None)
-        message, _, place = case["error"]["message"].partition("\n")
-        assert message == "QNN 2.51.0 for linux-x64 has no libQnnCpu.so"
-        assert place.startswith("at test_")
-
-
-@pytest.mark.nightly
 def test_the_cpu_backend(lab: DeviceRuns) -> None:
     completed = lab.run("-k", "test_backends", "--backend", "cpu", *OLDEST)
     assert completed.code == 0, completed.output

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,6 @@ FIELD = Path(__file__).parents[2] / "field"
 FOREIGN = min(FIELD.glob("add_add*.bin"))
 SCHEMA = json.loads((ROOT / "docs/schema/fit.schema.json").read_text())
 SETS = 8
-NEW_SETS = 60
 QUIET = Settings(log_level="error", memory="off")
 MADE = (
     ("tiny", "2.47.0"),
@@ -137,18 +135,6 @@ def test_the_forecast_is_what_happens(
     agreements = [subject.agrees(random.Random(f"{version} {number}")) for number in range(SETS)]
     assert any(refused for _, refused in agreements)
     assert len(set(agreements)) > SETS // 2
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("version", ["2.49.40", "2.50.40", "2.51.0"])
-def test_new_sets_do_what_is_forecast(
-    version: str, runtime_for: RuntimeFor, context_for: ContextFor, probe: Path
-) -> None:
-    subject = calibrated(version, runtime_for, context_for, probe)
-    seed = f"{version} {secrets.token_hex(4)}"
-    print(f"drawn from {seed!r}")
-    for number in range(NEW_SETS):
-        subject.agrees(random.Random(f"{seed} {number}"))
 
 
 @pytest.mark.slow

@@ -16,7 +16,6 @@ from harness.containers.extract import extract
 from harness.containers.open import open_artefact
 from harness.models import metadata
 from harness.models.metadata import Unreadable, read_each
-from harness.models.models import Model
 from harness.probe import plan
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan
@@ -123,13 +122,6 @@ def test_a_large_file_is_not_read_into_memory(
     assert (all_of_it.data["size"], all_of_it.ended) == (4 << 30, True)
     assert all_of_it.rss_after_bytes is not None
     assert all_of_it.rss_after_bytes < 200e6
-
-
-def test_a_model_without_a_context_is_told(tmp_path: Path) -> None:
-    (tmp_path / "model.onnx").write_bytes(Model("tiny").serialized())
-    completed = CliRunner().invoke(inspect, [str(tmp_path / "model.onnx")], standalone_mode=False)
-    assert completed.return_value == 0
-    assert f"{tmp_path}/model.onnx: an ONNX model" in completed.stdout
 
 
 def test_the_command(tmp_path: Path, context_for: ContextFor) -> None:

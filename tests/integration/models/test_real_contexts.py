@@ -157,15 +157,6 @@ def test_what_is_made_twice_is_the_same(
     )
 
 
-@pytest.mark.slow
-def test_variants_give_binaries_of_their_own(own_store: ContextStore) -> None:
-    models = [Model("tiny", variant=number) for number in range(4)]
-    models += [Model("io-heavy", 2, number) for number in range(4)]
-    contexts = made(own_store, [(model, "2.51.0", HTP_ARCH) for model in models])
-    assert len({context.sha256 for context in contexts}) == len(models)
-    assert [context.source for context in contexts] == models
-
-
 @pytest.mark.parametrize("damaged", ["binaries", "models"])
 def test_a_damaged_context_is_made_again(
     damaged: str, tmp_path: Path, user_cache: Path, probes: ProbeBuilder, logged: Logged

@@ -11,15 +11,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from html import unescape
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import pytest
 
 from harness.nightly.night import STEPS, Night
-from harness.site.pages import page_of
 from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import LAB, DeviceRuns
 from tests.integration.forked import run_module
@@ -174,157 +171,6 @@ def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns)
     assert "State: closed" in file.read_text()
 
 
-GATED = (
-    SUITE
-    + """
-@pytest.mark.device(backend="htp")
-def test_slow(bench):
-    bench.measure(noted=1)
-    end = time.monotonic() + 300
-    while not Path("gate").exists() and time.monotonic() < end:
-        time.sleep(0.05)
-"""
-)
-
-
-@pytest.mark.nightly
-def test_the_site_tells_of_nights_that_were_killed(farm: DeviceRuns) -> None:
-    (farm.folder / "test_mine.py").write_text(f"import time\nfrom pathlib import Path\n{GATED}")
-    site, gate = farm.folder / "site", farm.folder / "gate"
-    front, options = site / "index.html", ("--site", str(site))
-
-    def at_work() -> bool:
-        journals = (run.read_text() for run in runs(farm))
-        return any(NEW in text for text in journals)
-
-    gate.touch()
-    code, first, stderr = night(farm, OLD, *options)
-    assert code == 0, stderr
-    assert f"{first['verdict']}." in front.read_text()
-
-    gate.unlink()
-    assert ended_when(farm, NEW, at_work, signal.SIGKILL, *options) == -signal.SIGKILL
-    gate.touch()
-    code, second, stderr = night(farm, NEW, *options)
-    assert (code, second["base"], len(runs(farm))) == (1, first["run"], 2), stderr
-    text = front.read_text()
-    assert f"{second['verdict']}." in text
-    assert (second["coverage"]["failed"], len(second["new"])) == (1, 1)
-    assert f"qnn {OLD} to {NEW}" in text
-    assert "first bad 2.49.40" in text
-
-    def bisected() -> bool:
-        return steps_done(farm)[-1:] == ["bisect"]
-
-    assert ended_when(farm, OLD, bisected, signal.SIGKILL, *options) == -signal.SIGKILL
-    finished = called(farm, "harness.cli.main", "nightly", "--resume", "--json")
-    third = json.loads(finished.stdout)
-    assert (finished.returncode, third["base"]) == (0, second["run"]), finished.stderr
-    # with the old version it never failed, so that it is not called fixed
-    assert f"{third['verdict']}." in front.read_text()
-    assert (third["coverage"]["passed"], third["coverage"]["failed"]) == (3, 0)
-    listed = (site / "nights.html").read_text()
-    for one in (first, second, third):
-        assert (site / page_of("night", one["run"])).is_file()
-        assert listed.count(page_of("night", one["run"])) == 1
-    for page in site.rglob("*.html"):
-        for link in re.findall(r'href="([^"#:]*)"', page.read_text()):
-            assert (page.parent / unquote(unescape(link))).exists(), (page, link)
-
-
-def test_a_night_says_which_files_of_tests_changed(farm: DeviceRuns) -> None:
-    night(farm, OLD)
-    suite = farm.folder / "test_mine.py"
-    suite.write_text(SUITE.replace('"2.49", "too', '"2.40", "too'))
-    code, second, stderr = night(farm, OLD, "-n", "2")
-    assert code == 1, stderr
-    (issue,) = second["issues"]
-    assert issue["files_changed"] == ["test_mine.py"]
-    for name in ("summary.md", f"issues/{issue['id']}.md"):
-        text = (farm.reports / "latest-nightly" / name).read_text()
-        assert "; changed then: `test_mine.py`\n" in text
-    again = night(farm, OLD)[1]["issues"]
-    assert [issue["files_changed"] for issue in again] == [["test_mine.py"]]
-
-
-FILES = """import pytest
-from harness import ContextFile
-
-@pytest.mark.device(backend="htp")
-def test_old(bench):
-    assert False, "old failure"
-
-@pytest.mark.device(backend="htp")
-@pytest.mark.parametrize("number", range(2))
-@pytest.mark.parametrize("context", [ContextFile("model.bin")], ids=str)
-def test_file(bench, context, number):
-    bench.resident(context, 1)
-"""
-
-
-@pytest.mark.slow
-def test_an_old_failure_hides_no_missing_verdict(farm: DeviceRuns, context_for: ContextFor) -> None:
-    (farm.folder / "test_mine.py").write_text(FILES)
-    model, whole = farm.folder / "model.bin", context_for("tiny", "2.51.0").path.read_bytes()
-    model.write_bytes(whole)
-    code, first, _ = night(farm, NEW)
-    assert (code, first["verdict"]) == (
-        1,
-        "3 of 3 cases have a verdict: 2 passed, 1 failed; the first run of these cases",
-    )
-    assert first["told"] == []
-    model.write_bytes(whole[:900])
-    code, second, stderr = night(farm, NEW)
-    assert (code, second["failed_on"]) == (2, []), stderr
-    assert second["verdict"].startswith(
-        "1 of 3 cases has a verdict, 2 lost to a wrong test or input: 1 failed; "
-    )
-    summary = (farm.reports / "latest-nightly/summary.md").read_text()
-    assert summary.startswith("### Devices: verdicts are missing\n")
-    assert "spoilt" not in stderr + summary
-    lost = next(issue for issue in second["issues"] if issue["fault"])
-    assert (lost["fault"], lost["state"], lost["count"]) == ("input", "open", 2)
-    model.write_bytes(whole)
-    code, third, stderr = night(farm, NEW)
-    assert (code, third["failed_on"]) == (0, []), stderr
-    states = {issue["fault"]: issue["state"] for issue in third["issues"]}
-    assert states == {"input": "closed", None: "open"}
-    summary = (farm.reports / "latest-nightly/summary.md").read_text()
-    assert "`passed`; before: `lost to a wrong test or input`" in summary
-    assert "no whole context binary" not in summary.partition("####")[0]
-
-
-LOSES = SUITE.replace(
-    '    assert bench.placement.qnn < "2.49", "too new"\n',
-    """    from pathlib import Path
-    from harness.core.errors import InfraError
-    if Path(__file__).with_name("lost").exists():
-        raise InfraError("the cable")
-    assert bench.placement.qnn < "2.49", "too new"
-""",
-)
-
-
-PLAIN = """
-@pytest.mark.smoke
-def test_plain():
-    assert False
-"""
-
-
-@pytest.mark.slow
-def test_a_chosen_test_without_a_device_that_fails_is_no_green_night(farm: DeviceRuns) -> None:
-    (farm.folder / "test_mine.py").write_text(SUITE + PLAIN)
-    code, result, output = night(farm, OLD, "-m", "device or smoke")
-    assert code == 1, output
-    assert result["failed_on"] == ["tests without a device, or outputs that drift"]
-    assert (
-        result["verdict"] == "2 of 2 cases have a verdict: 2 passed; the first run of these cases"
-    )
-    summary = (farm.reports / "latest-nightly/summary.md").read_text()
-    assert summary.startswith("### Devices: failed\n")
-
-
 KNOWN = """schema: 1
 known_issues:
   - id: gone
@@ -340,69 +186,6 @@ def test_a_run_that_is_strict_about_known_issues_makes_a_night_that_is(farm: Dev
     code, result, output = night(farm, OLD, "--known-issues", "known.yaml", "--strict-known")
     assert code == 1, output
     assert result["failed_on"] == ["known issues that passed (--strict-known)"]
-
-
-FLAKY = SUITE.replace(
-    '    assert bench.placement.qnn < "2.49", "too new"\n',
-    """    from pathlib import Path
-    course = Path(__file__).with_name("course")
-    now, *then = course.read_text().split() or ["P"]
-    course.write_text(" ".join(then))
-    assert now == "P", "now and then"
-""",
-)
-
-
-@pytest.mark.nightly
-def test_a_flaky_case_is_told_as_one_and_is_news_once(farm: DeviceRuns) -> None:
-    (farm.folder / "test_mine.py").write_text(FLAKY)
-    course = farm.folder / "course"
-    states = []
-    # a pass; a failure among passes; a failure alone; a pass
-    for ends in ("P", "F P P F P P F", "F", "P"):
-        course.write_text(ends)
-        code, finished, stderr = night(farm, NEW)
-        assert course.read_text() == "", "as often as it is run again"
-        issues = [
-            (issue["state"], bool(issue["flaky"]), issue["search"]) for issue in finished["issues"]
-        ]
-        states.append((code, finished["failed_on"], issues))
-        assert ("nightly: run again 1 case" in stderr) == ("P P" in ends), stderr
-        info = json.loads((farm.reports / finished["run"] / "run.json").read_text())
-        assert (info["finished"] is not None, info["problem"]) == (True, None)
-    assert states == [
-        (0, [], []),
-        (1, ["flaky"], [("open", True, None)]),
-        (0, [], [("open", True, None)]),
-        (0, [], [("open", True, None)]),
-    ]
-    (issue,) = finished["issues"]
-    assert issue["flaky"].startswith("4 of 10 attempts failed on the same versions, first on ")
-    assert issue["flaky"].endswith("qnn 2.51.0, compiler 2.51.0: it is not the version")
-    assert "not bisected: flaky: " in (farm.reports / "latest-nightly/summary.md").read_text()
-    summary = (farm.reports / "latest-nightly/summary.md").read_text()
-    assert summary.startswith("### Devices: nothing new fails\n")
-    assert "\n\nLab: 1 of 1 device there. Simulated: 1.\n" in summary
-
-
-@pytest.mark.nightly
-def test_a_case_that_was_lost_one_night_is_bisected_from_its_last_verdict(
-    farm: DeviceRuns,
-) -> None:
-    (farm.folder / "test_mine.py").write_text(LOSES)
-    assert night(farm, OLD)[0] == 0
-    (farm.folder / "lost").touch()
-    for _ in range(2):
-        code, lost, stderr = night(farm, NEW, "--retries", "0")
-        assert (code, lost["failed_on"]) == (3, []), stderr
-        assert lost["verdict"].startswith("1 of 2 cases has a verdict, 1 lost to the lab")
-    (farm.folder / "lost").unlink()
-    code, finished, stderr = night(farm, NEW, "--retries", "0")
-    assert (code, finished["base"], finished["failed_on"]) == (1, lost["run"], ["new"]), stderr
-    states = {issue["fault"]: (issue["state"], issue["search"]) for issue in finished["issues"]}
-    assert states["lab"] == ("closed", None)
-    state, search = states[None]
-    assert (state, search["answer"]) == ("open", "last good 2.48.40, first bad 2.49.40")
 
 
 @pytest.mark.nightly
@@ -426,20 +209,6 @@ def test_one_that_is_ended_is_gone_on_with(
 
 
 @pytest.mark.nightly
-def test_what_a_night_saw_that_died_is_still_new(farm: DeviceRuns) -> None:
-    _, first, _ = night(farm, OLD)
-    # ended once its run is over, and not gone on with: another budget is another night
-    ended_when(farm, NEW, lambda: steps_done(farm)[-1:] in (["run"], ["compare"]), signal.SIGKILL)
-    by_hand = ["-p", "no:cacheprovider", "--device", "sim-v73", "--qnn", NEW, "test_mine.py"]
-    called(farm, "pytest", "-m", "device", *by_hand)
-    code, finished, stderr = night(farm, NEW, "--budget", "21m")
-    assert (code, finished["base"], finished["failed_on"]) == (1, first["run"], ["new"]), stderr
-    assert finished["issues"][0]["search"]["answer"] == "last good 2.48.40, first bad 2.49.40"
-    page = (farm.reports / finished["run"] / "report.html").read_text()
-    assert f"../{first['run']}/report.html" in page, "the page says the same"
-
-
-@pytest.mark.nightly
 def test_a_step_whose_end_was_not_written_down_is_not_done_twice(farm: DeviceRuns) -> None:
     night(farm, OLD)
     _, finished, _ = night(farm, NEW, "--database", "mine.sqlite")
@@ -460,26 +229,6 @@ def test_a_step_whose_end_was_not_written_down_is_not_done_twice(farm: DeviceRun
         }
         assert (farm.reports / "history.sqlite").read_bytes() == held_by_other
     assert len(runs(farm)) == 2
-    assert len(answers(farm)) == 4
-
-
-@pytest.mark.nightly
-def test_what_the_time_did_not_reach_is_bisected_the_next_night(farm: DeviceRuns) -> None:
-    night(farm, OLD)
-    ended_when(farm, NEW, lambda: answers(farm), signal.SIGKILL)
-    # with less than ten seconds no bisection is gone on with
-    completed = farm.qnn_harness("nightly", "--resume", "--budget", "9s", "--json")
-    assert completed.returncode == 1, completed.stderr
-    second = json.loads(completed.stdout)
-    assert "no time was left to bisect all new failures" in second["told"]
-    assert second["issues"][0]["search"]["exit_code"] is None
-    assert (
-        "the next night goes on with it" in (farm.reports / "latest-nightly/summary.md").read_text()
-    )
-    code, third, stderr = night(farm, NEW)
-    assert (code, third["failed_on"]) == (0, []), stderr
-    assert third["issues"][0]["search"]["answer"] == "last good 2.48.40, first bad 2.49.40"
-    assert third["issues"][0]["first_run"] == second["run"]
     assert len(answers(farm)) == 4
 
 

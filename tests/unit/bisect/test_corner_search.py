@@ -176,18 +176,6 @@ def test_mixed_corners_that_cannot_be_tested(
         assert (before, after) in (("2.11", "2.12"), ("1.21", "1.22")), held_version
 
 
-def test_versions_within_that_cannot_be_tested_leave_a_range() -> None:
-    spec = corners(5, 2)
-
-    def world(point: Point) -> RunAnswer:
-        return "untestable" if point[0] == "2.12" else "bad" if point[0] >= "2.12" else "good"
-
-    finding, _ = drive(VersionSearch(spec), world)
-    assert (finding.kind, finding.fails_with) == ("range", "qnn")
-    (search,) = finding.searches
-    assert search.answer.between == ("2.12",)
-
-
 @pytest.mark.parametrize("cause", CAUSES)
 def test_what_is_asked_follows_from_the_answers_alone(cause: str) -> None:
     """Whatever is known, in whatever order it came, the search goes on to the same finding."""

@@ -156,19 +156,6 @@ def test_lab_trouble_is_asked_again_on_the_next_device_and_stops_in_the_end(tmp_
     assert completed.first_bad == VERSIONS[4]
 
 
-def test_what_cannot_be_brought_together_is_untestable(tmp_path: Path) -> None:
-    holes = VERSIONS[5:8]
-    runs = ScriptedRuns(
-        lambda point, _: (
-            "refused" if point[0] in holes else "failed" if point[0] > holes[-1] else "passed"
-        )
-    )
-    finding = new_bisection(tmp_path, spec(), runs).run()
-    assert isinstance(finding, AxisFinding)
-    assert (finding.kind, finding.before, finding.after) == ("range", VERSIONS[4], VERSIONS[8])
-    assert finding.between == holes
-
-
 def test_a_lab_that_is_away_for_a_while_is_waited_for(tmp_path: Path) -> None:
     remaining = [2]
 
@@ -195,30 +182,6 @@ def test_no_wait_is_longer_than_the_time_that_is_left(
     assert bisection.run() is None
     assert len(runs.points) == len(runs.waited) == 1
     assert 0 < runs.waited[0] <= 2
-
-
-def test_ends_that_cannot_be_installed_move_inward(tmp_path: Path) -> None:
-    holes = (*VERSIONS[:3], *VERSIONS[-2:])
-    runs = ScriptedRuns(
-        lambda point, _: (
-            "refused" if point[0] in holes else "failed" if point[0] > "2.47.0" else "passed"
-        )
-    )
-    finding = new_bisection(tmp_path, spec(), runs).run()
-    assert isinstance(finding, AxisFinding)
-    assert (finding.kind, finding.last_good, finding.first_bad) == (
-        "change",
-        VERSIONS[7],
-        VERSIONS[8],
-    )
-
-
-def test_where_nothing_can_be_installed_that_is_the_answer(tmp_path: Path) -> None:
-    runs = ScriptedRuns(lambda point, _: "refused")
-    finding = new_bisection(tmp_path, spec(), runs).run()
-    assert isinstance(finding, AxisFinding)
-    assert finding.kind == "undecided"
-    assert sorted(runs.points) == [(version,) for version in VERSIONS]
 
 
 @pytest.mark.parametrize("kind", ["wrong", "usage", "nothing"])

@@ -16,7 +16,7 @@ from harness.bisect.search import AxisSpec
 from harness.cli.main import commands
 from harness.core.axes import VERSIONS
 from harness.core.errors import ConfigError
-from harness.diagnosis.error import Diagnosis, Outcome
+from harness.diagnosis.error import Outcome
 from harness.history.attempts import Attempt
 from harness.history.comparison import (
     Category,
@@ -24,13 +24,10 @@ from harness.history.comparison import (
     Pair,
     compare as compare_briefs,
 )
-from harness.history.comparison_text import view_of
-from harness.results.record import CaseRecord, Expected, PlacementRecord
+from harness.results.record import CaseRecord, PlacementRecord
 from tests.unit.bisect.scripted_runs import ScriptedRuns, new_bisection, record
 from tests.unit.history.runs import run_folder
 from tests.unit.results.placed import placed
-
-EXPECTED = Expected(known_issue="few-contexts")
 
 
 def compare(before: list[CaseRecord], after: list[CaseRecord]) -> Comparison:
@@ -51,62 +48,6 @@ def case(placement: str, outcome: str = "passed", contexts: int = 66) -> CaseRec
     return CaseRecord.model_validate(fields | {"case": name, "axes": axes})
 
 
-def test_a_new_version_broke_it() -> None:
-    comparison = compare(
-        [case("sim-htp-2.50.40"), case("sim-htp-2.50.40", contexts=1)],
-        [case("sim-htp-2.51.0", "failed"), case("sim-htp-2.51.0", contexts=1)],
-    )
-    (new,) = found_in(comparison)
-    assert new.changed == ("qnn",)
-    command = new.command("lab.yaml", "reports")
-    assert command is not None
-    assert command[:7] == [
-        *("bisect", "--case", "suites/test_a.py::test_b[sim-htp-2.51.0-66]"),
-        *("--axis", "qnn", "--good", "2.50.40"),
-    ]
-
-
-def test_with_the_same_versions_there_is_nothing_to_bisect() -> None:
-    comparison = compare([case("sim-htp-2.51.0")], [case("sim-htp-2.51.0", "crashed")])
-    assert found_in(comparison)[0].command("lab.yaml", "reports") is None
-
-
-def test_two_axes_changed() -> None:
-    comparison = compare(
-        [case("sim-htp-2.50.40-ort-1.24.1")], [case("sim-htp-2.51.0-ort-1.31.1", "failed")]
-    )
-    command = found_in(comparison)[0].command("lab.yaml", "reports")
-    assert command is not None
-    assert command[3:7] == [
-        *("--good", "qnn=2.50.40,ort=1.24.1", "--bad", "qnn=2.51.0,ort=1.31.1"),
-    ]
-
-
-def test_what_fails_otherwise_is_bisected_by_its_signature() -> None:
-    comparison = compare([case("sim-htp-2.50.40", "crashed")], [case("sim-htp-2.51.0", "failed")])
-    (changed,) = found_in(comparison, "changed")
-    command = changed.command("lab.yaml", "reports")
-    assert command is not None
-    assert command[command.index("--match") + 1].endswith(" else good")
-
-
-def test_another_diagnosis_of_the_same_failure_is_not_bisected() -> None:
-    before, after = case("sim-htp-2.50.40", "failed"), case("sim-htp-2.51.0", "failed")
-    assert before.error is not None
-    named = [
-        attempt_.model_copy(
-            update={"error": before.error.model_copy(update={"diagnosis": diagnosis})}
-        )
-        for attempt_, diagnosis in zip(
-            (before, after),
-            (Diagnosis(id=name, confidence="known", words="so") for name in "xy"),
-            strict=True,
-        )
-    ]
-    (changed,) = found_in(compare(named[:1], named[1:]), "changed")
-    assert changed.hindrance == "it failed alike before"
-
-
 def test_a_failure_that_replaced_another_is_found(tmp_path: Path) -> None:
     versions = ("2.47.0", "2.48.40", "2.49.40", "2.50.40", "2.51.0")
     comparison = compare(
@@ -120,46 +61,6 @@ def test_a_failure_that_replaced_another_is_found(tmp_path: Path) -> None:
     answer = new_bisection(tmp_path, axis, runs, match=options["--match"]).run()
     assert isinstance(answer, AxisFinding)
     assert (answer.last_good, answer.first_bad) == (versions[2], versions[3])
-
-
-def test_what_failed_alike_as_known_before_is_no_version_s_fault() -> None:
-    known = case("sim-htp-2.50.40", "failed").model_copy(update={"expected": EXPECTED})
-    (new,) = found_in(compare([known], [case("sim-htp-2.51.0", "failed")]))
-    assert new.command("lab.yaml", "reports") is None
-    assert new.hindrance == "it failed alike before, where a known issue expected it"
-
-
-def test_what_fails_as_known_is_listed_and_can_be_bisected() -> None:
-    known = [
-        case("sim-htp-2.51.0", "failed", contexts=n).model_copy(update={"expected": EXPECTED})
-        for n in (1, 2, 3)
-    ]
-    before = [case("sim-htp-2.50.40", contexts=1), case("sim-htp-2.50.40", contexts=2)]
-    comparison = compare([*before, case("sim-htp-2.50.40", "failed", contexts=3)], known)
-    assert not comparison["new"]
-    (group,) = view_of(comparison, (), base="old", run="new").groups["known"]
-    pairs = group.pairs
-    first, second = map(NewFailure.of, pairs)
-    assert (first.after.known_issue, second.after.known_issue) == ("few-contexts", "few-contexts")
-    command = first.command("lab.yaml", "reports")
-    assert command is not None
-    assert command[3:9] == ["--axis", "qnn", "--good", "2.50.40", "--bad", "2.51.0"]
-
-
-def test_of_three_axes_two_are_searched_with_the_third_at_its_old_version() -> None:
-    comparison = compare(
-        [case("sim-htp-2.47.0-ort-1.27.0-by-2.47.0")],
-        [case("sim-htp-2.51.0-ort-1.31.1-by-2.48.40", "failed")],
-    )
-    (new,) = found_in(comparison)
-    assert new.changed == ("qnn", "ort", "compiler")
-    assert new.hindrance is None
-    command = new.command("lab.yaml", "reports")
-    assert command is not None
-    options = dict(zip(command[1::2], command[2::2], strict=True))
-    assert options["--good"] == "qnn=2.47.0,ort=1.27.0"
-    assert options["--bad"] == "qnn=2.51.0,ort=1.31.1"
-    assert options["--compiler"] == "2.47.0"
 
 
 def brief(
@@ -361,16 +262,6 @@ def test_a_comparison_ends_with_1_exactly_for_what_it_is_to_fail_on(tmp_path: Pa
     assert compared("--previous", broken)[1] == compared(shorter, broken)[1]
     assert compared(base, broken, "--markdown")[1].startswith("### Devices: failed\n")
     assert compared(base, broken, "--html")[1].startswith("<!DOCTYPE html>")
-
-
-def test_lines_that_are_no_records_are_counted(tmp_path: Path) -> None:
-    run = run_folder(tmp_path, case("sim-htp-2.50.40"))
-    with (run / "results.jsonl").open("ab") as journal:
-        journal.write(b'{"kind":"device","run":"x"}\n\n{"kind":"case","case":1}\n\xff\xfe\n{"torn')
-    code, output = compared(str(run), str(run), "--json")
-    assert code == 0
-    assert output.count("results.jsonl:") == 8, "four lines, of each of the two runs"
-    assert output.count(": left out, not a record: ") == 8
 
 
 @pytest.mark.parametrize(

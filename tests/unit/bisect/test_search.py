@@ -17,7 +17,6 @@ from harness.bisect.search import (
     PATIENCE,
     AxisSpec,
     CornerSpec,
-    halvings,
 )
 from tests.properties import reached, reaches
 from tests.unit.bisect.histories import axis, changing, corners, drive, names
@@ -64,15 +63,6 @@ def test_every_history_with_every_placement_of_untestable(number: int) -> None:
                 assert set(finding.between) <= {order[i] for i in holes}
             else:
                 assert finding.kind == "undecided"
-
-
-def test_why_an_end_is_asked_is_told() -> None:
-    search, why = VersionSearch(axis(4)), {}
-    while isinstance(question := search.next(), Question):
-        why[question.at[0]] = question.why
-        search.answer(question, changing(4, 2)(question.at))
-    order = names(4)
-    assert (why[order[0]], why[order[-1]]) == ("the oldest", "the newest")
 
 
 @reaches(0.35)
@@ -131,18 +121,6 @@ def test_only_what_lies_between_two_claims_is_searched() -> None:
         "older versions are bad and newer ones good: this version fixed it, or is the oldest "
         "that can run the case",
     )
-
-
-def test_claims_that_do_not_hold_are_told() -> None:
-    finding, points = drive(VersionSearch(axis(5, good="2.10", bad="2.14")), changing(5, 2, "bad"))
-    assert finding.direction == "fix"
-    assert finding.notes[:2] == (
-        "2.10 was said to be good, and is bad",
-        "2.14 was said to be bad, and is good",
-    )
-    finding, points = drive(VersionSearch(axis(5, good="2.10", bad="2.14")), lambda _: "good")
-    assert (finding.kind, finding.verdict, len(points)) == ("no-change", "good", 2)
-    assert "2.14 was said to be bad, and is good" in finding.notes
 
 
 def test_a_claim_between_ends_that_are_alike_finds_what_broke_it() -> None:
@@ -205,21 +183,6 @@ def test_trouble_is_asked_again_and_stops_in_a_row(spec: AxisSpec | CornerSpec) 
         assert finding.unknown == PATIENCE
 
 
-def test_each_version_is_run_as_often_as_asked() -> None:
-    finding, points = drive(VersionSearch(axis(3, repeat=3)), changing(3, 1))
-    assert [points.count((name,)) for name in names(3)] == [3, 3, 3]
-    assert (finding.kind, finding.after) == ("change", "2.11")
-
-
-def test_what_turned_out_untestable_is_never_asked_again() -> None:
-    evidence = Evidence().plus(("2.10",), "untestable").plus(("2.13",), "untestable")
-    finding, points = drive(VersionSearch(axis(6), evidence), changing(6, 3))
-    assert {point[0] for point in points}.isdisjoint({"2.10", "2.13"})
-    assert (finding.before, finding.between, finding.after) == ("2.12", ("2.13",), "2.14")
-    assert isinstance(finding, AxisFinding)
-    assert "could not be tested: 2.10" in finding.notes
-
-
 @pytest.mark.parametrize(
     ("options", "text"),
     [
@@ -262,10 +225,6 @@ def test_limits_and_defaults_of_a_spec() -> None:
     assert single.repeat == 1
     with pytest.raises(ValueError, match="frozen"):
         single.repeat = 4
-
-
-def test_how_often_gaps_are_halved() -> None:
-    assert [halvings(gaps) for gaps in (0, 1, 2, 3, 4, 5, 8, 9)] == [0, 0, 1, 2, 2, 3, 3, 4]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from harness.experiments.latency import (
     quickest,
     same_latency,
 )
-from harness.results.record import Check
 from tests.properties import reached, reaches
 
 
@@ -78,14 +77,6 @@ def test_what_is_held_is_never_half_as_much_again(
         assert medians[1] <= 1.5 * medians[0]
     if outcome == "broken":
         assert medians[1] > 1.25 * medians[0]
-
-
-def compared(median: int, other: int, spread: int = 0) -> Check:
-    first, two = (
-        Latency(tuple(middle + spread * (i % 3 - 1) for i in range(30)))
-        for middle in (median, other)
-    )
-    return same_latency("latency", first, two, "the other")
 
 
 def test_the_quickest_process_counts() -> None:

@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from harness.core.errors import ConfigError
 from harness.experiments.latency import (
     Latency,
     MemorySamples,
-    memory_samples,
     settled,
 )
 from harness.experiments.pairing import (
@@ -184,14 +182,6 @@ def test_nothing_is_concluded_from_buffers_that_nobody_can_see(pairing: Pairing)
     assert {check.verdict for check in checks[:4]} <= {"held", "broken"}
 
 
-def test_a_missing_sample_is_unseen() -> None:
-    read = samples(IO, 0)
-    cut = {key: value for key, value in read.shared_bytes.items() if key != "loaded"}
-    checks = judged(RAW_RAW, samples=dataclasses.replace(read, shared_bytes=cut))
-    assert checks[0].verdict == "unseen"
-    assert "no sample before or loaded" in checks[0].reason
-
-
 def test_no_copies_are_seen_where_no_profile_tells_of_any() -> None:
     silent = figures(RAW_RAW, copies=None)
     pairing = Pairing("raw", "memhandle")
@@ -252,27 +242,6 @@ def test_figures_out_of_a_transcript() -> None:
         (),
     )
     assert {check.name for check in judge_pairing(RAW_RAW, empty, None, None, TOLERANCES)}
-
-
-def test_samples_take_numbers_only() -> None:
-    transcript = Transcript(
-        steps=[
-            step("memory-sample", label="a", shared_bytes=1, rss_bytes="2", allocator="memfd"),
-            step("memory-sample", label=["b"], shared_bytes=5),
-            step("memory-sample", label="c", shared_bytes=True, pss_bytes=-4, rss_bytes=9),
-        ]
-    )
-    read = memory_samples(transcript)
-    assert (read.shared_bytes, read.rss_bytes, read.pss_bytes) == ({"a": 1}, {"c": 9}, {})
-    assert read.visible
-    assert read.growth("a", "c") is None
-    assert not MemorySamples({"a": 0}, {}, {}, "memfd").visible
-    assert MemorySamples({"a": 0}, {}, {}, "dma-heap").visible
-
-
-def test_memories_that_do_not_exist() -> None:
-    with pytest.raises(ConfigError, match="no memory 'ion'"):
-        Pairing("raw", "ion")  # type: ignore[arg-type]
 
 
 def test_times_of_an_emulated_dsp_decide_nothing() -> None:

@@ -277,11 +277,6 @@ def test_events_without_their_proper_form_count_nothing(data: dict[str, Any]) ->
     assert operators_of([StepResult(1, "ort-placement", data=data)]) == {}
 
 
-def test_operators_are_bounded() -> None:
-    many = {f"Op{number}": 1 for number in range(500)}
-    assert len(operators_of([placement(part("QNNExecutionProvider", **many))])) <= 64
-
-
 NOT_SELECTED = (
     "Node '_token_11' OpType:Conv with domain:com.ms.internal.nhwc was inserted using the NHWC "
     "format as requested by QNNExecutionProvider, but was not selected by that EP."

@@ -72,15 +72,6 @@ def test_every_plan_loads_each_context_once_and_saves_no_more_than_it_can(
         assert sharing.expected_saving_bytes == 0
 
 
-@given(ANY_NEEDS)
-def test_the_naive_order_is_as_good_as_the_best_only_if_the_largest_comes_first(
-    needs: list[int],
-) -> None:
-    naive, best = sharing_plan(needs, "naive"), sharing_plan(needs, "max")
-    assert (not naive.undersized) == (needs[0] == max(needs))
-    assert naive.expected_bytes <= best.expected_bytes
-
-
 @pytest.mark.parametrize("needs", [[], [-1]])
 def test_what_cannot_be_planned(needs: list[int]) -> None:
     with pytest.raises(ConfigError):
@@ -262,11 +253,6 @@ def test_what_would_have_met_any_context_is_no_refusal_of_its_size(
 def test_where_nothing_was_executed_no_outputs_are_equal() -> None:
     none = figures(max(NEEDS), digests={})
     assert judged(none, dataclasses.replace(REFERENCE, digests={}))[2].verdict == "unseen"
-
-
-def test_what_was_not_seen_without_sharing_cannot_be_saved() -> None:
-    checks = judged(figures(0), figures(1_000_000))
-    assert (checks[0].name, checks[0].verdict) == ("memory_saved", "unseen")
 
 
 @pytest.mark.parametrize("io", [0, 14_000_000])

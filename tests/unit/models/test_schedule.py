@@ -9,11 +9,6 @@ from harness.core.errors import ConfigError
 from harness.models.source import RESIDENCIES, Move, Residency, schedule
 
 
-def test_resident_loads_everything_before_the_first_executes() -> None:
-    verbs = [move.verb for move in schedule(3, "resident").moves]
-    assert verbs == ["load"] * 3 + ["execute"] * 3
-
-
 def test_sequential_frees_one_before_the_next_is_loaded() -> None:
     assert schedule(2, "sequential").moves == (
         Move("load", 0),
@@ -46,10 +41,6 @@ def test_every_context_is_used_while_it_is_loaded(
     assert plan.frees == tuple(Move("free", number) for number in range(contexts))
     expected_peak = {"resident": contexts, "sequential": 1, "window": min(window, contexts)}
     assert peak == expected_peak[residency]
-
-
-def test_a_window_has_four_contexts_unless_another_number_is_said() -> None:
-    assert schedule(9, "window") == schedule(9, "window", 4)
 
 
 @pytest.mark.parametrize(("contexts", "window"), [(0, 4), (3, 0), (-1, 1)])

@@ -240,12 +240,6 @@ def test_its_message_is_that_of_the_case_that_reproduces_it() -> None:
     assert seen([first], long).message == "at 8"
 
 
-def test_a_search_that_is_proposed_names_the_case() -> None:
-    (issue,) = night([], "", "a failed")
-    text = f"--axis qnn --case '{issue.cases[0]}'"
-    assert text in bisection_text(issue)
-
-
 def test_a_cause_is_an_issue_of_its_own_until_it_is_gone() -> None:
     first = night([], "", "a failed;b failed;c crashed;d passed;e failed known=k;f error", "1")
     assert {(issue.outcome, issue.count, issue.state) for issue in first} == {
@@ -276,12 +270,6 @@ def test_one_is_found_again_with_other_versions_in_the_names_of_its_cases() -> N
     assert third.state == "closed"
     (issue,) = night([second], "b passed", "b passed", "3")
     assert issue.state == "open", "its case was not run"
-
-
-def test_another_failure_of_the_same_case_is_another_issue() -> None:
-    first = night([], "", "a failed message=one", "1")
-    second = night(first, "a failed message=one", "a failed message=other", "2")
-    assert sorted(issue.state for issue in second) == ["closed", "open"]
 
 
 def test_what_still_fails_as_a_known_issue_expects_is_not_said_to_be_gone() -> None:
@@ -392,12 +380,6 @@ def test_of_more_issues_than_are_kept_those_of_the_last_run_and_open_ones_stay()
         "what is seen now is the last"
     )
     assert [issue.id for issue in followed[:2]] == ["1", "2"], "what was seen longest ago went"
-
-
-def test_a_title_is_short_enough_for_a_list() -> None:
-    (issue,) = night([], "", f"a failed message={'x' * 400}")
-    lost = night([], "", f"a error cause=infra message={'x' * 400}")[0]
-    assert [len(title(shown)) for shown in (issue, lost)] == [121, 121], "as evenly as both ends go"
 
 
 def searched(before: str, after: str, durations: dict[str, float]) -> tuple[Issue, ...]:

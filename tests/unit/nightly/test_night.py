@@ -12,7 +12,6 @@ from hypothesis import given, strategies as st
 from pydantic import ValidationError
 
 from harness.core.errors import ConfigError
-from harness.lab.inventory import SIMULATED_LAB
 from harness.nightly.chain import LATEST, PROBLEM, base_of, new_entries
 from harness.nightly.issues import CauseSearch, Example, Issue, issue_text
 from harness.nightly.night import (
@@ -24,7 +23,6 @@ from harness.nightly.night import (
     nights,
     summary_lines,
 )
-from harness.nightly.notifications import read_answer
 from harness.results.coverage import Coverage
 from harness.results.run_folder import RunFolder
 from harness.runtimes.catalog import CatalogEntry
@@ -37,14 +35,6 @@ def test_what_is_kept_is_read_again() -> None:
     night = a_night(done=STEPS[:2], coverage=Coverage(selected=1, passed=1))
     assert Night.model_validate_json(night.model_dump_json()) == night
     assert night.next_step == STEPS[2]
-
-
-def test_its_steps_come_one_after_the_other() -> None:
-    completed: tuple[str, ...] = ()
-    for step in STEPS:
-        assert a_night(done=completed).next_step == step
-        completed += (step,)
-    assert a_night(done=completed).next_step is None
 
 
 @given(st.floats(-1e9, 1e9))
@@ -159,12 +149,6 @@ def test_what_is_newer_than_all_that_is_here_is_fetched(here: str, fetched: str)
     assert list(new_entries([])) == []
 
 
-def test_an_answer_is_read() -> None:
-    result = {"answer": {"text": "last good 1, first bad 2", "first_bad": "2"}}
-    assert read_answer(result) == "last good 1, first bad 2"
-    assert read_answer(None) is read_answer([]) is read_answer({"answer": None}) is None
-
-
 def test_nights_are_read_the_newest_first_and_each_once(tmp_path: Path, logged: Logged) -> None:
     for name in ("20261121T010000Z-b-nightly", "20261123T010000Z-a-nightly"):
         (tmp_path / name).mkdir()
@@ -270,11 +254,6 @@ def test_what_is_no_folder_holds_no_nights(tmp_path: Path) -> None:
     for reports in (tmp_path / "file", tmp_path / "file/below"):
         with pytest.raises(ConfigError, match="cannot hold reports"), lock_nights(reports):
             pass
-
-
-def test_a_night_without_a_lab_says_so() -> None:
-    assert a_night().on_a_simulator == ""
-    assert "simulated device of this computer" in a_night(lab=str(SIMULATED_LAB)).on_a_simulator
 
 
 MAY_BE_KNOWN: dict[str, Any] = {

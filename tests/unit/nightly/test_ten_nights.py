@@ -6,7 +6,6 @@ Journals are real, and so are the steps of a night; only pytest is a stand-in, w
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -203,24 +202,3 @@ def test_a_death_while_cases_are_run_again_changes_nothing(tmp_path: Path) -> No
     assert failed.made["broken"] == 7, "each once"
     assert [reason[:5] for reason in chain.night.failed_on] == ["new", "tests"]
     assert [issue.state for issue in chain.night.issues] == ["open"]
-
-
-@pytest.mark.nightly
-def test_of_forty_courses_of_ten_nights_none_flaps(tmp_path: Path) -> None:
-    wrong: Counter[str] = Counter()
-    for seed in range(40):
-        counts: dict[str, list[str]] = {name: [] for name in ("tenth", "third", "half")}
-        for number, ended in enumerate(ten_nights(tmp_path / str(seed), seed, str)):
-            wrong["new"] += "new" in ended.night.failed_on and number != 3
-            wrong["fixed"] += "#### Fixed" in ended.comparison and number != 6
-            for name, states in counts.items():
-                issue = ended.issues.get(name)
-                if issue is not None:
-                    states.append("flaky" if issue.flaky else issue.state)
-        for states in counts.values():
-            wrong["closed"] += states.count("closed")
-            wrong["not flaky"] += states[1:].count("open")
-    print(wrong)
-    assert wrong["closed"] == wrong["fixed"] == 0
-    assert wrong["not flaky"] <= 3, "from the second night on it is told as flaky"
-    assert wrong["new"] <= 3

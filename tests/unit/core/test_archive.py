@@ -146,11 +146,6 @@ def test_limits(limits: ArchiveLimits, tmp_path: Path) -> None:
         unpack(archive, tmp_path, lambda _: True, limits)
 
 
-def test_a_missing_archive(tmp_path: Path) -> None:
-    with pytest.raises(InfraError, match="No such file"):
-        names_of(tmp_path / "absent.whl")
-
-
 GOOD = zipped(("pkg/lib.so", CONTENT), ("pkg/text", b"text"), ("pkg.libs/c++.so", b"\x7fELF" * 40))
 
 

@@ -14,7 +14,9 @@ import harness
 import harness.cli.schema
 from harness.core.bounded_json import (
     MAX_DEPTH,
+    OTHER_SCHEMA,
     JsonError,
+    other_schema,
     parse_json,
     parse_model,
     problem_in,
@@ -28,12 +30,11 @@ from harness.results.known_issues import KnownIssues
 from harness.results.record import CaseRecord, DeviceEvent
 from harness.results.run_folder import RunInfo
 from harness.site.build import SiteNote
+from tests.snapshots import Snapshot
 
 PAST = re.compile(
     r"json\.loads?\b|JSONDecoder|raw_decode|import from_json\b|\bfrom json import|validate_json\b"
 )
-DEEP = "is nested deeper than 64 levels"
-READER = "core/bounded_json.py"
 # programs that can import nothing of ours; what they read we have written
 ALONE = {
     "models/litert_worker.py",
@@ -74,7 +75,7 @@ def test_nothing_reads_json_past_the_reader() -> None:
         if "suites" not in file.relative_to(root).parts and PAST.search(file.read_text())
     }
     assert readers - {"simulator/device.py", "simulator/daemon.py"} == {
-        READER,
+        "core/bounded_json.py",
         *ALONE,
     }
 
@@ -88,32 +89,32 @@ def test_what_json_says_is_read_as_it_is(value: Any, ascii: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "problem"),
+    ("content", "place"),
     [
-        (b"", "is no JSON: EOF while parsing a value at line 1 column 0"),
-        (b'{"a":\n 1,}', "is no JSON: trailing comma at line 2 column 4"),
-        (b'"\\ud800"', "is no JSON: unexpected end of hex escape at line 1 column 8"),
-        (b'{"\\udc00x": 1}', "is no JSON: lone leading surrogate in hex escape at line 1 column 8"),
-        (b'"\xed\xa0\x80"', "is no JSON: invalid unicode code point at line 1 column 2"),
-        ('"\ud800"', "is no JSON: invalid unicode code point at line 1 column 2"),
-        (b"NaN", "is no JSON: expected value at line 1 column 1"),
-        (b"[1e999]", "has a number beyond 1e308"),
-        (b'{"a": [%d]}' % (1 << 64), "has a whole number of more than 64 bits"),
-        (b"9" * 5000, "is no JSON: number out of range at line 1 column 4302"),
-        (b"[" * 65 + b"]" * 65, f"{DEEP} at line 1 column 65"),
-        (b'{"a":' * 900 + b"1" + b"}" * 900, f"{DEEP} at line 1 column 321"),
-        (b"[\n" * 10**5, f"{DEEP} at line 65 column 1"),
-        (b"]" * 1000, "is no JSON: expected value at line 1 column 1"),
-        (b"[%b]" % (b"{}," * 300_000), "has more than 500,000 values"),
+        (b"", (1, 0)),
+        (b'{"a":\n 1,}', (2, 4)),
+        (b'"\\ud800"', (1, 8)),
+        (b'{"\\udc00x": 1}', (1, 8)),
+        (b'"\xed\xa0\x80"', (1, 2)),
+        ('"\ud800"', (1, 2)),
+        (b"NaN", (1, 1)),
+        (b"[1e999]", None),
+        (b'{"a": [%d]}' % (1 << 64), None),
+        (b"9" * 5000, (1, 4302)),
+        (b"[" * 65 + b"]" * 65, (1, 65)),
+        (b'{"a":' * 900 + b"1" + b"}" * 900, (1, 321)),
+        (b"[\n" * 10**5, (65, 1)),
+        (b"[%b]" % (b"{}," * 300_000), None),
     ],
-    ids=lambda content: repr(content[:12]),
-)  # fmt: skip
+    ids=lambda content: repr(content[:12]) if content else "none",
+)
 def test_what_no_reader_can_hold_is_refused_with_its_place(
-    content: bytes | str, problem: str
+    content: bytes | str, place: tuple[int, int] | None
 ) -> None:
     with pytest.raises(JsonError) as refused:
         parse_json(content)
-    assert str(refused.value) == problem
+    text = str(refused.value)
+    assert text.endswith("at line {} column {}".format(*place)) if place else " line " not in text
 
 
 @pytest.mark.parametrize(
@@ -138,7 +139,7 @@ def test_what_is_no_deeper_is_read(content: bytes) -> None:
 def test_values_are_counted_by_what_stands_before_each(content: bytes, most: int) -> None:
     require_bounded(content, most)
     if most:
-        with pytest.raises(JsonError, match=f"has more than {most - 1} values"):
+        with pytest.raises(JsonError, match=str(most - 1)):
             require_bounded(content, most - 1)
 
 
@@ -154,22 +155,21 @@ def test_what_is_too_deep_can_be_left_out(deep: int, outer: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "problem"),
+    ("content", "begins"),
     [
-        (b"{", "is no JSON: EOF while parsing an object at line 1 column 1"),
-        (b"{}", "schema: Field required"),
-        (b'{"schema": 4}', "is of schema 4; this version reads schema 3: a newer qnn-harness"),
-        (b'{"schema": null}', "is damaged: its schema is None, which is no number"),
-        (b'{"schema": 3, "names": ["a", 1]}', "names.1: Input should be a valid string"),
-        (b'{"schema": 3, "names": ["\\ud800"]}', "is no JSON: unexpected end of hex escape"),
-        (b'{"schema": 3, "x": %b1%b}' % (b"[" * 99, b"]" * 99), "is nested deeper than 64 levels"),
+        (b"{}", "schema: "),
+        (b'{"schema": 3, "names": ["a", 1]}', "names.1: "),
+        (b'{"schema": 4}', OTHER_SCHEMA),
+        (b'{"schema": null}', "is damaged: "),
+        (b'{"schema": 3, "names": ["\\ud800"]}', "is no JSON: "),
+        (b'{"schema": 3, "x": %b1%b}' % (b"[" * 99, b"]" * 99), "is nested "),
     ],
 )
-def test_a_model_says_its_first_problem(content: bytes, problem: str) -> None:
+def test_a_model_says_its_first_problem(content: bytes, begins: str) -> None:
     for model in (Small, TypeAdapter(Small)):
         with pytest.raises((JsonError, ValidationError)) as refused:
             parse_model(model, content)
-        assert problem_in(refused.value).startswith(problem)
+        assert problem_in(refused.value).startswith(begins)
 
 
 def test_all_models_are_there() -> None:
@@ -177,11 +177,11 @@ def test_all_models_are_there() -> None:
 
 
 @pytest.mark.parametrize("model", [*MODELS, DoctorReport], ids=lambda model: model.__name__)
-@pytest.mark.parametrize("schema", [b"true", b"1.0", b"2.0", b'"1"', b"null"])
-def test_a_schema_is_a_number(model: type[BaseModel], schema: bytes) -> None:
-    with pytest.raises(ValidationError) as refused:
-        parse_model(TypeAdapter(model), b'{"schema": %b}' % schema)
-    assert ("schema",) in [error["loc"] for error in refused.value.errors()]
+def test_a_schema_is_a_number(model: type[BaseModel]) -> None:
+    for schema in (b"true", b"1.0", b"2.0", b'"1"', b"null"):
+        with pytest.raises(ValidationError) as refused:
+            parse_model(TypeAdapter(model), b'{"schema": %b}' % schema)
+        assert ("schema",) in [error["loc"] for error in refused.value.errors()]
 
 
 class Figures(BaseModel):
@@ -189,7 +189,15 @@ class Figures(BaseModel):
     figure: float = 0
 
 
-@pytest.mark.parametrize("content", [b'{"number": true}', b'{"number": "1"}', b'{"figure": true}'])
-def test_no_number_is_none(content: bytes) -> None:
-    with pytest.raises(ValidationError):
-        parse_model(Figures, content)
+def test_no_number_is_none() -> None:
+    for content in (b'{"number": true}', b'{"number": "1"}', b'{"figure": true}'):
+        with pytest.raises(ValidationError):
+            parse_model(Figures, content)
+
+
+def test_what_is_said_of_other_schemas(snapshot: Snapshot) -> None:
+    newer = [other_schema(number, 1) for number in (7, 0, 10**40)]
+    damaged = [other_schema(value, 1) for value in ("2", True, 2.5, None, [2], "2" * 99)]
+    assert all(text.startswith(OTHER_SCHEMA) and len(text) < 120 for text in newer)
+    assert not any(text.startswith(OTHER_SCHEMA) or len(text) >= 120 for text in damaged)
+    assert newer + damaged == snapshot

@@ -5,7 +5,18 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.core.codes import _RANGES, GPU_ERRORS, describe, symbol_table
+from harness.core.codes import (
+    _RANGES,
+    GPU_ERRORS,
+    chain_of,
+    describe,
+    parse_ort_error,
+    plain,
+    qnn_code_in,
+    symbol_table,
+)
+from tests.properties import reached, reaches
+from tests.snapshots import Snapshot
 
 COMPONENTS = {name for *_, name in _RANGES} | {"dsp", "none", "unknown"}
 # What QnnError_getMessage of libQnnHtp.so answers, 2.47.0 and 2.51.0 alike.
@@ -34,7 +45,7 @@ SAID_BY_THE_LIBRARY = {
 
 
 @pytest.mark.parametrize(("code", "symbol"), SAID_BY_THE_LIBRARY.items())
-@pytest.mark.parametrize("api", [None, "QnnContext_createFromBinary", "QnnMem_register"])
+@pytest.mark.parametrize("api", [None, "QnnMem_register"])
 def test_the_symbol_is_the_librarys_own(code: int, symbol: str, api: str | None) -> None:
     assert describe(code, api=api).symbol == symbol
 
@@ -43,20 +54,12 @@ def test_the_symbol_is_the_librarys_own(code: int, symbol: str, api: str | None)
     ("code", "component", "printed"),
     [
         (1002, "common", "0x3ea"),
-        (2000, "property", "0x7d0"),
         (3110, "op_package", "0xc26"),
-        (4000, "backend", "0xfa0"),
         (5005, "context", "0x138d"),
         (6999, "graph", "0x1b57"),
-        (7001, "tensor", "0x1b59"),
-        (8003, "mem", "0x1f43"),
-        (9004, "signal", "0x232c"),
         (10001, "error", "0x2711"),
-        (11002, "log", "0x2afa"),
-        (12001, "profile", "0x2ee1"),
         (13000, "perf_infrastructure", "0x32c8"),
         (14001, "device", "0x36b1"),
-        (15000, "global_config", "0x3a98"),
         (30010, "system", "0x753a"),
         (60000, "interface", "0xea60"),
         (77, "unknown", "0x4d"),
@@ -78,15 +81,10 @@ def test_the_api_decides_where_the_range_does_not() -> None:
     )
 
 
-def test_6999_is_only_the_end_of_a_range() -> None:
+def test_numbers_without_a_meaning_say_so(snapshot: Snapshot) -> None:
     info = describe(6999, api="QnnGraph_execute")
     assert info.symbol == "QNN_GRAPH_MAX_ERROR"
-    assert info.note == "end of the graph range, carries no cause"
-
-
-def test_other_numbers_without_a_meaning_say_so() -> None:
-    assert describe(7000).note == "start of the tensor range, carries no cause"
-    assert describe(5555).note == "no meaning is assigned to this number"
+    assert [info.note, describe(7000).note, describe(5555).note] == snapshot
     assert describe(1002).note is None
 
 
@@ -126,24 +124,163 @@ def test_every_code_of_the_table_has_a_component_and_a_symbol() -> None:
         assert info.symbol in symbols
 
 
+def test_numbers_of_the_gpu_library() -> None:
+    """As libQnnGpu.so of QNN 2.51.0 for x86-64 logged them together."""
+    assert GPU_ERRORS[10005] == "GPU_ERROR_DOES_NOT_EXIST"
+    assert GPU_ERRORS[10019] == "GPU_ERROR_ALREADY_EXISTS"
+    assert GPU_ERRORS[10028] == "GPU_ERROR_INVALID_VERSION"
+
+
+NODE = "Non-zero status code returned while running QNN_171631_257 node. Name:'QNN_171631_257_64' "
+MISLEADING = (
+    "This session contains graph nodes that are assigned to the default CPU EP, but fallback to "
+    "CPU EP has been explicitly disabled by the user."
+)
+FINISHED = "QnnGraph_finalize done. status 0x3ea"
+WRONG_CONFIG = "Failed to create device. Error: QNN_DEVICE_ERROR_INVALID_CONFIG: Invalid config"
+
+
+# With where each text was seen: an issue of microsoft/onnxruntime, or the libraries themselves.
 @pytest.mark.parametrize(
-    ("number", "name"),
-    # as libQnnGpu.so of QNN 2.51.0 for x86-64 logged them together
+    ("text", "code", "symbol"),
     [
-        (10005, "DOES_NOT_EXIST"),
-        (10006, "FAILED_CREATION"),
-        (10008, "INVALID_ARG"),
-        (10011, "INVALID_SIZE"),
-        (10012, "INVALID_TYPE"),
-        (10013, "NULL_INSTANCE"),
-        (10014, "OPENCL"),
-        (10018, "UNSUPPORTED"),
-        (10019, "ALREADY_EXISTS"),
-        (10023, "OP_PACKAGE_FAILED"),
-        (10025, "INVALID_TENSOR"),
-        (10026, "INSUFFICIENT_BUFFER"),
-        (10028, "INVALID_VERSION"),
+        (f"{NODE}Status Message: QNN graph execute error. Error code: 6999", 6999, None),  # 24004
+        (f"{NODE}QNN graph execute error. Error code: 1100", 1100, None),  # 22645
+        (
+            f"{NODE}QNN graph execute error. Error code: 6031 at location "
+            "sequential_executor.cc:572 ExecuteKernel",
+            6031,
+            None,
+        ),  # 25334
+        (" <E> Failed to finalize graph (id: 1) with err 1002", 1002, None),  # 21800
+        (FINISHED, 1002, None),  # 21800
+        ("Failed to create context from binary with err 0x3ea", 1002, None),
+        ("Fail to get context blob with err 5000", 5000, None),
+        ("Failed to parse platform config: 14001", None, None),
+        ("Error code: 0x138d", 5005, None),
+        # of QNN's numbers the low 16 bits count, however many there are
+        ("Error code: 0xffffffff0000138d", 5005, None),
+        ("Error code: 0", None, None),
+        ("qnn_open failed, error 0x80000406", 0x80000406, None),
+        (WRONG_CONFIG, 14001, "QNN_DEVICE_ERROR_INVALID_CONFIG"),
+        (
+            "contextCreateFromBinary failed. Error: QNN_COMMON_ERROR_MEM_ALLOC: Memory allocation",
+            1002,
+            "QNN_COMMON_ERROR_MEM_ALLOC",
+        ),
+        (
+            "Failed to initialize backend. Error: QNN_BACKEND_ERROR_CANNOT_INITIALIZE: Backend",
+            4000,
+            "QNN_BACKEND_ERROR_CANNOT_INITIALIZE",
+        ),
+        ("QNN_GRAPH_ERROR_OF_TOMORROW, error code 6022", 6022, None),
+        # no codes of QNN's
+        ("[ONNXRuntimeError] : 11 : EP_FAIL : QNN SetupBackend failed", None, None),
+        ("OrtEp has invalid ort_version_supported=0 (expected at least 22).", None, None),
+        ("qnn_backend_manager.cc:1002 LoadBackend failed", None, None),
+        ("error: 1002.5 is no number of a code", None, None),
+        ("dlopen error 2024/11", None, None),
+        ("Error code: 404", None, None),
+        ("context size estimate 66595840", None, None),
+        (MISLEADING, None, None),
+        ("", None, None),
     ],
 )
-def test_numbers_of_the_gpu_library(number: int, name: str) -> None:
-    assert GPU_ERRORS[number] == f"GPU_ERROR_{name}"
+def test_the_code_in_a_text(text: str, code: int | None, symbol: str | None) -> None:
+    assert qnn_code_in(text) == (None if code is None else (code, symbol))
+
+
+def test_the_cause_comes_before_what_ort_says_last() -> None:
+    logged = [
+        "Unknown config socModel 0",
+        "Failed to parse platform config: 14001",
+        f"QNN SetupBackend failed {WRONG_CONFIG} [qnn_provider.cc:2290 GetCapability]",
+        f"{MISLEADING} [inference_session.cc:2628 Initialize]",
+    ]
+    error = parse_ort_error(1, MISLEADING, logged)
+    assert (error.code, error.name) == (1, "ORT_FAIL")
+    assert (error.qnn_code, error.qnn_symbol) == (14001, "QNN_DEVICE_ERROR_INVALID_CONFIG")
+    assert error.chain == (*logged[:2], f"QNN SetupBackend failed {WRONG_CONFIG}", MISLEADING)
+
+
+def test_the_code_in_the_message_counts_more_than_one_logged_before() -> None:
+    error = parse_ort_error(1, "QNN graph execute error. Error code: 6999", ["with err 1002"])
+    assert error.qnn_code == 6999
+    assert parse_ort_error(1, "no code", ["with err 1002", "with err 5005"]).qnn_code == 5005
+
+
+def test_without_a_code_of_qnns_there_is_none() -> None:
+    error = parse_ort_error(
+        10, "Failed to load from EpContext model. Empty cache file encountered."
+    )
+    assert (error.name, error.qnn_code, error.qnn_symbol) == ("ORT_INVALID_GRAPH", None, None)
+    assert parse_ort_error(77, "").name == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        (" <E> Failed to find available PD", "Failed to find available PD"),
+        (
+            "Something failed [onnx_ctx_model_helper.cc:346 LoadQnnCtxFromOnnxGraph]",
+            "Something failed",
+        ),
+        (
+            "/onnxruntime_src/onnxruntime/core/session/ep_plugin_provider_interfaces.cc:69 "
+            "virtual std::unique_ptr<onnxruntime::IExecutionProvider> onnxruntime::Factory::"
+            "CreateProvider(const OrtSessionOptions&, const OrtLogger&) Error creating execution "
+            "provider: [ONNXRuntimeError] : 1 : FAIL : no",
+            "Error creating execution provider: [ONNXRuntimeError] : 1 : FAIL : no",
+        ),
+        (
+            "Non-zero status code returned while running Reshape node. Name:'r' Status Message: "
+            "/onnxruntime_src/onnxruntime/core/providers/cpu/tensor/reshape_helper.h:47 onnxruntime"
+            "::ReshapeHelper::ReshapeHelper(const onnxruntime::TensorShape&, onnxruntime::"
+            "TensorShapeVector&, bool) input_shape_size == size was false. It cannot be reshaped",
+            "Non-zero status code returned while running Reshape node. Name:'r' Status Message: "
+            "input_shape_size == size was false. It cannot be reshaped",
+        ),
+        (
+            "qnn_backend_manager.cc:56 onnxruntime::qnn::QnnBackendManager::GetProvider Unable to "
+            "load backend",
+            "Unable to load backend",
+        ),
+        ("at a.cc:7 it ends", "at a.cc:7 it ends"),
+        ("a [list] of things", "a [list] of things"),
+    ],
+)
+def test_a_line_without_where_it_comes_from(line: str, text: str) -> None:
+    assert plain(line) == text
+
+
+def test_a_chain_says_nothing_twice() -> None:
+    inner = "Unable to load backend, error: /x/libQnnHtp.so: cannot open"
+    chain = chain_of(
+        [f"QNN SetupBackend failed {inner}", f"failed: {inner}", inner, inner, "", "end"]
+    )
+    assert chain == (f"QNN SetupBackend failed {inner}", f"failed: {inner}", "end")
+    assert chain_of(["a\nb", "b"]) == ("a", "b")
+
+
+def test_only_lines_of_twenty_characters_are_taken_for_parts_of_others() -> None:
+    short, long = "x" * 18 + "y", "x" * 19 + "y"
+    assert chain_of([short, f"a {short}"]) == (short, f"a {short}")
+    assert chain_of([long, f"a {long}"]) == (f"a {long}",)
+    assert chain_of([long, "a"]) == (long, "a")
+
+
+def test_of_a_chain_of_more_than_forty_the_first_ones_and_the_last_are_kept() -> None:
+    lines = tuple(f"line {number}." for number in range(41))
+    assert chain_of(lines[:39]) == lines[:39]
+    assert chain_of(lines[:40]) == lines[:40]
+    assert chain_of(lines) == (*lines[:39], lines[40])
+
+
+@reaches(0.05)
+@given(st.text(), st.lists(st.text(max_size=40), max_size=8), st.integers(-5, 70000))
+def test_any_text_is_taken(message: str, logged: list[str], code: int) -> None:
+    error = parse_ort_error(code, message, logged)
+    if error.chain:
+        reached()
+    assert all(line.strip() == line and line for line in error.chain)
+    assert error.qnn_code is None or error.qnn_code >= 1000

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from harness.core.facts import RunCounts, clock, details
+from harness.core.notices import followed, followed_by, progress_reporter, report_progress
 
 CASES = ["s.py::test_a[1]", "s.py::test_a[2]", "s.py::test_b[1]", "s.py::test_b[2]"]
 
@@ -17,10 +20,7 @@ CASES = ["s.py::test_a[1]", "s.py::test_a[2]", "s.py::test_b[1]", "s.py::test_b[
             {"case": "suites/a.py::test_a[x/y]", "verb": "execute", "step": 3, "steps": 9},
             "3/9 execute  test_a[x/y]",
         ),
-        (
-            {"case": "a.py::t", "loaded": 3, "contexts": 66},
-            "3/66 contexts  t",
-        ),
+        ({"case": "a.py::t", "loaded": 3, "contexts": 66}, "3/66 contexts  t"),
         ({"doing": "pushing", "loaded": 3, "contexts": 66, "case": "a.py::t"}, "pushing  t"),
         ({"doing": "recovering: reboot"}, "recovering: reboot"),
         ({"doing": "pushing", "done": 5e5, "total": 2e6, "unit": "MB"}, "pushing  0.5/2.0 MB"),
@@ -61,3 +61,17 @@ def test_each_case_counts_once() -> None:
 )
 def test_clock(seconds: float, text: str) -> None:
     assert clock(seconds) == text
+
+
+def test_who_follows_hears_it_and_only_as_long() -> None:
+    heard: list[tuple[str, Mapping[str, object]]] = []
+    before = followed()
+    report_progress("phone", case="a")
+    with followed_by(lambda device, facts: heard.append((device, facts))):
+        assert followed()
+        with progress_reporter("phone") as report:
+            report("pushing", 1, 2, "MB")
+    report_progress("phone", case="b")
+    assert followed() == before
+    facts = {"doing": "pushing", "done": 1, "total": 2, "unit": "MB"}
+    assert heard == [("phone", facts), ("phone", dict.fromkeys(facts))]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import io
 import json
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -37,14 +35,12 @@ from tests.integration.hostile_words import COMMANDS
     ("text", "safe"),
     [
         ("https://user:s3cret@host/x", "https://***@host/x"),
-        ("see https://s3cret@host:8081/x?y=1, or not", "see https://***@host:8081/x?y=1, or not"),
         ("HTTP://u:s3@cret@host", "HTTP://***@host"),
         ("http://u:s3/cret@host/x", "http://***@host/x"),
         ("http://u:s3?cr#et@host/x", "http://***@host/x"),
         ("'https://user:s3cre...'", "'https://***"),
         ("https://host/x?access_token=s3cret&y=1", "https://host/x?access_token=***&y=1"),
         ("https://h/x?a=1&X-Amz-Signature=s3cret#z", "https://h/x?a=1&X-Amz-Signature=***#z"),
-        ("https://h/x?sig=s3cret%3D", "https://h/x?sig=***"),
         ("https://h/x?API_KEY=s3cret", "https://h/x?API_KEY=***"),
         ("/lab/https:/u:s3cret@h/x: no such file", "/lab/https:/***@h/x: no such file"),
         ("--index-url=https://u:s3cret@h/ --x", "--index-url=https://***@h/ --x"),
@@ -216,21 +212,8 @@ def obeyed(log: str) -> list[str]:
     ]
 
 
-PIECES = [
-    *COMMANDS,
-    *"\n\r\t :#[]",
-    "::",
-    "::err",
-    "or",
-    " ",
-    "##",
-    "vso",
-    "section_",
-    "start:",
-    "\x1b[31m",
-    "a",
-    "\xa0",
-]
+PIECES = [*COMMANDS, *"\n\r\t :#[]", "::", "::err", "or", " ", "##", "vso"]
+PIECES += ["section_", "start:", "\x1b[31m", "a", "\xa0"]
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
@@ -257,11 +240,9 @@ def test_nothing_written_piece_by_piece_steers_a_ci_system(pieces: list[str]) ->
     assert written.getvalue() == without_commands("".join(pieces))
 
 
-@pytest.mark.parametrize(
-    "name", ["::test_x[sim-1]", "::test_it", "::test_it - AssertionError: a::b"]
-)
-def test_a_name_of_a_test_is_printed_as_it_is(name: str) -> None:
+def test_a_name_of_a_test_is_printed_as_it_is() -> None:
     """Of a file beside the root folder pytest tells no path."""
+    name = "::test_it[sim-1] - AssertionError: a::b"
     assert outgoing(name) == name
     assert outgoing(f"  {name}") == f"  {name}"
 
@@ -271,7 +252,6 @@ def test_a_name_of_a_test_is_printed_as_it_is(name: str) -> None:
     [
         ("\x1b[31;1ma::b\x1b[0m\tc\n", "\x1b[31;1ma::b\x1b[0m\tc\n"),
         ("\rgw0 [1] / gw1 C", "\rgw0 [1] / gw1 C"),
-        ("\x1b[1m\rgw0\x1b[0m", "\x1b[1m\rgw0\x1b[0m"),
         ("\r\r\x1b[2K", "\r\\x0d\\x1b[2K"),
         ("all well\r\x1b[0K", "all well\\x0d\\x1b[0K"),
         ("\x1b[33mUserWarning: password=s3cret\x1b[0m", "\x1b[33mUserWarning: password=***\x1b[0m"),
@@ -286,20 +266,6 @@ def test_who_is_not_trusted_has_colours_and_its_line_again(text: str, shown: str
     free = io.StringIO()
     OutgoingStream(free).write(text)
     assert free.getvalue() == text
-
-
-@pytest.mark.parametrize(
-    ("text", "safe"),
-    [
-        ('{"password": "s3 cret", "x": 1}', '{"password": "***", "x": 1}'),
-        (r"{\"password\": \"s3 cret\", \"x\": 1}", r"{\"password\": \"***\", \"x\": 1}"),
-        ("password='s3 cret' x", "password='***' x"),
-        ('password="s3cret', 'password="***'),
-        ("password=s3cret x", "password=*** x"),
-    ],
-)
-def test_a_secret_between_quotes_leaves_them(text: str, safe: str) -> None:
-    assert without_secrets(text) == safe
 
 
 def test_no_escape_of_json_hides_the_name_of_a_secret() -> None:
@@ -361,43 +327,6 @@ def test_things_are_counted_and_lines_continued() -> None:
     assert [counted(number, "box", "boxes") for number in (1, 2)] == ["1 box", "2 boxes"]
     assert continued("a\nb\n  | c") == "a\n  | b\n  | c"
     assert continued(continued("a\nb\n\n")) == continued("a\nb\n\n") == "a\n  | b\n  | \n  | "
-
-
-def _lengths_before_plurals(tree: ast.AST) -> Iterator[str]:
-    """Yield what is said of a length that may be 1, unless it is the whole of which some are."""
-    for text in ast.walk(tree):
-        if isinstance(text, ast.JoinedStr):
-            pieces = [
-                ast.unparse(piece.value)
-                if isinstance(piece, ast.FormattedValue)
-                else str(piece.value)
-                for piece in text.values
-                if isinstance(piece, ast.FormattedValue | ast.Constant)
-            ]
-            for before, length, words in zip(["", *pieces], pieces, pieces[1:], strict=False):
-                plural = re.match(r" ([a-z-]+ )?(?!bytes|others)[a-z]+s\b", words)
-                if length.startswith(("len(", "sum(")) and plural and not before.endswith(" of "):
-                    yield f"{length}{words}"
-
-
-def test_all_that_is_counted_has_a_singular() -> None:
-    root = Path(harness.__file__).parent
-    plurals = {
-        f"{path.relative_to(root)}: {words}"
-        for path in root.rglob("*.py")
-        for words in _lengths_before_plurals(ast.parse(path.read_text()))
-    }
-    assert not plurals, "say it by `counted`"
-
-
-@pytest.mark.parametrize("code", [0x00, 0x1F, 0x7F, 0x9F, 0xFEFF, 0xD800, 0xE0000, 0xE007F])
-def test_what_steers_is_told_by_its_code(code: int) -> None:
-    shown = printable(f"a{chr(code)}b")
-    assert shown.isprintable()
-    if code < 0x20:
-        assert shown == f"a\\x{code:02x}b"
-    else:
-        assert json.loads(f'"{shown}"') == f"a{chr(code)}b"
 
 
 def test_of_a_long_line_that_may_have_secrets_the_beginning_is_kept() -> None:

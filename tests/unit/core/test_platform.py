@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from harness.core.platform import (
-    boot_clock_s,
-    children,
-    has_ended,
-    locking_process,
-)
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.core.deadline import Deadline
+from harness.core.platform import children, has_ended, locking_process
 
 WAITS = [sys.executable, "-c", "import sys; sys.stdin.read()"]
 
@@ -39,10 +39,6 @@ def test_a_child_that_has_ended() -> None:
             time.sleep(0.01)
 
 
-def test_a_clock_goes_on() -> None:
-    assert boot_clock_s() <= boot_clock_s()
-
-
 def test_who_keeps_a_file_locked(tmp_path: Path) -> None:
     locks = "import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_EX); input()"
     (file := tmp_path / "log").touch()
@@ -56,3 +52,23 @@ def test_who_keeps_a_file_locked(tmp_path: Path) -> None:
         assert locking_process(tmp_path / "other").startswith("another process")
         holder.kill()
     assert locking_process(file).startswith("another process")
+
+
+@pytest.mark.parametrize("seconds", [-1, math.inf, math.nan])
+def test_a_deadline_must_come(seconds: float) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        Deadline(seconds)
+
+
+def test_it_passes() -> None:
+    deadline = Deadline(0.01)
+    assert not deadline.expired
+    time.sleep(0.011)
+    assert deadline.expired
+    assert deadline.remaining() == 0.0
+
+
+@given(st.floats(0, 1e6), st.floats(0, 1e6))
+def test_at_most_is_never_later(whole: float, part: float) -> None:
+    deadline = Deadline(whole)
+    assert deadline.at_most(part).remaining() <= min(deadline.seconds, part)

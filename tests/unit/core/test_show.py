@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import os
 import pty
 import termios
 from collections.abc import Iterator
-from pathlib import Path
 
 import pyte
 import pytest
@@ -132,10 +130,3 @@ def test_a_terminal_that_is_gone_is_not_the_runs_fault(terminal: Emulated) -> No
     terminal.show.refresh()
     terminal.show.stop()
     terminal.ours = os.open(os.devnull, os.O_RDONLY)
-
-
-def test_a_file_that_is_no_terminal(tmp_path: Path) -> None:
-    with (tmp_path / "out").open("w") as file, pytest.raises(OSError):
-        Show(RunCounts(CASES), file, colours=False)
-    with pytest.raises(OSError):
-        Show(RunCounts(CASES), io.StringIO(), colours=False)

@@ -100,7 +100,7 @@ def test_where_others_could_rename_it_no_folder_is_made(
     assert new_socket_path().parent.parent == temporary
     temporary.chmod(0o777)
     monkeypatch.setattr("harness.core.socket_folder._LAST_RESORT", temporary)
-    with pytest.raises(InfraError, match="no sticky bit"):
+    with pytest.raises(InfraError):
         new_socket_path()
 
 

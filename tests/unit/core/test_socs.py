@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from harness.core.socs import HTP_ARCHS, KERNEL_SOC_IDS, SOCS
+from typing import get_args
+
+import pytest
+
+from harness.core.socs import KERNEL_SOC_IDS, SOCS, Claim, claim_of, limits_of_simulation
+from tests.snapshots import Snapshot
 
 
 def test_known_figures() -> None:
@@ -10,10 +15,6 @@ def test_known_figures() -> None:
     assert (soc.htp_arch, soc.soc_model, soc.vtcm_mb, soc.adreno) == (73, 43, 8, "740")
     assert SOCS["QCS610"].htp_arch is None
     assert SOCS["SM8650"].soc_model == 57
-
-
-def test_archs_are_those_of_the_table() -> None:
-    assert HTP_ARCHS == (68, 69, 73, 75, 79, 81)
 
 
 def test_the_kernels_numbers_are_of_socs_that_are_known() -> None:
@@ -25,3 +26,35 @@ def test_the_kernels_numbers_are_of_socs_that_are_known() -> None:
 def test_names_are_the_keys() -> None:
     assert all(name == soc.name for name, soc in SOCS.items())
     assert len(SOCS) == 22
+
+
+CLAIMS = get_args(Claim)
+
+
+def test_a_limit_of_memory_is_of_certain_simulators(snapshot: Snapshot) -> None:
+    several: list[list[str | None]] = [
+        ["2.47.0"],
+        ["2.48.40", "2.47.0"],
+        ["2.51.0", "sdk", "2.49.40"],
+        ["2.48.40", "2.49.40"],
+        ["2.48.40.260626", "2.49.40.260810"],
+        [None],
+    ]
+    texts = [limits_of_simulation("capacity", "linux-x64", versions) for versions in several]
+    assert texts == snapshot
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+@pytest.mark.parametrize("target", ["linux-x64", "linux-arm64", None])
+def test_whatever_is_claimed_of_simulated_devices_alone_is_limited(
+    claim: Claim, target: str | None
+) -> None:
+    versions = ["2.47.0", "2.51.0"]
+    assert limits_of_simulation(claim, target, versions)
+    assert limits_of_simulation(claim, target, versions, simulated=False) is None
+
+
+def test_a_failure_of_memory_is_about_capacity() -> None:
+    assert [claim_of(code) for code in (1002, 0x3EA, 6999, None)] == [
+        *("capacity", "capacity", "version", "version")
+    ]

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-import re
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from harness.core.errors import InfraError
+from harness.core.names_inside import NotInsideError
 from harness.core.verified_folder import (
     MANIFEST,
+    FetchedFiles,
     FolderChangedError,
     find_damage,
     locked,
@@ -25,6 +29,7 @@ from harness.core.verified_folder import (
     write_manifest,
 )
 from tests.logged import Logged
+from tests.properties import reached, reaches
 
 FACTS = {"wheel": "abc", "names": ["a"]}
 
@@ -47,10 +52,6 @@ def test_what_was_made_is_found(folder: Path) -> None:
     assert verified.data == {"qnn_version": "2.51.0"}
 
 
-def test_nothing_there(tmp_path: Path) -> None:
-    assert open_verified(tmp_path / "absent", FACTS) is None
-
-
 def flip(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[0] ^= 1
@@ -59,50 +60,43 @@ def flip(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "text"),
+    ("damage", "name"),
     [
-        (lambda folder: flip(folder / "a.so"), "a.so has sha256"),
-        (lambda folder: (folder / "a.so").write_bytes(b"longer library"), "a.so has 14 bytes"),
-        (lambda folder: (folder / "deep/b.so").unlink(), "deep/b.so: No such file"),
-        (lambda folder: (folder / MANIFEST).unlink(), "manifest.json is missing"),
-        (lambda folder: (folder / MANIFEST).write_text("{"), "is damaged"),
-        (lambda folder: (folder / MANIFEST).write_text("[]"), "is damaged"),
-        (lambda folder: (folder / MANIFEST).write_text('{"format": 0}'), "another format"),
-        (lambda folder: (folder / MANIFEST).write_bytes(b"\xff\xfe"), "is damaged"),
+        (lambda folder: flip(folder / "a.so"), "a.so"),
+        (lambda folder: (folder / "a.so").write_bytes(b"longer library"), "a.so"),
+        (lambda folder: (folder / "deep/b.so").unlink(), "deep/b.so"),
+        (lambda folder: (folder / MANIFEST).unlink(), MANIFEST),
+        (lambda folder: (folder / MANIFEST).write_text("{"), MANIFEST),
+        (lambda folder: (folder / MANIFEST).write_text("[]"), MANIFEST),
+        (lambda folder: (folder / MANIFEST).write_text('{"format": 0}'), "format"),
+        (lambda folder: (folder / MANIFEST).write_bytes(b"\xff\xfe"), MANIFEST),
     ],
 )
-def test_damage_is_named(damage, text: str, folder: Path) -> None:  # type: ignore[no-untyped-def]
+def test_damage_is_named(damage, name: str, folder: Path) -> None:  # type: ignore[no-untyped-def]
     damage(folder)
-    with pytest.raises(FolderChangedError, match=text):
+    with pytest.raises(FolderChangedError, match=name):
         open_verified(folder, FACTS)
 
 
-def test_a_link_in_place_of_a_file(folder: Path, tmp_path: Path) -> None:
-    (folder / "a.so").rename(tmp_path / "elsewhere")
-    (folder / "a.so").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(FolderChangedError, match=r"a\.so"):
+@pytest.mark.parametrize("name", ["a.so", MANIFEST])
+def test_a_link_is_not_followed(name: str, folder: Path, tmp_path: Path) -> None:
+    (folder / name).rename(tmp_path / "elsewhere")
+    (folder / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(FolderChangedError):
         open_verified(folder, FACTS)
-
-
-def test_a_link_in_place_of_the_manifest(folder: Path, tmp_path: Path) -> None:
-    (folder / MANIFEST).rename(tmp_path / "elsewhere.json")
-    (folder / MANIFEST).symlink_to(tmp_path / "elsewhere.json")
-    with pytest.raises(FolderChangedError, match="links in a folder are not followed"):
-        open_verified(folder, FACTS)
-    (damage,) = find_damage(folder)
-    assert "links in a folder are not followed" in damage
+    assert len(find_damage(folder)) == 1
 
 
 def test_a_manifest_cannot_name_files_elsewhere(folder: Path) -> None:
     manifest = json.loads((folder / MANIFEST).read_text())
     manifest["files"]["../outside"] = manifest["files"]["a.so"]
     (folder / MANIFEST).write_text(json.dumps(manifest))
-    with pytest.raises(FolderChangedError, match="damaged"):
+    with pytest.raises(FolderChangedError):
         open_verified(folder, FACTS)
 
 
 def test_made_from_something_else(folder: Path) -> None:
-    with pytest.raises(FolderChangedError, match="something else"):
+    with pytest.raises(FolderChangedError):
         open_verified(folder, FACTS | {"wheel": "def"})
 
 
@@ -149,10 +143,7 @@ def test_the_folder_of_a_killed_process_is_removed(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with (
-        pytest.raises(InfraError, match="cannot write to the cache"),
-        work_folder(tmp_path / "file/cache"),
-    ):
+    with pytest.raises(InfraError), work_folder(tmp_path / "file/cache"):
         pass
 
 
@@ -172,15 +163,10 @@ def test_a_lock_is_waited_for_and_free_once_its_holder_is_dead(
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         holder_text = f"process {holder.pid}"
-        with (
-            pytest.raises(
-                InfraError, match=f"{holder_text} is at fetching and did not finish within 1 s"
-            ),
-            locked(lock, "fetching", timeout_s=1),
-        ):
+        with pytest.raises(InfraError, match=holder_text), locked(lock, "fetching", timeout_s=1):
             pass
         (warning,) = logged.warnings
-        assert re.fullmatch(f"waiting for {holder_text}, at fetching", warning)
+        assert holder_text in warning
         holder.kill()
         holder.wait()
         with locked(lock, "fetching", timeout_s=5):
@@ -195,11 +181,7 @@ def test_all_damage_is_named_though_sizes_and_times_are_as_they_were(folder: Pat
         before = path.stat()
         path.write_bytes(bytes(before.st_size))
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    damage = find_damage(folder)
-    assert [name for name in ("a.so", "deep/b.so") if any(name in damage for damage in damage)] == [
-        "a.so",
-        "deep/b.so",
-    ]
+    assert [damage.split()[0] for damage in find_damage(folder)] == ["a.so", "deep/b.so"]
     (folder / "a.so").unlink()
     assert len(find_damage(folder)) == 2
 
@@ -211,7 +193,7 @@ def test_a_folder_that_is_not_there_is_not_damaged_and_one_without_manifest_is(
     (folder / MANIFEST).write_text("{}")
     assert len(find_damage(folder)) == 1
     (folder / MANIFEST).unlink()
-    assert find_damage(folder) == [f"{MANIFEST} is missing"]
+    assert len(find_damage(folder)) == 1
 
 
 def test_a_file_is_made_once_and_never_half(tmp_path: Path) -> None:
@@ -236,14 +218,144 @@ def test_a_file_is_made_once_and_never_half(tmp_path: Path) -> None:
     assert {path.name for path in file.parent.iterdir()} == {"it", "it.lock"}
 
 
-def test_processes_that_want_the_same_file_make_it_once(tmp_path: Path) -> None:
+NAME = "group/a-1.aar"
+
+
+def files(root: Path) -> FetchedFiles:
+    """As another process opens them, which has looked at nothing yet."""
+    return FetchedFiles(root, timeout_s=60)
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def kept(root: Path) -> set[str]:
+    files = (path for path in root.rglob("*") if path.is_file() and path.suffix != ".lock")
+    return {path.name for path in files if path.parent.name != "ledgers"}
+
+
+class KilledError(BaseException):
+    """Stands for SIGKILL: nothing of ours catches it."""
+
+
+@dataclass
+class FakeServer:
+    """Serves one file, and dies on the way where it is told to."""
+
+    content: bytes = b"first"
+    fails: str = ""
+    asked: int = 0
+
+    def bring(self, folder: Path) -> Path:
+        self.asked += 1
+        part = folder / "part"
+        assert not part.exists()
+        self._at("begun")
+        part.write_bytes(self.content[: len(self.content) // 2])
+        self._at("half")
+        part.write_bytes(self.content)
+        self._at("whole")
+        return part
+
+    def _at(self, stage: str) -> None:
+        error, _, moment = self.fails.partition(" ")
+        if moment == stage:
+            raise (KilledError if error == "killed" else InfraError)(stage)
+
+
+FAILS = [
+    f"{error} {moment}" for error in ("killed", "refused") for moment in ("begun", "half", "whole")
+]
+STEP = st.one_of(
+    st.just(("get", "")),
+    st.tuples(st.just("get"), st.sampled_from(["killed note", *FAILS])),
+    st.tuples(st.just("serve"), st.sampled_from(["first", "other"])),
+    st.tuples(st.sampled_from(["damage", "lose"]), st.sampled_from(["file", "note"])),
+)
+
+
+@reaches(0.3)
+@settings(max_examples=100, deadline=None)
+@given(st.lists(STEP, min_size=1, max_size=8), st.booleans())
+def test_what_is_had_is_whole_whatever_happened(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str]], known: bool
+) -> None:
+    root = tmp_path_factory.mktemp("cache")
+    server = FakeServer()
+    expected = sha256(b"first") if known else None
+    paths = {"file": root / NAME, "note": root / f"{NAME}.json"}
+    for do, what in steps:
+        if do == "serve":
+            server.content = what.encode()
+        elif do == "lose":
+            paths[what].unlink(missing_ok=True)
+        elif do == "damage":
+            if paths[what].exists():
+                paths[what].write_bytes(b"{} damaged")
+        else:
+            get(root, server, what, expected)
+        if do == "get" and paths["file"].exists() and files(root).damage(NAME, expected) == []:
+            assert paths["file"].read_bytes() in (b"first", b"other")
+            # whole: it is had without anybody to ask
+            server.fails, before = "refused begun", server.asked
+            fetched = files(root).get(NAME, server.bring, title="it", expected=expected)
+            assert (fetched.sha256, server.asked) == (sha256(fetched.path.read_bytes()), before)
+    server.content, server.fails = b"first", ""
+    last = files(root).get(NAME, server.bring, title="it", expected=expected)
+    assert last.path.read_bytes() in ((b"first",) if known else (b"first", b"other"))
+    assert kept(root) - {"part", "a-1.aar.json"} == {"a-1.aar"}
+
+
+def get(root: Path, server: FakeServer, fails: str, expected: str | None) -> None:
+    server.fails = fails
+    with pytest.MonkeyPatch.context() as patch:
+        if fails == "killed note":
+            patch.setattr(Path, "replace", replaced_but_for(root / NAME))
+        try:
+            fetched = files(root).get(NAME, server.bring, title="it", expected=expected)
+        except (InfraError, KilledError):
+            return
+    reached()
+    assert fetched.sha256 == sha256(fetched.path.read_bytes())
+    assert expected in (None, fetched.sha256)
+
+
+def replaced_but_for(path: Path):  # type: ignore[no-untyped-def]
+    """`Path.replace`, in a process that ends before it gives a file this name."""
+    replace = Path.replace
+
+    def instead(self: Path, target: Path) -> Path:
+        if target == path:
+            raise KilledError
+        return replace(self, target)
+
+    return instead
+
+
+def test_another_file_than_the_known_one_is_not_kept(tmp_path: Path) -> None:
+    with pytest.raises(InfraError, match=f"expected {'0' * 64}"):
+        files(tmp_path).get(NAME, FakeServer().bring, title="it", expected="0" * 64)
+    assert kept(tmp_path) == set()
+
+
+def test_a_name_stays_inside(tmp_path: Path) -> None:
+    with pytest.raises(NotInsideError):
+        files(tmp_path).get("../a", FakeServer().bring, title="it")
+
+
+def test_processes_that_want_the_same_fetch_it_once(tmp_path: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path\n"
-        "from harness.core.verified_folder import make_file\n"
-        "def make(folder):\n"
-        "    print('made'); time.sleep(0.3); (folder / 'x').write_text('it'); return folder / 'x'\n"
-        "make_file(Path(sys.argv[1]), make, doing='it', timeout_s=60)"
+        "from harness.core.verified_folder import FetchedFiles\n"
+        "def bring(folder):\n"
+        "    print('asked'); time.sleep(0.3); (folder / 'x').write_bytes(b'it')\n"
+        "    return folder / 'x'\n"
+        "files = FetchedFiles(Path(sys.argv[1]), timeout_s=60)\n"
+        "print(files.get('x', bring, title='it').sha256)"
     )
-    command = [sys.executable, "-c", code, str(tmp_path / "it")]
+    command = [sys.executable, "-c", code, str(tmp_path)]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    assert sorted(process.communicate(timeout=60)[0] for process in running) == ["", "", "made\n"]
+    outputs = [process.communicate(timeout=60)[0].split() for process in running]
+    assert sorted(words.count("asked") for words in outputs) == [0, 0, 1]
+    assert {words[-1] for words in outputs} == {sha256(b"it")}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import subprocess
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
 
 from harness.core.errors import InfraError
-from harness.core.socs import TARGETS
 from harness.lab import identity
 from harness.lab.devices import DeviceConfig
 from harness.lab.facts import parse_facts
@@ -21,6 +21,10 @@ from harness.lab.identity import (
     require_target,
 )
 from harness.transport.this_computer import ThisComputer
+
+
+def refused_unless(same: bool) -> AbstractContextManager[object]:
+    return nullcontext() if same else pytest.raises(InfraError)
 
 
 @pytest.mark.parametrize(
@@ -40,11 +44,8 @@ from harness.transport.this_computer import ThisComputer
     ],
 )
 def test_what_a_device_says(first: list[str], now: list[str], same: bool) -> None:
-    if same:
+    with refused_unless(same):
         require_same_device("x", first, now)
-    else:
-        with pytest.raises(InfraError, match="another device answers"):
-            require_same_device("x", first, now)
 
 
 @pytest.mark.parametrize(
@@ -59,11 +60,8 @@ def test_what_a_device_says(first: list[str], now: list[str], same: bool) -> Non
     ],
 )
 def test_the_serial_of_a_device_on_usb(serial: str, reported: str | None, same: bool) -> None:
-    if same:
+    with refused_unless(same):
         require_serial(serial, reported)
-    else:
-        with pytest.raises(InfraError, match="another device answers"):
-            require_serial(serial, reported)
 
 
 @pytest.mark.parametrize(
@@ -83,11 +81,8 @@ def test_the_id_on_a_device(
     assert CarriedId().look(device, "/w") == now
     carried = CarriedId()
     carried.known = {"a", "c"}
-    if same:
+    with refused_unless(same):
         assert carried.look(device, "/w") == now
-    else:
-        with pytest.raises(InfraError, match="another device answers"):
-            carried.look(device, "/w")
 
 
 @pytest.mark.parametrize(
@@ -105,31 +100,31 @@ def test_the_shell_that_starts_a_probe_checks_it(
     script = DeviceId(str(path), "right", existed=True).check() + "echo started"
     completed = subprocess.run([shell, "-c", script], capture_output=True, text=True, check=False)
     assert (completed.stdout == "started\n") is fine
-    assert ("another device answers" in completed.stderr) is not fine
+    assert bool(completed.stderr) is not fine
 
 
 @pytest.mark.parametrize(
-    ("machine", "configured", "message"),
+    ("machine", "configured", "target"),
     [
         ("x86_64", None, "linux-x64"),
         ("x86_64", "linux-x64", "linux-x64"),
         ("", "linux-arm64", "linux-arm64"),  # it did not say: its lab may
-        ("mips64", None, "is no known target: .*mips64"),
-        ("mips64", "linux-x64", "is no known target: .*mips64"),
-        ("aarch64", "linux-x64", "devices.yaml says that d is linux-x64, and the device itself"),
-        ("", None, "is no known target: "),
+        ("mips64", None, None),
+        ("mips64", "linux-x64", None),
+        ("aarch64", "linux-x64", None),
+        ("", None, None),
     ],
 )
 def test_what_a_device_says_it_is_is_no_mistake_of_the_users(
-    machine: str, configured: str | None, message: str
+    machine: str, configured: str | None, target: str | None
 ) -> None:
     entry = {"name": "d", "serial": "17", "soc": "QCS8550", "target": configured}
     config = DeviceConfig.model_validate({key: value for key, value in entry.items() if value})
     facts = parse_facts(f"@qnn-harness:machine\n{machine}\n@qnn-harness:libc\n")
     assert facts.machine == (machine or None)
-    if message in TARGETS:
-        assert require_target(config, facts, "17") == message
+    if target is not None:
+        assert require_target(config, facts, "17") == target
         return
-    with pytest.raises(WrongTarget, match=message) as caught:
+    with pytest.raises(WrongTarget) as caught:
         require_target(config, facts, "17")
     assert (caught.value.cause, caught.value.exit_code) == ("infra", 3)

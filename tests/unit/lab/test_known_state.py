@@ -1,16 +1,15 @@
-"""The known state of a device, from case to case."""
+"""The known state of a device, from case to case, and its quarantine, which outlasts a run."""
 
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
 from harness.core.errors import InfraError
 from harness.lab.facts import Vitals
-from harness.lab.health import Fitness, KnownState, KnownStates, Offline
+from harness.lab.health import Fitness, KnownState, KnownStates, Offline, Quarantine
 
 KEY = "local:R5CX1234"
 FITNESS = Fitness(
@@ -53,14 +52,16 @@ def test_cases_are_counted_for_each_run_and_another_may_have_another_device(tmp_
     assert KnownStates(tmp_path, "run").read(KEY).fitness.cases == 7
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"[]", b"{}", b"nonsense", os.urandom(1000), b'{"is_fit": 1}', b"[" * 100_000],
-)
-def test_a_damaged_file_says_nothing(tmp_path: Path, content: bytes) -> None:
-    states = KnownStates(tmp_path, "run")
+def saved(folder: Path) -> tuple[KnownStates, Path]:
+    states = KnownStates(folder, "run")
     states.save(KEY, KnownState(FITNESS))
-    (file,) = tmp_path.iterdir()
+    (file,) = folder.iterdir()
+    return states, file
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"\xff", b'{"is_fit": 1}', b"[" * 100_000])
+def test_a_damaged_file_says_nothing(tmp_path: Path, content: bytes) -> None:
+    states, file = saved(tmp_path)
     file.write_bytes(content)
     assert states.pop(KEY) == KnownState()
 
@@ -70,9 +71,7 @@ def test_a_damaged_file_says_nothing(tmp_path: Path, content: bytes) -> None:
     [("strikes", "x"), ("checked", None), ("offline", [1]), ("vitals", [1, 2]), ("is_fit", 3)],
 )
 def test_a_field_that_makes_no_sense_spoils_all(tmp_path: Path, field: str, value: object) -> None:
-    states = KnownStates(tmp_path, "run")
-    states.save(KEY, KnownState(FITNESS))
-    (file,) = tmp_path.iterdir()
+    states, file = saved(tmp_path)
     state = json.loads(file.read_text())
     state["fitness"][field] = value
     file.write_text(json.dumps(state))
@@ -84,3 +83,44 @@ def test_where_nothing_can_be_written_the_next_one_looks_anew(tmp_path: Path) ->
     states = KnownStates(tmp_path / "file", "run")
     states.save(KEY, KnownState(FITNESS))
     assert states.pop(KEY) == KnownState()
+
+
+def test_put_find_lift(tmp_path: Path) -> None:
+    quarantine = Quarantine(tmp_path / "quarantine")
+    assert quarantine.find("local:ABC") is None
+    put = quarantine.put("local:ABC", "unplugged")
+    assert Quarantine(tmp_path / "quarantine").find("local:ABC") == put
+    assert put.why == "unplugged"
+    assert quarantine.find("local:ABD") is None
+    assert quarantine.lift("local:ABC")
+    assert not quarantine.lift("local:ABC")
+    assert quarantine.find("local:ABC") is None
+
+
+def test_names_that_look_alike_or_lead_elsewhere(tmp_path: Path) -> None:
+    quarantine = Quarantine(tmp_path / "q")
+    names = ["a:b", "a/b", "a_b", "../../etc/passwd", "x" * 500]
+    for name in names:
+        quarantine.put(name, name)
+    assert [quarantine.find(name).why for name in names] == names  # type: ignore[union-attr]
+    assert len(list((tmp_path / "q").iterdir())) == len(names)
+    assert list(tmp_path.iterdir()) == [tmp_path / "q"]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"since": 1}', b"\xff" * 10, b"[" * 9999])
+def test_a_damaged_entry_still_counts(tmp_path: Path, content: bytes) -> None:
+    quarantine = Quarantine(tmp_path)
+    quarantine.put("phone", "why")
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(content)
+    entry = quarantine.find("phone")
+    assert entry is not None
+    assert quarantine.lift("phone")
+
+
+def test_a_folder_of_quarantine_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InfraError, match="QNN_HARNESS_QUARANTINE"):
+        Quarantine(tmp_path / "file" / "quarantine").put("phone", "why")
+    with pytest.raises(InfraError, match="QNN_HARNESS_QUARANTINE"):
+        Quarantine(tmp_path / "file").find("phone")

@@ -13,6 +13,7 @@ from harness.lab.inventory import load_lab
 from harness.labgrid.session import FoundPlaces, Place, PlaceRequest, Service
 from harness.transport.adb_address import TcpAddress
 from tests.logged import Logged
+from tests.snapshots import Snapshot
 
 ADBD = Service("adb", "10.0.0.7", 5555)
 SSH = Service("NetworkService", "10.0.0.7", 22)
@@ -36,9 +37,9 @@ def lab_of(folder: Path, text: str, *places: Place, user: str = "desk/me"):
     [
         (Place("Rack/1", {}, [ADBD]), {}, {"name": "rack-1", "serial": "10.0.0.7:5555"}),
         (
-            Place("p", {}, [Service("adb", "fd00::7", 5555)]),
+            Place("p", {}, [Service("x", "fd::7", 5555)]),
             {},
-            {"name": "p", "serial": "[fd00::7]:5555"},
+            {"name": "p", "serial": "[fd::7]:5555"},
         ),
         (
             Place("p", {"adb_serial": "1a2b"}, [Service("x", "pc", 5037)]),
@@ -64,16 +65,14 @@ def test_what_a_place_is(place: Place, known, device) -> None:
 
 
 @pytest.mark.parametrize(
-    ("services", "why"),
-    [((), "no service"), ((SSH, Service("web", "10.0.0.7", 80)), "2 services, and not one")],
+    "services", [(), (SSH, Service("web", "10.0.0.7", 80))], ids=["none", "two"]
 )
 def test_a_place_that_is_no_device_is_left_out(
-    tmp_path: Path, services: tuple[Service, ...], why: str, logged: Logged
+    tmp_path: Path, services: tuple[Service, ...], logged: Logged, snapshot: Snapshot
 ) -> None:
     lab, _ = lab_of(tmp_path, LABGRID, Place("p", {}, services))
     assert lab.devices == ()
-    (warning,) = logged.warnings
-    assert warning.startswith(f"place p of labgrid is left out: its exporter shows {why}")
+    assert logged.warnings == snapshot
 
 
 def test_what_is_asked_for(tmp_path: Path) -> None:
@@ -97,50 +96,46 @@ def test_what_is_asked_of_a_lab_is_the_same_for_all_of_a_run() -> None:
         config.device.pool = "x"  # type: ignore[misc]
 
 
-def test_who_may_use_a_place_that_is_only_looked_at(tmp_path: Path) -> None:
+def test_who_may_use_a_place_that_is_only_looked_at(tmp_path: Path, snapshot: Snapshot) -> None:
     places = [
         Place(name, {}, [ADBD], holder) for name, holder in (("a", "desk/me"), ("b", "desk/bob"))
     ]
     lab, _ = lab_of(tmp_path, LABGRID, *places, Place("c", {}, [ADBD]))
     assert lab.place_of("a").why_not() is None
-    assert "place b of labgrid is not yours: it is held by desk/bob" in lab.place_of("b").why_not()
-    assert "nobody holds it" in lab.place_of("c").why_not()
+    assert [lab.place_of(name).why_not() for name in ("b", "c")] == snapshot
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "problem"),
+    ("before", "after", "field"),
     [
-        ("lab\n", "http://lab\n", "labgrid.coordinator: must be HOST or HOST:PORT"),
-        ("lab\n", "lab:99999\n", "3: labgrid.coordinator: its port must be one of 1 to 65535"),
-        ("lab\n", "'[::1]:0'\n", "3: labgrid.coordinator: its port must be one of 1 to 65535"),
-        ("board: x", "Board: x", "labgrid.filters: must be tags of places"),
-        ("board: x", "board: [x]", "labgrid.filters: must be tags of places"),
-        ("board: x", "board: true", "labgrid.filters: must be tags of places"),
-        ("board: x", "1: x", "labgrid.filters: a key must be text: put it in quotes"),
-        ("{board: x, rack: 3}", "[board, rack]", "labgrid.filters: must be a mapping"),
-        ("lab\n", "lab\n  places: 0\n", "labgrid.places: must be at least 1"),
-        ("lab\n", "lab\n  wait_s: -1\n", "labgrid.wait_s: must be at least 0"),
+        ("lab\n", "http://lab\n", "labgrid.coordinator"),
+        ("lab\n", "'[::1]:0'\n", "labgrid.coordinator"),
+        ("board: x", "Board: x", "labgrid.filters"),
+        ("board: x", "board: true", "labgrid.filters"),
+        ("board: x", "1: x", "labgrid.filters"),
+        ("{board: x, rack: 3}", "[board, rack]", "labgrid.filters"),
+        ("lab\n", "lab\n  places: 0\n", "labgrid.places"),
+        ("lab\n", "lab\n  wait_s: -1\n", "labgrid.wait_s"),
         ("lab\n", "lab\n  device: {serial: x}\n", "labgrid.device.serial"),
-        ("labgrid", "nothing", "nothing"),
     ],
 )
-def test_mistakes(tmp_path: Path, before: str, after: str, problem: str) -> None:
-    with pytest.raises(ConfigError, match=problem.replace(".", r"\.")) as caught:
+def test_mistakes(tmp_path: Path, before: str, after: str, field: str) -> None:
+    with pytest.raises(ConfigError) as caught:
         lab_of(tmp_path, LABGRID.replace(before, after, 1))
-    assert ("must list at least one device" in str(caught.value)) == (before == "labgrid")
+    assert caught.value.field == field
 
 
 @pytest.mark.parametrize(
-    ("places", "problem"),
+    "places",
     [
-        ([Place("a", {"pool": "x y"}, [ADBD])], "labgrid, place a: pool"),
-        ([Place("/", {}, [ADBD])], "labgrid, place /: name"),
-        (
-            [Place("a", {}, [ADBD]), Place("A", {}, [ADBD])],
-            "labgrid, place A: is a second device called a",
-        ),
+        [Place("a", {"pool": "x y"}, [ADBD])],
+        [Place("/", {}, [ADBD])],
+        [Place("a", {}, [ADBD]), Place("A", {}, [ADBD])],
     ],
+    ids=["tag", "name", "twice"],
 )
-def test_places_that_can_be_no_device(tmp_path: Path, places: list[Place], problem: str) -> None:
-    with pytest.raises(ConfigError, match=problem):
+def test_places_that_can_be_no_device(
+    tmp_path: Path, places: list[Place], snapshot: Snapshot
+) -> None:
+    with snapshot.raises(ConfigError):
         lab_of(tmp_path, LABGRID, *places)

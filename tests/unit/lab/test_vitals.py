@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 
 from harness.lab.facts import LOAD_SCRIPT, VITALS_SCRIPT as SCRIPT, parse_load, parse_vitals
-from harness.lab.recovery import ask_load
 from tests.properties import damaged, reached, reaches
 
 if TYPE_CHECKING:
-    from harness.transport.adb_device import AdbDevice
+    pass
 
 PHONE = """@qnn-harness:boot\r
 0f6c9f1e-6d5c-4a55-9df0-0b1c6e9f7a11\r
@@ -208,28 +206,3 @@ def test_load_is_what_was_not_idle() -> None:
         "@qnn-harness:after\ncpu  110 0 120 860 10 0 0 0 0 0\n"
     )
     assert parse_load(text) == pytest.approx(0.3)
-
-
-class ThisComputer:
-    """A shell of this host, in the place of a device's."""
-
-    serial = "here"
-
-    def shell(
-        self, script: str, *, timeout_s: float, max_output_bytes: int, doing: str
-    ) -> Finished:
-        completed = subprocess.run(
-            ["sh", "-c", script], capture_output=True, timeout=timeout_s, check=False
-        )
-        return Finished(completed.stdout[:max_output_bytes])
-
-
-@dataclass
-class Finished:
-    stdout: bytes
-
-
-def test_how_busy_a_device_is_is_asked_of_its_shell() -> None:
-    busy = ask_load(cast("AdbDevice", ThisComputer()))
-    assert busy is not None
-    assert 0 <= busy <= 1

@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 
 from harness.labgrid.keeper import user_and_session_names
-from harness.labgrid.session import ALIVE, LOST, FoundPlace, FoundPlaces, Place, lost_file
+from harness.labgrid.session import (
+    ALIVE,
+    LOST,
+    FoundPlace,
+    FoundPlaces,
+    Place,
+    lost_file,
+    waiting_text,
+)
+from tests.snapshots import Snapshot
 
 
 @pytest.fixture
@@ -42,3 +51,26 @@ def test_two_sessions_of_one_user_have_names_of_their_own(monkeypatch: pytest.Mo
     for name in (first, other):
         host, slash, account = name.partition("/")
         assert (host.startswith("lab-pc+"), slash, account) == (True, "/", "anna")
+
+
+PLACES = [Place("a", {"board": "x"}), Place("b", {"board": "y", "rack": "1"})]
+
+
+@pytest.mark.parametrize(
+    ("filters", "fits"),
+    [
+        ({}, ["a", "b"]),
+        ({"board": "x"}, ["a"]),
+        ({"board": "y", "rack": "1"}, ["b"]),
+        ({"board": "y", "rack": "2"}, []),
+        ({"name": "a"}, ["a"]),
+        ({"nothing": ""}, []),
+    ],
+)
+def test_a_place_fits_if_it_has_every_tag(filters: dict[str, str], fits: list[str]) -> None:
+    assert [place.name for place in PLACES if place.fits(filters)] == fits
+
+
+def test_what_is_said(snapshot: Snapshot) -> None:
+    notice = waiting_text({"board": "x"}, ["desk/bob", "desk/alice", "desk/bob"], 60.0)
+    assert [notice, waiting_text({}, [], 0.5)] == snapshot

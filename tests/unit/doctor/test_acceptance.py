@@ -28,6 +28,8 @@ from harness.doctor.check import CheckResult
 from harness.lab.devices import DEFAULT_WORKDIR
 from harness.lab.health import RecoveryRules
 from harness.lab.inventory import Lab
+from tests.snapshots import Snapshot
+from tests.unit.doctor.test_device_checks import shown
 
 OK = CheckResult("ok", "fine")
 
@@ -84,7 +86,7 @@ def test_the_page_has_every_step_in_its_place() -> None:
     assert listed.startswith(", ".join([*(each.name for each in STEPS), "nothing left behind"]))
 
 
-def test_what_comes_of_steps_and_nothing_is_left() -> None:
+def test_what_comes_of_steps_and_nothing_is_left(snapshot: Snapshot) -> None:
     device = MockDevice()
     refused = ErrorRecord.of(message="the link broke")
     steps = [
@@ -97,20 +99,12 @@ def test_what_comes_of_steps_and_nothing_is_left() -> None:
     ]
     checks = list(run_steps(trial(device), steps, ["--unplug"]))
     assert [check.status for check in checks] == ["ok", *3 * ["fail"], "not-applicable", "ok", "ok"]
-    assert checks[0].advice == "see logs/x"
-    assert checks[1].found == "gone"
-    assert "devices heal desk" in checks[2].advice
-    assert "ZeroDivisionError: x" in checks[3].found
-    assert checks[4].found == "not asked for (--reboot)"
-    assert (checks[-1].name, checks[-1].found) == (
-        "nothing left behind",
-        "no process and no file is left",
-    )
+    assert list(map(shown, checks)) == snapshot
     assert device.scripts[-1] == "rm -rf /w; [ ! -e /w ]"
 
 
 def test_a_step_that_hangs_is_given_up_and_the_rest_is_not_tried(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot
 ) -> None:
     monkeypatch.setattr("harness.doctor.acceptance._LEFT_S", 0.1)
     device, event = MockDevice(), threading.Event()
@@ -122,12 +116,7 @@ def test_a_step_that_hangs_is_given_up_and_the_rest_is_not_tried(
     checks = list(run_steps(trial(device), [step(hang, seconds=0.1), step(lambda _: OK)], []))
     event.set()
     assert [check.status for check in checks] == ["fail", "unknown", "warn"]
-    assert "did not end within 0.1 s" in checks[0].found
-    assert checks[1].found == "not tried: a step did not end"
-    assert (checks[2].found, checks[2].advice) == (
-        "an abandoned step may still write files",
-        "remove /w",
-    )
+    assert list(map(shown, checks)) == snapshot
     assert device.scripts
 
 
@@ -157,8 +146,7 @@ def test_of_a_device_that_went_away_no_further_step_is_tried() -> None:
     refused = step(raising(InfraError("refused")))
     checks = list(run_steps(trial(device), [refused, step(lose), step(lambda _: OK)], []))
     assert [check.status for check in checks[:3]] == ["fail", "fail", "unknown"]
-    assert checks[2].found == "not tried: the device went away"
-    assert checks[3].advice == "the next acceptance removes it: below acceptance of its workdir"
+    assert "workdir" in checks[3].advice
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, GeneratorExit])
@@ -174,7 +162,8 @@ def test_whoever_interrupts_leaves_nothing_behind(error: type[BaseException]) ->
 def test_what_cannot_be_removed_is_told() -> None:
     answer = run_step(Stage("end", 30, clean_up), trial(MockDevice(left_over=1)))
     assert answer is not None
-    assert (answer.status, answer.found) == ("fail", "/w could not be removed: Permission denied")
+    assert answer.status == "fail"
+    assert "Permission denied" in answer.found
 
 
 def test_a_real_device_gets_a_folder_of_its_own() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -21,8 +22,9 @@ from harness.doctor.device_checks import (
     dsp_layers,
 )
 from harness.runtimes.runtime import LibraryFacts, SdkBuild
+from tests.snapshots import Snapshot
 from tests.unit.doctor.answers import BOARD, PHONE
-from tests.unit.doctor.test_device_checks import examined
+from tests.unit.doctor.test_device_checks import examined, shown
 
 RULES = own_rules()
 
@@ -51,6 +53,11 @@ def climbed(
     return by_name
 
 
+def is_end(layers: dict[str, Checked], name: str) -> bool:
+    """Return whether the answer is that the way ends at a layer."""
+    return layers[ANSWER].status == "fail" and f" {name}: " in layers[ANSWER].found
+
+
 def failed(message: str, *evidence: str, code: int = 14001) -> DspAttempt:
     """A session that ended so, diagnosed as the doctor does it."""
     record = ErrorRecord.of(api="QnnDevice_create", code=code, message=message)
@@ -58,47 +65,28 @@ def failed(message: str, *evidence: str, code: int = 14001) -> DspAttempt:
     return DspAttempt(CheckResult("fail", f"failed: {message}", "a hint"), error, evidence)
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("DSP nodes", "adsprpc-smd (r), adsprpc-smd-secure (no access)"),
-        ("SELinux", "Enforcing; no denial about the DSP"),
-        ("DSP processor", "32300000.remoteproc-cdsp: running"),
-        (
-            "libcdsprpc.so",
-            "/vendor/lib64/libcdsprpc.so (build id a1b2c3d4e5f60718293a4b5c6d7e8f9000112233)",
-        ),
-        ("unsigned PD", "can be started: /vendor/dsp/cdsp/fastrpc_shell_unsigned_3"),
-        ("DSP skel", "libQnnHtpV75Skel.so, looked for in the runtime's folder, /vendor/dsp/cdsp, "),
-        ("stub and skel", "libQnnHtpV75Stub.so 2.51.0.260929181845, libQnnHtpV75Skel.so 2.51.0"),
-        (SESSION, "backend and device came up"),
-        (ANSWER, "open as far as smoke htp"),
-    ],
-)
-def test_a_phone_whose_way_is_open(name: str, text: str) -> None:
-    check = climbed(examined(PHONE), session=OPEN, graph=OPEN)[name]
-    assert (check.status, check.advice) == ("ok", "")
-    assert text in check.found
+def test_a_phone_whose_way_is_open(snapshot: Snapshot) -> None:
+    layers = climbed(examined(PHONE), session=OPEN, graph=OPEN).values()
+    assert {(check.status, check.advice) for check in layers} == {("ok", "")}
+    assert list(map(shown, layers)) == snapshot
 
 
-@pytest.mark.parametrize(
-    ("name", "status", "text", "advice"),
-    [
-        ("DSP nodes", "fail", "no permission: fastrpc-cdsp (no access) [crw------- 1", "adb root"),
-        ("SELinux", "not-applicable", "there is none", ""),
-        ("DSP processor", "ok", "running", ""),
-        ("libcdsprpc.so", "fail", "not in /usr/lib, ", "github.com/qualcomm/fastrpc"),
-        ("unsigned PD", "warn", "only /usr/lib/dsp/cdsp/fastrpc_shell_3", "testsig"),
-        ("DSP skel", "fail", "libQnnHtpV68Skel.so is not in the runtime's", "lib/hexagon-v68/"),
-        ("stub and skel", "fail", "no stub for HTP v68", "from the SDK"),
-        (ANSWER, "fail", "it ends at DSP nodes: no permission", "adb root"),
-    ],
-)
-def test_a_board_with_nothing_of_the_vendor(name: str, status: str, text: str, advice: str) -> None:
-    check = climbed(examined(BOARD, "linux-arm64", facts={"soc": "QCS6490"}))[name]
-    assert (check.status, bool(check.advice)) == (status, bool(advice))
-    assert text in check.found
-    assert advice in check.advice
+def test_a_board_with_nothing_of_the_vendor(snapshot: Snapshot) -> None:
+    layers = climbed(examined(BOARD, "linux-arm64", facts={"soc": "QCS6490"}))
+    assert {name: check.status for name, check in layers.items()} == {
+        "DSP nodes": "fail",
+        "SELinux": "not-applicable",
+        "DSP processor": "ok",
+        "libcdsprpc.so": "fail",
+        "unsigned PD": "warn",
+        "DSP skel": "fail",
+        "stub and skel": "fail",
+        SESSION: "unknown",
+        GRAPH: "unknown",
+        ANSWER: "fail",
+    }
+    assert layers[ANSWER].advice == layers["DSP nodes"].advice
+    assert list(map(shown, layers.values())) == snapshot
 
 
 # As audit prints them; scontext and labels differ between releases and vendors.
@@ -157,43 +145,35 @@ def test_what_selinux_refuses(
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "name", "status", "advice"),
+    ("old", "new", "name", "status"),
     [
-        ("r /dev/adsprpc-smd\r\n", "- /dev/adsprpc-smd\r\n", "DSP nodes", "fail", "SELinux"),
-        ("r /dev/adsprpc-smd\r\n- /dev/adsprpc-smd-secure\r\n", "", "DSP nodes", "fail", "kernel"),
-        ("Enforcing", "", "SELinux", "unknown", ""),
-        ("state:running", "state:crashed", "DSP processor", "fail", "cdsp.mbn"),
-        ("remoteproc-cdsp", "remoteproc-adsp", "DSP processor", "unknown", ""),
-        (
-            "r /vendor/lib64/libcd",
-            "- /vendor/lib64/libcd",
-            "libcdsprpc.so",
-            "fail",
-            "readable",
-        ),
-        ("r /vendor/dsp/cdsp/fast", "- /vendor/dsp/cdsp/fast", "unsigned PD", "unknown", "session"),
-        ("shell_unsigned_3", "shell_9", "unsigned PD", "warn", "testsig"),
+        ("r /dev/adsprpc-smd\r\n", "- /dev/adsprpc-smd\r\n", "DSP nodes", "fail"),
+        ("r /dev/adsprpc-smd\r\n- /dev/adsprpc-smd-secure\r\n", "", "DSP nodes", "fail"),
+        ("Enforcing", "", "SELinux", "unknown"),
+        ("state:running", "state:crashed", "DSP processor", "fail"),
+        ("remoteproc-cdsp", "remoteproc-adsp", "DSP processor", "unknown"),
+        ("r /vendor/lib64/libcd", "- /vendor/lib64/libcd", "libcdsprpc.so", "fail"),
+        ("r /vendor/dsp/cdsp/fast", "- /vendor/dsp/cdsp/fast", "unsigned PD", "unknown"),
+        ("shell_unsigned_3", "shell_9", "unsigned PD", "warn"),
     ],
 )
-def test_one_layer_is_otherwise(old: str, new: str, name: str, status: str, advice: str) -> None:
+def test_one_layer_is_otherwise(old: str, new: str, name: str, status: str) -> None:
     assert old in PHONE
     layers = climbed(examined(PHONE.replace(old, new)))
     assert layers[name].status == status
-    assert advice in layers[name].advice
     assert layers[ANSWER].status == ("fail" if status == "fail" else "unknown")
     if status == "fail":
-        assert layers[ANSWER].found.startswith(f"it ends at {name}: ")
+        assert is_end(layers, name)
         assert layers[ANSWER].advice == layers[name].advice
 
 
 def test_libraries_of_two_builds_and_none_at_all() -> None:
     other = replace(LIBRARIES[2], build=SdkBuild("2.28.0", "241029"))
     layers = climbed(examined(PHONE), (*LIBRARIES[:2], other))
-    assert "of two builds" in layers["stub and skel"].found
-    assert layers[ANSWER].found.startswith("it ends at stub and skel")
+    assert layers["stub and skel"].status == "fail"
+    assert is_end(layers, "stub and skel")
     layers = climbed(examined(PHONE), LIBRARIES[:2])
     assert (layers["DSP skel"].status, layers["stub and skel"].status) == ("warn", "ok")
-    assert "the image's is taken" in layers["DSP skel"].found
     layers = climbed(examined(PHONE), None)
     assert {layers[name].status for name in ("DSP skel", "stub and skel")} == {"unknown"}
     unbuilt = replace(LIBRARIES[1], build=None)
@@ -205,10 +185,7 @@ def test_libraries_of_two_builds_and_none_at_all() -> None:
     [
         (failed("libcdsprpc.so: cannot open shared object file: No such file"), "libcdsprpc.so"),
         (failed("open_dev failed", ANDROID_8), "SELinux"),
-        (
-            failed("/dev/fastrpc-cdsp: open: Permission denied"),
-            "DSP nodes",
-        ),
+        (failed("/dev/fastrpc-cdsp: open: Permission denied"), "DSP nodes"),
         (failed("createUnsignedPD failed"), "unsigned PD"),
         (
             failed(
@@ -222,22 +199,19 @@ def test_libraries_of_two_builds_and_none_at_all() -> None:
         (failed("SSR Detected"), "DSP processor"),
         (failed("something new"), SESSION),
         (failed("unable to create session"), SESSION),
-        (failed("remote_handle64_open failed 0x80000416"), SESSION),
-        (failed("testsig not found"), SESSION),
     ],
 )
 def test_a_session_that_ends_at_a_layer(tried: DspAttempt, layer: str) -> None:
     """Its own log says more than what can be read: everything that can be is in order here."""
     layers = climbed(examined(PHONE), session=tried, graph=NO_GRAPH)
     assert layers[ANSWER].status == layers[layer].status == layers[SESSION].status == "fail"
-    assert layers[ANSWER].found.startswith(f"it ends at {layer}: ")
+    assert is_end(layers, layer)
     if tried.evidence:
         assert tried.evidence[-1] in layers[layer].found
     if layer != SESSION:
         assert tried.error is not None
         assert tried.error.diagnosis is not None
         assert f": {tried.error.message}" in layers[layer].found
-        assert f"({climbed(examined(PHONE))[layer].found}" in layers[layer].found
         assert layers[layer].advice == tried.error.diagnosis.fix
     red = {name for name, check in layers.items() if check.status == "fail"}
     assert red == {layer, SESSION, ANSWER}
@@ -250,58 +224,40 @@ def test_of_what_the_device_looked_for_the_last_is_said() -> None:
     assert [line in text for line in (*lines, "else")] == [False, True, True, False]
 
 
-def test_nodes_of_other_processors_lead_to_none() -> None:
-    device = examined(BOARD, "linux-arm64")
-    for nodes, text in (
-        ({"fastrpc-sdsp": "r", "fastrpc-adsp": "r"}, "fastrpc-adsp, fastrpc-sdsp"),
-        ({}, "no fastrpc node in /dev"),
-    ):
-        vitals = replace(device.answers.vitals, fastrpc=nodes)
-        check = climbed(replace(device, answers=replace(device.answers, vitals=vitals)))[
-            "DSP nodes"
-        ]
-        assert (check.status, check.found) == ("fail", text)
-
-
 @pytest.mark.parametrize(
-    ("changes", "name", "status", "text"),
+    ("changes", "name", "status"),
     [
-        ({"owners": ()}, "DSP nodes", "fail", "no permission: fastrpc-cdsp (no access)"),
-        ({"denials": (), "selinux": "Permissive"}, "SELinux", "ok", "Permissive; no denial"),
-        ({"shells": {}}, "unsigned PD", "unknown", "no fastrpc_shell_unsigned_3 where"),
-        ({"rpc_libraries": {"/a/x.so": "r"}}, "libcdsprpc.so", "ok", "/a/x.so"),
-        ({"rpc_libraries": {"/a/x.so": ""}}, "libcdsprpc.so", "fail", "no permission: /a/x.so"),
+        ({"owners": ()}, "DSP nodes", "fail"),
+        ({"denials": (), "selinux": "Permissive"}, "SELinux", "ok"),
+        ({"shells": {}}, "unsigned PD", "unknown"),
+        ({"rpc_libraries": {"/a/x.so": "r"}}, "libcdsprpc.so", "ok"),
+        ({"rpc_libraries": {"/a/x.so": ""}}, "libcdsprpc.so", "fail"),
+        ({"fastrpc": {"fastrpc-sdsp": "r", "fastrpc-adsp": "r"}}, "DSP nodes", "fail"),
+        ({"fastrpc": {}}, "DSP nodes", "fail"),
     ],
 )
-def test_what_is_said_of_one_layer(
-    changes: dict[str, object], name: str, status: str, text: str
-) -> None:
+def test_what_is_said_of_one_layer(changes: dict[str, object], name: str, status: str) -> None:
     device = examined(BOARD, "linux-arm64")
-    check = climbed(replace(device, answers=replace(device.answers, **changes)))[name]  # type: ignore[arg-type]
-    assert check.status == status
-    assert check.found.startswith(text)
+    if "fastrpc" in changes:
+        changes = {"vitals": replace(device.answers.vitals, **changes)}  # type: ignore[arg-type]
+    answers = replace(device.answers, **changes)  # type: ignore[arg-type]
+    assert climbed(replace(device, answers=answers))[name].status == status
 
 
-def test_of_a_skel_all_is_said_that_is_known() -> None:
-    def said(text: str, libraries: tuple[LibraryFacts, ...] | None, **more: object) -> Checked:
-        return climbed(examined(text, **more), libraries)["DSP skel"]  # type: ignore[arg-type]
-
-    bare = PHONE.replace("r /vendor/lib/rfsa/adsp/libQnnHtpV75Skel.so\r\n", "").replace(
-        "r /vendor/lib/rfsa/adsp/libSnpeHtpV75Skel.so\r\n", ""
-    )
-    assert "the image's own come behind: /vendor/lib/rfsa" in said(PHONE, LIBRARIES).found
-    assert "come behind" not in said(bare, LIBRARIES).found
-    assert said(bare, None).found == "no runtime was looked at"
-    assert said(PHONE, None).found.startswith("no runtime was looked at; the image's own")
-    # where the HTP is not known, any skel will do, and none in particular is missed
-    unknown: dict[str, object] = {"facts": {"soc": None}}
-    every = said(bare, LIBRARIES, **unknown)
-    assert every.found.startswith("libQnnHtpV75Skel.so, libQnnHtpV73Skel.so, looked for in")
-    none = said(bare, (), **unknown)
-    assert none.found.startswith("libQnnHtpV..Skel.so is not in the runtime's folder, /vendor")
-    assert "lib/hexagon-v../unsigned" in none.advice
-    stub = climbed(examined(bare, facts={"soc": None}), ())["stub and skel"]
-    assert stub.found == "no stub for HTP v? among: nothing"
+def test_of_a_skel_all_is_said_that_is_known(snapshot: Snapshot) -> None:
+    """Where the HTP is not known, any skel will do, and none in particular is missed."""
+    bare = re.sub("r /vendor/lib/rfsa/adsp/.*\r\n", "", PHONE)
+    unknown = examined(bare, facts={"soc": None})
+    layers = [
+        climbed(examined(PHONE), LIBRARIES)["DSP skel"],
+        climbed(examined(bare), LIBRARIES)["DSP skel"],
+        climbed(examined(bare), None)["DSP skel"],
+        climbed(examined(PHONE), None)["DSP skel"],
+        climbed(unknown, LIBRARIES)["DSP skel"],
+        climbed(unknown, ())["DSP skel"],
+        climbed(unknown, ())["stub and skel"],
+    ]
+    assert list(map(shown, layers)) == snapshot
 
 
 def test_what_no_rule_knows_a_cure_for_has_the_hint_of_the_attempt() -> None:
@@ -333,7 +289,7 @@ def test_a_denial_is_held_against_selinux_only_where_access_was_denied() -> None
 def test_a_code_alone_accuses_no_layer() -> None:
     layers = climbed(examined(PHONE), session=failed("", code=1008), graph=NO_GRAPH)
     assert layers["stub and skel"].status == "ok"
-    assert layers[ANSWER].found.startswith(f"it ends at {SESSION}: ")
+    assert is_end(layers, SESSION)
 
 
 def test_a_session_that_comes_up_proves_what_is_below_it() -> None:
@@ -341,49 +297,37 @@ def test_a_session_that_comes_up_proves_what_is_below_it() -> None:
     device = examined(PHONE.replace("r /dev/adsprpc-smd\r\n", "- /dev/adsprpc-smd\r\n"))
     layers = climbed(device, session=OPEN, graph=OPEN)
     assert layers["DSP nodes"].status == layers[ANSWER].status == "ok"
-    assert "yet a session came up" in layers["DSP nodes"].found
     graph = failed("Graph execution failed", code=6031)
     layers = climbed(device, session=OPEN, graph=graph)
-    assert layers[ANSWER].found.startswith(f"it ends at {GRAPH}: ")
+    assert is_end(layers, GRAPH)
 
 
 @pytest.mark.parametrize(
-    ("session", "graph", "status", "text"),
+    ("session", "graph", "status"),
     [
-        (UNTRIED, NO_GRAPH, "unknown", "no visible layer is wrong; not tried"),
-        (LEFT_OUT, LEFT_OUT, "not-applicable", "left out"),
-        (OPEN, LEFT_OUT, "ok", "open as far as DSP session; left out"),
-        (
-            OPEN,
-            DspAttempt(CheckResult("unknown", "late")),
-            "unknown",
-            "no visible layer is wrong; late",
-        ),
+        (UNTRIED, NO_GRAPH, "unknown"),
+        (LEFT_OUT, LEFT_OUT, "not-applicable"),
+        (OPEN, LEFT_OUT, "ok"),
+        (OPEN, DspAttempt(CheckResult("unknown", "late")), "unknown"),
     ],
 )
 def test_what_the_answer_is_where_nothing_fails(
-    session: DspAttempt, graph: DspAttempt, status: str, text: str
+    session: DspAttempt, graph: DspAttempt, status: str
 ) -> None:
-    check = climbed(examined(PHONE), session=session, graph=graph)[ANSWER]
-    assert (check.status, check.found) == (status, text)
+    assert climbed(examined(PHONE), session=session, graph=graph)[ANSWER].status == status
 
 
-def test_a_simulator_says_what_is_simulated() -> None:
+def test_a_simulator_says_what_is_simulated(snapshot: Snapshot) -> None:
+    """No DSP is behind a simulated board, so a session proves nothing of what leads to one."""
     config = {"serial": None, "simulated": True, "soc": "QCS8550"}
     layers = climbed(examined(BOARD, "linux-x64", config=config), session=OPEN, graph=OPEN)
-    inside = "the HTP is a simulator inside libQnnHtp.so"
     for name in (*_LAYERS, "DSP skel", "stub and skel"):
-        assert (layers[name].status, layers[name].found) == ("not-applicable", inside)
+        assert layers[name].status == "not-applicable"
     assert layers[ANSWER].status == "ok"
-    assert layers[ANSWER].found == f"open as far as {GRAPH}; {inside}"
-    board = climbed(examined(BOARD, "linux-arm64", config=config), LIBRARIES[:1])
-    assert board["stub and skel"].status == "fail"
-    # no DSP is behind a simulated board, so a session proves nothing of what leads to one
     device = examined(BOARD, "linux-arm64", config=config)
     board = climbed(device, LIBRARIES[:1], session=OPEN, graph=OPEN)
     assert (board["stub and skel"].status, board[ANSWER].status) == ("fail", "fail")
-    nothing = "a simulated board has no DSP and no GPU"
-    assert {board[name].found for name in (*_LAYERS, "DSP skel")} == {nothing}
+    assert list(map(shown, (layers["DSP nodes"], layers[ANSWER], board["DSP nodes"]))) == snapshot
 
 
 def test_every_diagnosis_that_names_a_layer_is_known() -> None:

@@ -1,0 +1,229 @@
+"""Checks of this computer, and the amounts that are too little."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.core.errors import ConfigError, NoLabError
+from harness.diagnosis.diagnosis import diagnosed
+from harness.diagnosis.error import ErrorRecord
+from harness.diagnosis.verdict import Verdict
+from harness.doctor import examine
+from harness.doctor.check import (
+    Checked,
+    CheckGroup,
+    CheckResult,
+    Status,
+    exit_code_of,
+    listed,
+    one_line,
+    report_of,
+)
+from harness.doctor.examine import (
+    LabNeeds,
+    file_check,
+    free_space,
+    host_checks,
+    lab_needs,
+    packages,
+    probe_origin,
+)
+from harness.doctor.smoke import verdict_result
+from harness.lab.devices import AdbDeviceConfig
+from harness.probe.build import ProbeBuilder
+from harness.transport.adb_server import AdbServer
+from tests.snapshots import Snapshot
+
+BARE = {"PATH": "/nonexistent"}
+PHONE_AND_BOARD = LabNeeds(frozenset({"linux-arm64", "android-arm64"}), server=True)
+
+
+def host(
+    folder: Path, needs: LabNeeds = PHONE_AND_BOARD, environment: Mapping[str, str] = BARE
+) -> dict[str, CheckResult]:
+    checks = host_checks(folder / "cache", folder, needs, environment)
+    return {each.name: CheckResult(each.status, each.found, each.advice) for each in checks}
+
+
+@pytest.mark.parametrize(
+    ("target", "needs", "status", "advice"),
+    [
+        ("linux-x64", LabNeeds(), "fail", "gcc"),
+        ("linux-arm64", LabNeeds(), "not-applicable", ""),
+        ("linux-arm64", PHONE_AND_BOARD, "fail", "gcc-aarch64-linux-gnu"),
+        ("android-arm64", LabNeeds(), "not-applicable", ""),
+        ("android-arm64", PHONE_AND_BOARD, "fail", "ANDROID_NDK_HOME"),
+        ("android-arm64", LabNeeds(no_target=("a", "b")), "warn", "NDK"),
+    ],
+)
+def test_a_compiler_is_missed_where_the_lab_needs_one(
+    tmp_path: Path, target: str, needs: LabNeeds, status: str, advice: str
+) -> None:
+    result = probe_origin(ProbeBuilder(tmp_path, BARE), target, needs)
+    assert result.status == status
+    assert advice in result.advice
+
+
+def test_a_probe_that_can_be_built(tmp_path: Path) -> None:
+    compiler = tmp_path / "cc"
+    compiler.write_text("#!/bin/sh\n")
+    compiler.chmod(0o755)
+    builder = ProbeBuilder(tmp_path, {"CC": str(compiler)})
+    assert probe_origin(builder, "linux-x64", LabNeeds()) == ("ok", str(compiler), "")
+
+
+def test_the_adb_server_is_everybodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AdbServer, "is_running", lambda *_, **__: True)
+    assert host(tmp_path)["adb server"].status == "ok"
+    monkeypatch.setattr(AdbServer, "is_running", lambda *_, **__: False)
+    assert "adb start-server" in host(tmp_path)["adb server"].advice
+    assert host(tmp_path, LabNeeds())["adb server"].status == "not-applicable"
+
+
+def test_adb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "Android Debug Bridge version" in host(tmp_path)["adb"].found
+    broken = tmp_path / "adb"
+    broken.write_text("#!/bin/sh\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(examine, "adb_binary", lambda: broken)
+    assert host(tmp_path)["adb"].status == "fail"
+
+
+def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file")
+    result = host(tmp_path)["cache"]
+    assert result.status == "fail"
+    assert "QNN_HARNESS_CACHE" in result.advice
+
+
+@pytest.mark.parametrize(
+    ("free", "status"),
+    [(2_000_000_000, "ok"), (1_999_999_999, "warn"), (200_000_000, "warn"), (199_999_999, "fail")],
+)
+def test_how_much_is_too_little(
+    free: int, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
+    result = free_space(tmp_path / "new/folder", 2.0, "A_VARIABLE")
+    assert result.status == status
+    assert result.found.startswith(f"{tmp_path}/new/folder: {free / 1e9:.1f} GB")
+    assert ("A_VARIABLE" in result.advice) is (status != "ok")
+
+
+def test_libraries(snapshot: Snapshot) -> None:
+    results = [
+        packages(["1", "2"], [], None),
+        packages([], ["3", "4"], None),
+        packages([], ["2.51.0"], "no network"),
+        packages(["1"], ["3"], "no network"),
+    ]
+    assert [result.status for result in results] == ["ok", "ok", "fail", "warn"]
+    assert ["PIP_FIND_LINKS" in result.advice for result in results] == [False, False, True, True]
+    assert [result.found for result in results] == snapshot
+
+
+def test_other_lines_of_the_lab() -> None:
+    phone = AdbDeviceConfig(name="p", serial="1", target="android-arm64")
+    far = AdbDeviceConfig(name="f", serial="2", host="lab-pc")
+    needs = LabNeeds(frozenset({"android-arm64"}), no_target=("f",), server=True)
+    assert lab_needs([phone, far]) == needs
+    assert lab_needs([far]).server is False
+
+
+def error(api: str, code: int | None, message: str) -> ErrorRecord:
+    return diagnosed("failed", ErrorRecord.of(api=api, code=code, message=message))
+
+
+SKEL = error(
+    "QnnDevice_create",
+    14001,
+    "Failed to load skel, error: 4000\nTransport layer setup failed: 14001",
+)
+
+
+VERDICTS: list[tuple[Verdict, Status]] = [
+    (Verdict("passed"), "ok"),
+    (Verdict("failed", "target", SKEL), "fail"),
+    (Verdict("failed", "target", error("QnnBackend_create", 1006, "")), "fail"),
+    (Verdict("failed", "target", error("x", 4000, "")), "fail"),
+    (
+        Verdict("unsupported", None, error("QnnBackend_create", 4000, "TuningMode")),
+        "not-applicable",
+    ),
+    (Verdict("crashed", "target", error("dlopen", None, "the process was ended")), "fail"),
+    (Verdict("error", "infra", error("", None, "2 events were damaged on the way")), "fail"),
+    (Verdict("error", "infra", error("", None, "")), "fail"),
+]
+
+
+def test_what_came_of_an_inference(snapshot: Snapshot) -> None:
+    """Of a message of several lines the first is shown."""
+    results = [verdict_result(verdict, "desk", "done", Path("/logs")) for verdict, _ in VERDICTS]
+    assert [result.status for result in results] == [status for _, status in VERDICTS]
+    assert [f"{result.found} -> {result.advice}" for result in results] == snapshot
+
+
+def check(status: Status, name: str = "x", group: CheckGroup = "device") -> Checked:
+    return Checked(group, "desk", name, status, "found")
+
+
+@pytest.mark.parametrize(
+    ("checks", "code"),
+    [
+        ([], 0),
+        ([check("ok"), check("warn"), check("unknown"), check("not-applicable")], 0),
+        ([check("ok", "reachable"), check("fail")], 1),
+        ([check("fail")], 1),
+        ([check("fail", "reachable", "lab")], 1),
+        ([check("fail", "reachable"), check("ok")], 3),
+        ([check("ok", "devices.yaml", "lab"), check("fail", "reachable")], 3),
+        ([check("fail", "reachable"), check("ok", "reachable")], 1),
+        ([check("fail", "reachable"), check("fail", "reachable")], 3),
+        ([check("fail", "devices.yaml", "lab"), check("fail", "reachable")], 2),
+        ([check("fail", "Python", "host")], 1),
+    ],
+)
+def test_exit_codes(checks: list[Checked], code: int) -> None:
+    assert exit_code_of(checks) == code
+    report = report_of(checks)
+    sums = report.summary
+    assert sums.exit_code == code
+    assert sums.ok + sums.warn + sums.fail + sums.unknown + sums.not_applicable == len(checks)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, ""), (1, "1"), (4, "1, 2, 3, 4"), (5, "1, 2, 3, 4 and 1 more")]
+)
+def test_of_many_things_the_first_are_said(number: int, text: str) -> None:
+    assert listed(str(index) for index in range(1, number + 1)) == text
+
+
+def test_a_long_text_is_cut() -> None:
+    assert one_line("x" * 600) == "x" * 600
+    assert one_line("x" * 601) == "x" * 597 + "..."
+    assert one_line(" a\tb\x1b\n c ") == "a b c"
+
+
+@given(st.text())
+def test_whatever_was_said_is_one_line(text: str) -> None:
+    line = one_line(text)
+    assert len(line) <= 600
+    assert line.isprintable()
+
+
+def test_no_lab_is_wrong_only_for_who_asked_for_one() -> None:
+    missing = NoLabError("no such file")
+    for path, requests, status in (
+        (Path("devices.yaml"), False, "not-applicable"),
+        (Path("devices.yaml"), True, "fail"),
+        (Path("other.yaml"), False, "fail"),
+    ):
+        check = file_check(path, missing, named=requests)
+        assert check.status == status
+        assert exit_code_of([check]) == (2 if status == "fail" else 0)
+    assert file_check(Path("devices.yaml"), ConfigError("bad"), named=False).status == "fail"

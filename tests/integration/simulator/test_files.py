@@ -6,14 +6,7 @@ import os
 import struct
 from pathlib import Path
 
-import pytest
-
-from tests.integration.simulator.conftest import (
-    AdbClient,
-    OnDevice,
-    StartDevice,
-    receive,
-)
+from tests.integration.simulator.conftest import AdbClient, OnDevice, StartDevice, receive
 
 
 def make_tree(root: Path) -> None:
@@ -56,22 +49,6 @@ def test_trees(adb: AdbClient, start_device: StartDevice, tmp_path: Path) -> Non
     }
 
 
-def test_a_file_is_replaced_at_once(shared: OnDevice, tmp_path: Path) -> None:
-    remote = shared.storage / "data/replaced"
-    for content in (b"old" * 1000, b"new"):
-        (tmp_path / "f").write_bytes(content)
-        assert shared("push", tmp_path / "f", remote).returncode == 0
-        assert remote.read_bytes() == content
-
-
-def test_links_are_followed_inside(shared: OnDevice, tmp_path: Path) -> None:
-    (shared.storage / "data/real").mkdir(exist_ok=True)
-    (shared.storage / "data/alias").symlink_to("real")
-    (tmp_path / "f").write_text("x")
-    assert shared("push", tmp_path / "f", shared.storage / "data/alias/").returncode == 0
-    assert (shared.storage / "data/real/f").read_text() == "x"
-
-
 def test_nothing_outside_the_storage(
     adb: AdbClient, start_device: StartDevice, tmp_path: Path
 ) -> None:
@@ -87,26 +64,6 @@ def test_nothing_outside_the_storage(
         assert b"secret" not in device("ls", folder).stdout
     assert [path.name for path in outside.iterdir()] == ["secret"]
     assert not (tmp_path / "got").exists()
-
-
-@pytest.mark.parametrize(
-    ("target", "reason"),
-    [
-        ("data/none/../../../../etc/x", "Permission denied"),
-        ("data/local/tmp/" + "n" * 300, "File name too long"),
-    ],
-)
-def test_reasons_reach_the_user(shared: OnDevice, tmp_path: Path, target: str, reason: str) -> None:
-    (tmp_path / "f").write_text("x")
-    completed = shared("push", tmp_path / "f", f"{shared.storage}/{target}")
-    assert completed.returncode == 1
-    assert reason in (completed.stdout + completed.stderr).decode()
-
-
-def test_a_missing_file(shared: OnDevice, tmp_path: Path) -> None:
-    completed = shared("pull", shared.storage / "none", tmp_path / "got")
-    assert completed.returncode == 1
-    assert b"No such file or directory" in completed.stderr
 
 
 def test_a_full_flash(adb: AdbClient, start_device: StartDevice, tmp_path: Path) -> None:

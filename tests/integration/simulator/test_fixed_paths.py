@@ -42,18 +42,6 @@ def test_one_file_by_all_its_names(shared: OnDevice, tmp_path: Path) -> None:
         shared.text(f"rm -r {path}/sub")
 
 
-def test_links_to_them_are_followed(shared: OnDevice, tmp_path: Path) -> None:
-    shared.text("echo x >/sdcard/there; cd $HOME; ln -s /sdcard/there link")
-    shared.text("cd $HOME; ln -s /data/local/tmp/up up")
-    shared.text("ln -s /data/local/tmp/self /data/local/tmp/self")
-    assert shared("pull", "link", tmp_path / "link").returncode == 0
-    assert (tmp_path / "link").read_text() == "x\n"
-    missing = shared("pull", "up", tmp_path / "up")
-    assert missing.returncode == 1
-    assert shared("pull", "/data/local/tmp/self", tmp_path / "self").returncode == 1
-    shared.text("cd $HOME; rm link up /sdcard/there /data/local/tmp/self")
-
-
 def test_the_rest_of_the_root_is_this_computers(shared: OnDevice, tmp_path: Path) -> None:
     assert shared.text(f"echo x >{tmp_path}/file; cat {tmp_path}/file") == "x"
     assert (tmp_path / "file").read_text() == "x\n"
@@ -63,18 +51,6 @@ def test_the_rest_of_the_root_is_this_computers(shared: OnDevice, tmp_path: Path
     refused = shared("push", tmp_path / "file", "/data/other")
     assert b"Permission denied" in refused.stdout + refused.stderr
     assert shared.text("id -u") == str(os.getuid())
-
-
-def test_what_leads_elsewhere_is_left_alone(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to("real")
-    names = ("free", "link", "holds")
-    table = {f"{tmp_path}/{name}": name for name in names}
-    monkeypatch.setattr(fixed_paths, "FIXED_PATHS", table)
-    root = f"{tmp_path}/holds/storage"
-    assert fixed_paths.map_fixed_paths(root) == {f"{tmp_path}/free": f"{root}/free"}
 
 
 @pytest.fixture
@@ -111,5 +87,6 @@ def test_where_it_cannot_be_had_that_is_said(place: Path) -> None:
     """Without the right to make namespaces everything stays as it was."""
     none = 'echo 0 >/proc/sys/user/max_user_namespaces; exec setpriv --bounding-set=-all "$@"'
     result = look(place, "unshare", "--user", "--map-root-user", "sh", "-c", none, "sh")
-    assert result[:2] == ["no mount namespace can be made here: No space left on device", "0"]
+    assert "No space left on device" in result[0]
+    assert result[1] == "0"
     assert "text" not in result

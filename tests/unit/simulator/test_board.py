@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,18 +10,27 @@ import pytest
 
 from harness.core.errors import ConfigError
 from harness.dsp.dsp import DspLimits, DspPrograms
+from harness.probe import build
 from harness.simulator.board import (
+    CROSS_COMPILER_VARIABLE,
+    CROSS_COMPILERS,
     FOLDER,
+    LIBRARIES_VARIABLE,
+    LOADER,
+    ZIG_TARGET,
     Board,
     BoardDsp,
     board_environment,
+    build_shim,
     dsp_files,
+    find_tools,
     install_board,
     libc_version,
     soc_files,
 )
 from harness.simulator.device import DeviceSettings
 from harness.simulator.programs import board_properties
+from tests.snapshots import Snapshot
 
 LIBC = b"\x7fELF..GNU C Library (Debian GLIBC 2.36-8cross1) stable release version 2.36.\nCopy"
 LIBRARIES = ("libc.so.6", "ld-linux-aarch64.so.1", "libstdc++.so.6.0.30", "libasan.so.8", "libm.a")
@@ -67,8 +77,8 @@ def test_a_board_with_a_dsp_has_the_library_that_leads_to_it(tmp_path: Path) -> 
     assert (folder / "root/sys/class/remoteproc/remoteproc0/name").read_text() == "cdsp\n"
 
 
-def test_a_storage_that_cannot_be_preloaded_from(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="has a space"):
+def test_a_storage_that_cannot_be_preloaded_from(tmp_path: Path, snapshot: Snapshot) -> None:
+    with snapshot.raises(ConfigError):
         install_board(board_of(tmp_path), tmp_path / "my storage")
 
 
@@ -104,3 +114,65 @@ def test_a_board_says_little_and_nothing_of_android() -> None:
     assert table["ro.product.cpu.abi"] == "arm64-v8a"
     assert table["ro.serialno"].startswith("SIM")
     assert not [name for name in table if name.startswith(("ro.build", "ro.soc", "sys."))]
+
+
+def host(folder: Path) -> dict[str, str]:
+    """An environment in which everything is in one folder."""
+    for name in ("qemu-aarch64-static", "my-cross", "my-cc", "zig"):
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(0o755)
+    (folder / LOADER).touch()
+    (folder / "libstdc++.so.6").touch()
+    return {
+        "PATH": str(folder),
+        "CC": "my-cc -m64",
+        CROSS_COMPILER_VARIABLE: "my-cross -O1",
+        LIBRARIES_VARIABLE: str(folder),
+    }
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        ["qemu-aarch64-static"],
+        [LOADER, "libstdc++.so.6", "my-cross"],
+        ["libstdc++.so.6"],
+        ["my-cc"],
+    ],
+    ids=" ".join,
+)
+def test_what_is_missing_is_named_with_its_package(
+    missing: list[str], tmp_path: Path, snapshot: Snapshot
+) -> None:
+    environment = host(tmp_path)
+    for name in missing:
+        (tmp_path / name).unlink()
+    with snapshot.raises(ConfigError):
+        find_tools(environment)
+
+
+def test_tools_are_found_where_variables_say(tmp_path: Path) -> None:
+    environment = host(tmp_path)
+    tools = find_tools(environment)
+    assert tools.qemu == tmp_path / "qemu-aarch64-static"
+    assert tools.libraries == tmp_path
+    assert tools.compiler == (str(tmp_path / "my-cc"), "-m64")
+    assert tools.cross == (str(tmp_path / "my-cross"), "-O1")
+    del environment[CROSS_COMPILER_VARIABLE]
+    assert find_tools(environment).cross == (str(tmp_path / "zig"), "cc", "-target", ZIG_TARGET)
+
+
+def test_the_probe_is_built_by_the_same_compilers() -> None:
+    target = build._TARGETS["linux-arm64"]
+    assert target.variable == CROSS_COMPILER_VARIABLE
+    assert target.zig
+    assert (*target.cross_compilers, "zig") == CROSS_COMPILERS
+
+
+def test_a_compiler_that_refuses(tmp_path: Path) -> None:
+    refusing = tmp_path / "cc"
+    refusing.write_text("#!/bin/sh\necho I will not >&2\nexit 1\n")
+    refusing.chmod(0o755)
+    with pytest.raises(ConfigError, match="I will not"):
+        build_shim([os.fspath(refusing)], tmp_path / "cache")
+    assert list((tmp_path / "cache").rglob("*.so")) == []

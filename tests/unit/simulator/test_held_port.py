@@ -54,21 +54,6 @@ def test_nobody_else_gets_it_over_several_boots() -> None:
     assert taken_by_another(number)
 
 
-def test_told_to_refuse_while_it_does_it_serves_later_all_the_same() -> None:
-    port = BoundPort()
-    for _ in range(2):
-        port.refuse()
-        port.refuse()
-        assert refused(port.number)
-        port.listen()
-        with socket.create_connection(("127.0.0.1", port.number), timeout=60) as visitor:
-            served, _ = port.socket.accept()
-            with served:
-                visitor.sendall(b"x")
-                assert served.recv(1) == b"x"
-    port.socket.close()
-
-
 def test_hosts_that_come_while_it_begins_to_refuse_do_not_block_it() -> None:
     port = BoundPort()
     stopped = threading.Event()

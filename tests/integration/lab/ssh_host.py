@@ -17,11 +17,9 @@ from typing import Any, Self
 
 from harness.core.deadline import Deadline
 from harness.core.guard import GuardedProcess, spawn_guarded
-from harness.simulator.device import SimulatedDevice
-from harness.simulator.private_server import harness_key
-from harness.simulator.programs import device_properties
 from harness.transport.adb_server import adb_binary
 from tests.faults.breakable import KeptServer, port_of_ones_own
+from tests.integration.lab.simulated import simulated
 from tests.needed import need
 
 SSHD = "/usr/sbin/sshd"
@@ -77,14 +75,8 @@ class SshHost:
         self.adb = KeptServer(folder / "home")
         self._ssh = ssh
         self._sshd: GuardedProcess | None = None
-        key = harness_key(folder / "home").with_suffix(".pub")
         self.devices = [
-            SimulatedDevice(
-                f"far-{number}",
-                storage=folder / f"storage-{number}",
-                properties=device_properties(f"far-{number}", "QCS8550"),
-                public_key=key,
-            )
+            simulated(f"far-{number}", folder / f"storage-{number}", folder / "home")
             for number in range(devices)
         ]
 

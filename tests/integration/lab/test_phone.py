@@ -14,7 +14,7 @@ from harness.lab.attach import OpenLab
 from harness.lab.device_watch import DeviceWatch
 from harness.lab.health import LabEvent, Quarantine
 from harness.lab.inventory import load_lab
-from harness.lab.lease import DeviceHeld, Leases
+from harness.lab.lease import Leases
 from harness.lab.recovery import ask_vitals
 from tests.android.phone import ADBD, Phone
 from tests.android.system import API, SOC
@@ -66,15 +66,6 @@ def test_what_it_says_of_itself(phone: Phone, open_lab: Open) -> None:
     assert vitals.uptime_s
     assert vitals.free_ram_bytes
     assert vitals.free_storage_bytes
-
-
-def test_one_run_has_it(phone: Phone, open_lab: Open) -> None:
-    first = open_lab(phone)
-    first.device("phone").attach()
-    with pytest.raises(DeviceHeld, match="first"):
-        open_lab(phone, "second").device("phone").attach()
-    first.close()
-    assert open_lab(phone, "third").device("phone").attach().facts.soc == SOC
 
 
 def test_it_comes_back_when_it_is_plugged_in_again(

@@ -57,31 +57,3 @@ def test_cases_run_by_it(runs: DeviceRuns) -> None:
     serial = f"env --chdir={runs.file.parents[1]}/board"
     assert {case["device"]["serial"] for case in finished.cases} == {serial}
     assert (runs.file.parents[1] / "board/work").is_dir()
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "problem"),
-    [
-        ("prefix:", "prefixx:", "devices[0].prefixx: unknown key, did you mean 'prefix'? (valid: "),
-        ("name: board", "serial: A", "devices[0].serial: is a key of `transport: adb` only"),
-        ("command", "comand", "unknown value 'comand', did you mean 'command'? (valid: adb, ssh, "),
-    ],
-)
-def test_mistakes_in_its_entry_are_named(
-    runs: DeviceRuns, before: str, after: str, problem: str
-) -> None:
-    runs.file.write_text(runs.file.read_text().replace(before, after, 1))
-    completed = runs.qnn_harness("devices", "--lab", runs.file)
-    assert completed.returncode == 2
-    assert problem in completed.stderr
-
-
-def test_its_devices_are_listed(runs: DeviceRuns) -> None:
-    completed = runs.qnn_harness("devices", "--lab", runs.file)
-    assert completed.returncode == 0, completed.stderr
-    assert "board" in completed.stdout
-    runs.environment.pop("PYTHONPATH")
-    completed = runs.qnn_harness("devices", "--lab", runs.file)
-    assert completed.returncode == 2
-    problem = "devices[0].transport: unknown value 'command' (valid: adb, ssh, local, simulated)"
-    assert problem in completed.stderr

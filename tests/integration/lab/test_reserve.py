@@ -16,11 +16,9 @@ from typing import Any
 
 import pytest
 
-from harness.simulator.device import SimulatedDevice
-from harness.simulator.private_server import harness_key
-from harness.simulator.programs import device_properties
 from tests.faults.breakable import KeptServer
 from tests.integration.device_runs import RUN_TIMEOUT_S, DeviceRuns, Finished
+from tests.integration.lab.simulated import simulated
 
 NAMES = ("one", "two")
 CASE_S = 1.0
@@ -50,37 +48,13 @@ def test_slow(bench, number):
 '''
 
 
-BISECTED = """import logging, sys
-from pathlib import Path
-from harness.bisect.loop import run_case
-from harness.bisect.search import case_arguments
-logging.basicConfig(format="%(message)s", stream=sys.stdout)
-case, lab, folder = sys.argv[1], *map(Path, sys.argv[2:])
-words = case_arguments(case, lab, folder / "run", ["one"], "htp")
-end = run_case([*words, "--qnn=2.51.0", "--rootdir", str(folder), case.partition("::")[0]],
-    folder / "run", folder, 60)
-print(end.record.outcome if end.record else end)
-"""
-
-
 @pytest.fixture
 def shared(tmp_path: Path) -> Iterator[DeviceRuns]:
     """A lab of two devices of a pool that have addresses which stay, as real ones have."""
     runs, home = DeviceRuns(tmp_path), tmp_path / "home"
     server = KeptServer(home)
     with contextlib.ExitStack() as stack:
-        key = harness_key(home).with_suffix(".pub")
-        devices = [
-            stack.enter_context(
-                SimulatedDevice(
-                    name,
-                    storage=tmp_path / name,
-                    properties=device_properties(name, "QCS8550"),
-                    public_key=key,
-                )
-            )
-            for name in NAMES
-        ]
+        devices = [stack.enter_context(simulated(name, tmp_path / name, home)) for name in NAMES]
         server.start()
         stack.callback(server.stop)
         entries = [
@@ -147,15 +121,6 @@ def started(
         session.process.wait()
 
 
-def behind_a_gate(
-    runs: DeviceRuns, workers: int, *, patience_s: int
-) -> tuple[tuple[object, ...], Path]:
-    """Options of runs that want the one device, and the gate, closed, of the third last case."""
-    gate = runs.folder / "gate"
-    gate.touch()
-    return ("--device", "one", "-n", workers, "--lease-timeout", patience_s), gate
-
-
 def journal(runs: DeviceRuns, reports: str) -> Finished:
     return Finished(0, "", runs.folder / reports)
 
@@ -176,14 +141,11 @@ def is_whole(runs: DeviceRuns, reports: str, cases: int) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_person_has_a_device_within_a_case_and_the_run_ends_whole(
-    shared: DeviceRuns, workers: int
-) -> None:
+def test_a_person_has_a_device_within_a_case_and_the_run_ends_whole(shared: DeviceRuns) -> None:
     """The cases that fit another device go on there; with it back, both work."""
     gate, shared.environment["HELD"] = shared.folder / "gate", "2"
     gate.touch()
-    with started(shared, "run", 12, "-n", workers) as run:
+    with started(shared, "run", 12, "-n", 2) as run:
         wait_until(lambda: "PASSED" in run.output, lambda: run.output)
         with started(
             shared, "reserve", 0, words=("devices", "reserve", "one", "--why", "look")
@@ -208,38 +170,11 @@ def test_a_person_has_a_device_within_a_case_and_the_run_ends_whole(
     assert not list((shared.folder / "leases").iterdir())
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("workers", [0, 2])
-def test_two_runs_of_different_length_and_one_person(shared: DeviceRuns, workers: int) -> None:
-    """The long run has the one device there is; the short one and the person wait for it."""
-    only, gate = behind_a_gate(shared, workers, patience_s=600)
-    with started(shared, "long", 6, *only) as long:
-        wait_until(lambda: "PASSED" in long.output, lambda: long.output)
-        with started(shared, "short", 2, *only) as short:
-            short.wait_for("waiting up to 600 s for device one")
-            with started(
-                shared, "reserve", 0, words=("devices", "reserve", "one", "--for", "5s")
-            ) as person:
-                person.wait_for("waiting for device one")
-                gate.unlink()
-                assert person.wait_for("one is yours") < 20 * CASE_S
-                assert person.end() == 0, person.output
-            assert [long.end(), short.end()] == [0, 0], long.output + short.output
-    is_whole(shared, "long", 6)
-    is_whole(shared, "short", 2)
-    ends = [end for _, end in spans(journal(shared, "long").cases, "one")]
-    assert min(begin for begin, _ in spans(journal(shared, "short").cases, "one")) < max(ends)
-    together = spans([*journal(shared, "long").cases, *journal(shared, "short").cases], "one")
-    together.sort()
-    assert all(end <= begin + 0.01 for (_, end), (begin, _) in pairwise(together))
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_short_run_waits_for_one_case_at_most(shared: DeviceRuns, workers: int) -> None:
+def test_a_short_run_waits_for_one_case_at_most(shared: DeviceRuns) -> None:
     """It has a device whenever a case of the long run ends, also if all are in use."""
     with started(shared, "long", 300, "-n", 2) as long:
         wait_until(lambda: "PASSED" in long.output, lambda: long.output)
-        with started(shared, "short", 4, "-n", workers) as short:
+        with started(shared, "short", 4, "-n", 2) as short:
             assert short.end() == 0, short.output
         assert long.process.poll() is None, long.output
         long.process.send_signal(signal.SIGINT)
@@ -256,7 +191,7 @@ def test_a_short_run_waits_for_one_case_at_most(shared: DeviceRuns, workers: int
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGINT])
 def test_a_run_that_ends_while_a_person_has_its_device_leaves_nothing(
     shared: DeviceRuns, way: signal.Signals
 ) -> None:
@@ -277,39 +212,3 @@ def test_a_run_that_ends_while_a_person_has_its_device_leaves_nothing(
     with started(shared, "again", 1, "--device", "one", "-n0") as again:
         assert again.end() == 0, again.output
     assert not list((shared.folder / "leases").iterdir())
-
-
-@pytest.mark.nightly
-def test_who_stops_asking_leaves_the_run_alone(shared: DeviceRuns) -> None:
-    with started(shared, "run", 6, "--device", "one", "-n0") as run:
-        wait_until(lambda: "PASSED" in run.output, lambda: run.output)
-        with started(shared, "reserve", 0, words=("devices", "reserve", "one")) as person:
-            person.wait_for("waiting for device one")
-            person.process.send_signal(signal.SIGINT)
-            assert person.end() in (0, 130)
-        assert run.end() == 0, run.output
-    is_whole(shared, "run", 6)
-    assert not list((shared.folder / "leases").iterdir())
-
-
-@pytest.mark.nightly
-def test_a_bisection_says_what_its_runs_wait_for(shared: DeviceRuns) -> None:
-    """Their output is kept in a file that nobody reads meanwhile."""
-    case = f"{shared.folder / 'test_slow.py'}::test_slow[one-htp-2.51.0-0]"
-    with started(
-        shared, "reserve", 0, words=("devices", "reserve", "one", "--for", "1h")
-    ) as person:
-        person.wait_for("one is yours")
-        logged = subprocess.Popen(
-            [sys.executable, "-c", BISECTED, case, str(shared.file), str(shared.folder)],
-            env=shared.environment | {"CASES": "1", "GATE": str(shared.folder / "gate")},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert logged.stdout is not None
-        assert "waiting for device one: held by" in logged.stdout.readline()
-        time.sleep(4)
-        person.process.send_signal(signal.SIGINT)
-        assert person.end() == 0
-        output, _ = logged.communicate(timeout=RUN_TIMEOUT_S)
-    assert output == "passed\n", output

@@ -17,10 +17,9 @@ import yaml
 from harness.core.deadline import Deadline
 from harness.core.guard import GuardedProcess, spawn_guarded
 from harness.simulator.device import SimulatedDevice
-from harness.simulator.private_server import harness_key
-from harness.simulator.programs import device_properties
 from tests.faults.breakable import KeptServer, port_of_ones_own
 from tests.integration.device_runs import DeviceRuns
+from tests.integration.lab.simulated import simulated
 
 PROGRAMS = Path(sys.executable).parent
 PATIENCE_S = 60.0
@@ -122,17 +121,10 @@ class Labgrid:
         return "Reservation" in self.client("reservations")
 
     def describe(
-        self,
-        runs: DeviceRuns,
-        recovery: Mapping[str, object] | None = None,
-        **settings: object,
+        self, runs: DeviceRuns, recovery: Mapping[str, object] | None = None, **settings: object
     ) -> None:
         """Has the lab of `runs` be this one."""
-        device: Mapping[str, object] = {
-            "soc": "QCS8550",
-            "target": "linux-x64",
-            "pool": "rack",
-        }
+        device = {"soc": "QCS8550", "target": "linux-x64", "pool": "rack"}
         labgrid = {"coordinator": self.address, "filters": {"board": "sim"}, "device": device}
         lab = {"schema": 1, "labgrid": labgrid | settings, "devices": []}
         lab |= {"recovery": dict(recovery)} if recovery else {}
@@ -161,16 +153,9 @@ class Rack(Labgrid):
             self.adb = KeptServer(self.folder / "home")
             self.adb.start()
             stack.callback(self.adb.stop)
-            key = harness_key(self.folder / "home").with_suffix(".pub")
             for name in [f"p{number + 1}" for number in range(self._number)]:
-                self.devices[name] = stack.enter_context(
-                    SimulatedDevice(
-                        name,
-                        storage=self.folder / f"storage-{name}",
-                        properties=device_properties(name, "QCS8550"),
-                        public_key=key,
-                    )
-                )
+                device = simulated(name, self.folder / f"storage-{name}", self.folder / "home")
+                self.devices[name] = stack.enter_context(device)
             addresses = {name: self.address_of(name, stack) for name in self.devices}
             for address in addresses.values():
                 self.adb.server.connect(address, deadline=Deadline(PATIENCE_S))

@@ -19,9 +19,8 @@ from harness.lab.device_watch import DeviceWatch
 from harness.lab.health import LabEvent, Quarantine
 from harness.lab.inventory import load_lab
 from harness.labgrid.session import FoundPlaces, PlaceRequest, Session
-from tests.integration.device_runs import DeviceRuns, Finished
+from tests.integration.device_runs import DeviceRuns
 from tests.integration.labgrid.rack import Rack
-from tests.integration.labgrid.test_runs import steps
 from tests.integration.transport.adb.faulty_link import FaultyLink
 
 RECOVERY = {"come_back_s": 1, "reboot_timeout_s": 60}
@@ -148,19 +147,3 @@ def test_no_device_is_switched_for_its_host(rack: PoweredRack, ward: Ward) -> No
     finally:
         rack.adb.start()
     assert rack.asked == []
-
-
-@pytest.mark.nightly
-def test_a_run_goes_on_with_it(rack: PoweredRack, tmp_path: Path) -> None:
-    with steps(tmp_path / "a", rack, recovery=RECOVERY, filters={"name": "p1"}) as session:
-        assert session.wait_for(0) == "p1"
-        rack.switch_off("p1")
-        session.go(0, 1)
-        code, output, cases = session.finish()
-    assert code == 0, output
-    assert cases == [("error", "infra", "p1")] + [("passed", None, "p1")] * 2
-    assert rack.asked == ["0", "1"]
-    told = [
-        (event["event"], event["state"]) for event in Finished(0, "", session.runs.reports).events
-    ]
-    assert told == [("reconnect", "bad"), ("power-cycle", "good")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -11,7 +12,6 @@ from typing import Final, Literal
 from harness.diagnosis.any_log import read_log
 from harness.diagnosis.chain import is_benign
 from harness.diagnosis.explanation import explain
-from tests.messages.patterns import sample_of
 
 TABLE: Final = Path(__file__).with_name("corpus.tsv")
 Role = Literal["known", "consequence", "benign", "nothing"]
@@ -46,6 +46,12 @@ class Message:
         origin = self.origin.partition("+")[0]
         prefix, name = _CONTEXT_OF_ORIGIN.get(origin, ("", "some"))
         return prefix + sample_of(self.pattern).replace("some", name)
+
+
+def sample_of(pattern: str) -> str:
+    """A line that a pattern could have made."""
+    values = {"%d": "7", "%x": "2f0", "%s": "some"}
+    return re.sub(r"%[dxs]", lambda place: values[place[0]], pattern)
 
 
 def corpus() -> list[Message]:

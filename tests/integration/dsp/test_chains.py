@@ -19,7 +19,7 @@ from tests.integration.dsp.chains import (
     chain_of,
     recorded,
 )
-from tests.unit.diagnosis.test_dsp_chains import expected
+from tests.unit.diagnosis.test_recorded_chains import expected_of_dsp
 
 pytestmark = [pytest.mark.needs("qemu-aarch64"), pytest.mark.needs("aarch64-linux-gnu-gcc")]
 
@@ -58,4 +58,4 @@ def test_what_is_logged_is_as_recorded_and_a_case_says_the_same(
     assert verdict.error is not None
     known = verdict.error.diagnosis
     diagnosis = f"{known.id} {known.confidence}" if known else None
-    assert diagnosis == CASE_SAYS.get(chain.label, expected(chain.label))
+    assert diagnosis == CASE_SAYS.get(chain.label, expected_of_dsp(chain.label))

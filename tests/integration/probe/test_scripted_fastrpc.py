@@ -9,7 +9,7 @@ import pytest
 from harness.diagnosis.verdict import judge
 from tests.integration.conftest import RuntimeFor
 from tests.integration.probe.scripted_fastrpc import Board, Chain, chain_of, recorded
-from tests.unit.diagnosis.test_fastrpc_chains import expected
+from tests.unit.diagnosis.test_recorded_chains import expected_of_fastrpc
 
 pytestmark = [pytest.mark.needs("qemu-aarch64"), pytest.mark.needs("aarch64-linux-gnu-gcc")]
 
@@ -42,4 +42,4 @@ def test_what_is_logged_is_as_recorded_and_a_case_says_the_same(board: Board, ch
     assert verdict.error is not None
     assert verdict.outcome == ("crashed" if chain.ended < 0 else "failed")
     known = verdict.error.diagnosis
-    assert (f"{known.id} {known.confidence}" if known else None) == expected(chain.label)
+    assert (f"{known.id} {known.confidence}" if known else None) == expected_of_fastrpc(chain.label)

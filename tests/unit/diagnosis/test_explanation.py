@@ -8,6 +8,7 @@ from harness.diagnosis.any_log import LogText
 from harness.diagnosis.explanation import explain, symptoms_in
 from harness.diagnosis.rule import Rule, Symptoms, likely, possible
 from harness.diagnosis.rules import own_rules
+from tests.snapshots import Snapshot
 
 RULES = own_rules()
 
@@ -96,61 +97,34 @@ def test_numbers_of_the_dsp_have_their_names_and_meanings() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "more"),
-    [
-        (
-            'CDSP: Crashed Shared Object "./libx-htp-v68.so" load address : 0x20010000',
-            "it crashed in libx-htp-v68.so",
-        ),
-        (
-            "Direct firmware load for qcom/cdsp.mbn failed with error -2",
-            "the DSP's firmware qcom/cdsp.mbn is not there, or cannot be read",
-        ),
-        (
-            "remoteproc0: error -22 initializing firmware qcom/cdsp.mbn",
-            "the DSP's firmware is refused: another device's signature, or a damaged file",
-        ),
-        ("cdsp is offline", "the remote processor does not run"),
-        ("crw------- 1 root root 10, 1 adsprpc-smd", "only root may open its node in /dev"),
-        ("can't start rproc cdsp: -110", "the DSP does not start (-110)"),
-        ("a300000.remoteproc: start timed out", "a processor beside the CPU does not start"),
-        (
-            "lowmemorykiller: Kill 'org.x' (25702), uid 10123, oom_score_adj 0 to free 4kB rss",
-            "it was org.x",
-        ),
-        (
-            "remoteproc1: can't start rproc gpdsp0: -22",
-            "gpdsp0 does not start: its firmware is missing, or refused",
-        ),
-        (
-            "open fastrpc_shell_unsigned_3: No such file or directory",
-            "fastrpc_shell_unsigned_3 is not there (on a board hexagon-dsp-binaries has it)",
-        ),
-        (
-            "rpcmem: /dev/dma_heap/system: No such file or directory",
-            "the kernel has no heap of the system (CONFIG_DMABUF_HEAPS_SYSTEM)",
-        ),
-        ("Unable to load DLL 'onnxruntime-genai' or one", "it is onnxruntime-genai"),
-        ("Out of memory: Killed process 7 (qnn-net-run) total-vm:8kB", "it was qnn-net-run"),
-        ("qnn-net-run: error while loading shared libraries: libx.so.1: y", "it is libx.so.1"),
-        ('library "libx.so" not found: needed by /x/libQnnHtp.so', "it is libx.so"),
-        ("libGenie.so: cannot open shared object file", "it is libGenie.so"),
-        (
-            "Error 13: Unable to allocate memory dmaheap fd -1, heapid 25",
-            "on a Linux board the user's group must be the one that udev lets open "
-            "/dev/dma_heap/system and /dev/fastrpc-* (qualcomm/fastrpc 1.0.6: fastrpc)",
-        ),
-    ],
+NOTED = (
+    'CDSP: Crashed Shared Object "./libx-htp-v68.so" load address : 0x20010000',
+    "Direct firmware load for qcom/cdsp.mbn failed with error -2",
+    "remoteproc0: error -22 initializing firmware qcom/cdsp.mbn",
+    "cdsp is offline",
+    "crw------- 1 root root 10, 1 adsprpc-smd",
+    "can't start rproc cdsp: -110",
+    "a300000.remoteproc: start timed out",
+    "lowmemorykiller: Kill 'org.x' (25702), uid 10123, oom_score_adj 0 to free 4kB rss",
+    "remoteproc1: can't start rproc gpdsp0: -22",
+    "open fastrpc_shell_unsigned_3: No such file or directory",
+    "rpcmem: /dev/dma_heap/system: No such file or directory",
+    "Unable to load DLL 'onnxruntime-genai' or one",
+    "Out of memory: Killed process 7 (qnn-net-run) total-vm:8kB",
+    "qnn-net-run: error while loading shared libraries: libx.so.1: y",
+    'library "libx.so" not found: needed by /x/libQnnHtp.so',
+    "libGenie.so: cannot open shared object file",
+    "Error 13: Unable to allocate memory dmaheap fd -1, heapid 25",
 )
-def test_what_a_line_adds_to_the_words_of_its_rule(text: str, more: str) -> None:
-    cause = explain(log(text, "DspTransport.openSession qnn_open failed, 1")).diagnoses[0]
-    (rule,) = [rule for rule in RULES if rule.id == cause.id]
-    assert cause.words == f"{rule.words}: {more}"
 
 
-def test_no_sign_adds_words_that_no_line_shows() -> None:
-    assert sum(bool(sign.note) for rule in RULES for sign in rule.signs) == 19
+def test_what_a_line_adds_to_the_words_of_its_rule(snapshot: Snapshot) -> None:
+    words = {rule.id: rule.words for rule in RULES}
+    added = []
+    for text in NOTED:
+        cause = explain(log(text, "DspTransport.openSession qnn_open failed, 1")).diagnoses[0]
+        added.append(f"{cause.id}: {cause.words.removeprefix(f'{words[cause.id]}: ')}")
+    assert added == snapshot
 
 
 def test_a_number_of_fastrpc_is_none_of_qnn() -> None:

@@ -1,61 +1,25 @@
-"""Failures that people reported in public threads: right, no answer, or wrong.
+"""Failures that people reported in public threads: right, near, no answer, or wrong.
 
-The figures of the table before its causes were told apart stand in BEFORE. `pytest -s` prints them.
+Those of the second table came after the table of causes, or were kept from it. `near`: the area,
+not the cause.
 """
 
 from __future__ import annotations
 
 import csv
-import io
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.diagnosis.any_log import LogText, read_log
-from harness.diagnosis.explanation import explain, symptoms_in
-from harness.diagnosis.rule import Rule, Sign, Symptoms
-from harness.diagnosis.rules import own_rules
-from tests.unit.diagnosis.log_rows import LOG_ROWS
+from harness.diagnosis.explanation import explain
+from tests.unit.diagnosis.failure_rows import LOG_ROWS, answer_to, lines_of
 
-RULES = own_rules()
-
-LOGS = Path(__file__).parents[2] / "field" / "failure-logs.tsv"
-BEFORE: Final = {"right": 6, "none": 8, "wrong": 11}
-
-# The cause that was settled in each thread, as the table names it.
-SETTLED: Final = {
-    "pytorch/executorch/issues/8454": "stub-missing",
-    "microsoft/onnxruntime/issues/23171": "skel-not-found",
-    "chraac/llama.cpp/issues/40": "skel-not-found",
-    "qualcomm/ai-hub-apps/issues/31": "other-htp-arch",
-    "google-ai-edge/LiteRT-LM/issues/773": "older-libraries",
-    "pytorch/executorch/issues/1176": "other-htp-arch",
-    # 5005 alone: its words name VTCM first
-    "qualcomm/ai-hub-models/issues/289": "context-refused",
-    "qualcomm/ai-hub-apps/issues/130": "no-unsigned-pd",
-    "qualcomm/qai-appbuilder/pull/235": "pd-exhausted",
-    "meta-pytorch/executorch-examples/pull/81": "stub-not-loaded",
-    "pytorch/executorch/issues/7492": "domain-refused",
-    "chraac/llama.cpp/issues/41": "skel-refused",
-    "radxa-docs/docs/issues/1303": "no-dsp-session",
-    "ggml-org/llama.cpp/issues/16911": "npu-driver",
-    "pytorch/executorch/issues/21804": "dlc-fallback",
-    "pytorch/executorch/issues/19900": "op-unsupported",
-    "pytorch/executorch/issues/16535": "arch-not-set",
-    "microsoft/onnxruntime/issues/22821": "op-unsupported",
-    "qualcomm/ai-hub-apps/issues/59": "graph-prepare-failed",
-    "microsoft/onnxruntime/issues/25334": "op-not-executable",
-    "microsoft/onnxruntime/issues/22645": "prepared-on-device",
-    "microsoft/onnxruntime/issues/26163": "mixed-libraries",
-    "microsoft/onnxruntime/issues/24508": "backend-not-loaded",
-    "microsoft/onnxruntime/issues/18351": "float-unsupported",
-    "qualcomm/ai-hub-apps/issues/54": "linker-namespace",
-}
+FOLDER: Final = Path(__file__).parents[2] / "field"
+NOTHING_WRONG: Final = "-"
+_BARE: Final = "(only the code"
 NOISE: Final = (
     "I ActivityManager: Start proc 4711:com.x/u0a1 for top-activity",
     "E WifiHAL: error 1002 while scanning",
@@ -85,77 +49,36 @@ ANSWERED: Final = [(expected, text) for expected, text in LOG_ROWS if expected i
 STATED: Final = [answer for answer in ANSWERED if answer[0].endswith(" known")]
 
 
-@dataclass(frozen=True)
-class Field:
-    """A reported failure: what was logged, and the cause that was settled."""
-
-    thread: str
-    text: str
-    settled: str
-
-    def judged(self, rules: tuple[Rule, ...] = RULES) -> str:
-        """The table's judgement of it, right or wrong; `unsure`: wrong, and it said `possible`."""
-        causes = explain(lines_of(self.text), rules).diagnoses
-        if not causes:
-            return "none"
-        if causes[0].id == self.settled:
-            return "right"
-        return "unsure" if causes[0].confidence == "possible" else "wrong"
+def reports(name: str) -> list[dict[str, str]]:
+    with (FOLDER / name).open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
 
 
-def lines_of(text: str) -> tuple[LogText, ...]:
-    return read_log(io.BytesIO(text.encode())).lines
+def judged(report: dict[str, str]) -> str:
+    """The worth of the answer to a reported failure."""
+    text, settled = report["excerpt"], report["settled"].split()
+    if _BARE in text:
+        text = f"{report['api']} returned {report['code']} / {text}"
+    ids = [cause.id for cause in explain(lines_of(text)).diagnoses]
+    if settled == [NOTHING_WRONG]:
+        return "wrong" if ids else "right"
+    if not ids:
+        return "none"
+    if ids[0] in settled:
+        return "right"
+    return "near" if ids[0] in report["near"].split() or set(ids[:3]) & set(settled) else "wrong"
 
 
-def fields() -> list[Field]:
-    with LOGS.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file, delimiter="\t"))
-    named = [(row["link"].removeprefix("https://github.com/"), row["excerpt"]) for row in rows]
-    return [Field(thread, excerpt, SETTLED[thread]) for thread, excerpt in named]
+@pytest.mark.parametrize("report", reports("failure-logs.tsv"), ids=lambda report: report["link"])
+def test_a_reported_failure_is_explained_by_what_settled_it(report: dict[str, str]) -> None:
+    assert judged(report | {"near": ""}) == "right"
 
 
-def score(rows: list[Field], rules: tuple[Rule, ...] = RULES) -> dict[str, int]:
-    counted = Counter(row.judged(rules) for row in rows)
-    return {verdict: counted[verdict] for verdict in ("right", "none", "unsure", "wrong")}
-
-
-def told_by(texts: Iterable[str]) -> tuple[Rule, ...]:
-    """The table with those signs only that these logs show."""
-    symptoms = [symptoms_in(lines_of(text)) for text in texts]
-    reduced = (
-        replace(
-            rule, signs=tuple(sign for sign in rule.signs if any(map(sign_found(sign), symptoms)))
-        )
-        for rule in RULES
-    )
-    return tuple(rule for rule in reduced if rule.signs)
-
-
-def sign_found(sign: Sign) -> Callable[[Symptoms], bool]:
-    return lambda symptoms: sign.match(symptoms) is not None
-
-
-@pytest.mark.parametrize("row", fields(), ids=lambda row: row.thread)
-def test_what_a_reported_failure_is_explained_by(row: Field) -> None:
-    assert row.judged() == "right"
-
-
-def test_the_figures_before_and_after() -> None:
-    now = score(fields())
-    print(f"\n{len(fields())} reported failures: before {BEFORE}, now {now}")
-    assert sum(BEFORE.values()) == sum(now.values()) == len(SETTLED)
-    assert now["wrong"] == now["unsure"] == 0
-
-
-def test_what_one_half_teaches_is_not_wrong_about_the_other() -> None:
-    """Only the signs that one half of the rows shows, tried on the other half, and back."""
-    rows = fields()
-    for learned, tried in ((rows[::2], rows[1::2]), (rows[1::2], rows[::2])):
-        counts = score(tried, told_by(row.text for row in learned))
-        print(f"\nlearned from {len(learned)}, tried on {len(tried)}: {counts}")
-        assert counts["right"] >= 1
-        assert counts["wrong"] <= 2
-        assert counts["unsure"] <= 3
+def test_further_reports_are_explained_rightly_or_nearly() -> None:
+    rows = reports("failure-logs-2.tsv")
+    worth = {row["thread"]: judged(row) for row in rows}
+    # of one nothing but XNNPACK is told, as of any run on the CPU
+    assert Counter(worth.values()) == {"right": 39, "near": 3, "none": 1}, worth
 
 
 @given(st.data())
@@ -166,8 +89,7 @@ def test_other_lines_around_an_excerpt_change_nothing(data: st.DataObject) -> No
     for line in text.splitlines():
         lines += [line, *data.draw(noise)]
     prefix = data.draw(st.sampled_from(PREFIXES))
-    causes = explain(lines_of("\n".join(prefix + line for line in lines))).diagnoses
-    assert f"{causes[0].id} {causes[0].confidence}" == expected
+    assert answer_to("\n".join(prefix + line for line in lines)) == expected
 
 
 @given(st.sampled_from(STATED), st.sampled_from(STATED))

@@ -18,7 +18,7 @@ from harness.diagnosis.explanation import explain
 from harness.diagnosis.rules import own_rules
 from tests.messages.corpus import corpus
 from tests.properties import reached, reaches
-from tests.unit.diagnosis.log_rows import LOG_ROWS
+from tests.unit.diagnosis.failure_rows import LOG_ROWS
 
 RULES = own_rules()
 

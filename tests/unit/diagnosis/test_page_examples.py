@@ -14,9 +14,10 @@ from typing import Final
 import pytest
 
 from harness.diagnosis.rules import own_rules
-from tests.unit.diagnosis import test_dsp_chains, test_fastrpc_chains
-from tests.unit.diagnosis.failure_page import PAGE, answer_to
+from tests.unit.diagnosis.failure_page import PAGE
+from tests.unit.diagnosis.failure_rows import answer_to
 from tests.unit.diagnosis.test_field_logs import NOISE
+from tests.unit.diagnosis.test_recorded_chains import RECORDED
 
 RULES = own_rules()
 
@@ -141,8 +142,5 @@ def test_each_example_is_found_among_other_lines() -> None:
     "disguise", [disguise for disguise in BY_DAY if disguise.values[0] != "cut"]
 )
 def test_chains_of_the_real_libraries_are_answered_whoever_wrote_them_down(disguise: str) -> None:
-    disguised = DISGUISES[disguise]
-    for chains in (test_fastrpc_chains, test_dsp_chains):
-        recorded = [(chains.expected(chain.label), chain.lines) for chain in chains.recorded()]
-        got = [answer_to("\n".join(map(disguised, lines))) for _, lines in recorded]
-        assert got == [expected for expected, _ in recorded]
+    got = [answer_to("\n".join(map(DISGUISES[disguise], lines))) for _, lines, _ in RECORDED]
+    assert got == [expected for _, _, expected in RECORDED]

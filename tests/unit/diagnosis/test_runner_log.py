@@ -22,6 +22,7 @@ from harness.probe.plan import Plan
 from harness.probe.plan_runner import ProbeRun
 from harness.probe.transcript import EARLIER_FAILED, LogLine, StepResult, Transcript, misfit
 from harness.results.measurements import measure
+from tests.snapshots import Snapshot
 
 OWN = "I 00:00:00.000418 executorch:qnn_executor_runner.cpp:310] "
 DELEGATE = "[INFO] [Qnn ExecuTorch]: "
@@ -101,20 +102,17 @@ def test_a_status_ends_the_step_it_came_in_with_qnns_code(lines: Sequence[str]) 
 
 
 @pytest.mark.parametrize(
-    ("lines", "outcome", "context", "text"),
-    [
-        (LOADED, "crashed", 1, "was ended by SIGSEGV"),
-        ((STARTED,), "crashed", None, "in step 0"),
-        ((*LOADED, f"{OWN}Method loaded."), "crashed", None, "in step 4"),
-    ],
+    ("lines", "context"),
+    [(LOADED, 1), ((STARTED,), None), ((*LOADED, f"{OWN}Method loaded."), None)],
 )
 def test_a_crash_has_the_step_that_it_came_in(
-    lines: Sequence[str], outcome: str, context: int | None, text: str
+    lines: Sequence[str], context: int | None, snapshot: Snapshot
 ) -> None:
     verdict = judge(ended(lines, None, 11))
-    assert verdict.outcome == outcome
+    assert verdict.outcome == "crashed"
     assert verdict.error is not None
-    assert (verdict.error.context, text in verdict.error.message) == (context, True)
+    assert verdict.error.context == context
+    assert verdict.error.message.partition("\n")[0] == snapshot
 
 
 @pytest.mark.parametrize(
@@ -234,29 +232,13 @@ def test_steps_follow_the_log_forward_and_never_beyond_the_plan() -> None:
     assert (misfit(beyond, plan()), len(beyond.steps)) == (None, 8)
 
 
-SYMBOLS = {
-    # runtime/core/error.h of ExecuTorch
-    "Internal": 0x1,
-    "InvalidState": 0x2,
-    "NotSupported": 0x10,
-    "NotImplemented": 0x11,
-    "InvalidArgument": 0x12,
-    "OperatorMissing": 0x14,
-    "NotFound": 0x20,
-    "MemoryAllocationFailed": 0x21,
-    "AccessFailed": 0x22,
-    "InvalidProgram": 0x23,
-    "OutOfResources": 0x25,
-    "DelegateInvalidCompatibility": 0x30,
-    "DelegateMemoryAllocationFailed": 0x31,
-    "DelegateInvalidHandle": 0x32,
-}
-
-
 @pytest.mark.parametrize(
     ("message", "code", "symbol"),
     [
-        *((f"failed with status 0x{code:x}", code, name) for name, code in SYMBOLS.items()),
+        # runtime/core/error.h of ExecuTorch
+        ("failed with status 0x1", 0x1, "Internal"),
+        ("failed with status 0x12", 0x12, "InvalidArgument"),
+        ("failed with status 0x32", 0x32, "DelegateInvalidHandle"),
         ("failed with status 0x33", 0x33, "unknown"),
         # a status that says nothing went wrong is of an assertion that did
         ("assert failed: status 0x0", 1, "Internal"),
@@ -277,12 +259,9 @@ def test_a_status_has_the_name_that_executorch_gives_it(
         ("[ERROR] [Qnn ExecuTorch]: a", "error", "a"),
         ("[FATAL] [Qnn ExecuTorch] a", "error", "a"),
         ("[WARNING] [Qnn ExecuTorch]: a", "warn", "a"),
-        ("[INFO] [Qnn ExecuTorch]: a", "info", "a"),
         ("[VERBOSE] [Qnn ExecuTorch]: a", "debug", "a"),
         ("E 00:00:00.1 executorch:b.cpp:7] a", "error", "a [b.cpp:7]"),
         ("F 00:00:00.1 executorch:b.cpp:7] a", "error", "a [b.cpp:7]"),
-        ("W 00:00:00.1 executorch:b.cpp:7] a", "warn", "a [b.cpp:7]"),
-        ("I 00:00:00.1 executorch:b.cpp:7] a", "info", "a [b.cpp:7]"),
         ("D 00:00:00.1 executorch:b.cpp:7] a", "debug", "a [b.cpp:7]"),
         ("E/tag( 123): a", "error", "a"),
         ("W/tag: a", "warn", "a"),

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.diagnosis.error import ErrorRecord, signature
+from harness.diagnosis.diagnosis import EARLIER
+from harness.diagnosis.error import ChainLink, Diagnosis, ErrorRecord, OrtCode, signature
 from harness.diagnosis.verdict import Verdict, judge
 from harness.dsp.dsp import DspReply
 from harness.lab.facts import Coprocessors
@@ -15,6 +16,7 @@ from harness.probe.plan import Plan, Step
 from harness.probe.plan_runner import EXIT_BAD_PLAN, EXIT_DONE, EXIT_STEP_FAILED
 from harness.results.record import NO_CAUSE
 from tests.properties import reached, reaches
+from tests.snapshots import Snapshot
 from tests.unit.diagnosis.probe_runs import DONE, LOAD, START, begin, end, log, run
 
 NO_PD = "Failed to find available PD for contextId 56 on deviceId 0"
@@ -22,12 +24,10 @@ FAIL = {"code": 1002, "symbol": "QNN_COMMON_ERROR_MEM_ALLOC", "message": "Memory
 
 
 def test_a_plan_carried_out_has_passed() -> None:
-    verdict = judge(run(START, begin(), end(), DONE))
-    assert verdict == Verdict("passed")
-    assert verdict.explanation() == "passed"
+    assert judge(run(START, begin(), end(), DONE)) == Verdict("passed")
 
 
-def test_a_failed_step_names_everything() -> None:
+def test_a_failed_step_names_everything(snapshot: Snapshot) -> None:
     lines = log(f" <E> {NO_PD}"), log("Fail to create, err 1002")
     events = (START, begin(), *lines, end(**FAIL), DONE)
     verdict = judge(run(*events, exit_code=1))
@@ -39,25 +39,13 @@ def test_a_failed_step_names_everything() -> None:
     assert (error.step, error.context) == (3, 56)
     assert error.message == f"{NO_PD}\nFail to create, err 1002"
     assert error.signature == signature(LOAD, 1002, error.message)
-    assert verdict.explanation() == (
-        "failed in step 3, context 56: QnnContext_createFromBinary returned 1002 "
-        f"(QNN_COMMON_ERROR_MEM_ALLOC, common)\n{NO_PD}\nFail to create, err 1002\n"
-        f"diagnosis: {error.diagnosis.text() if error.diagnosis else None}"
-    )
+    assert verdict.explanation() == snapshot
 
 
 def test_without_error_lines_the_librarys_text_speaks() -> None:
     verdict = judge(run(START, begin(), log("only info", "info"), end(**FAIL), DONE))
     assert verdict.error is not None
     assert verdict.error.message == "Memory allocation."
-
-
-def test_a_code_without_a_text_says_that_it_has_no_meaning() -> None:
-    events = (START, begin(api="QnnGraph_execute", verb="execute"), end(code=6999), DONE)
-    error = judge(run(*events)).error
-    assert error is not None
-    assert error.symbol == "QNN_GRAPH_MAX_ERROR"
-    assert error.message == "end of the graph range, carries no cause"
 
 
 def test_the_first_failed_step_decides() -> None:
@@ -67,14 +55,6 @@ def test_the_first_failed_step_decides() -> None:
     assert (error.step, error.code) == (3, 1002)
 
 
-def test_benign_lines_and_repetitions_are_left_out() -> None:
-    benign = log("expected magic number: 0x5678abcd but get: 0x2000000")
-    events = (START, begin(), benign, log("why"), log("why"), end(**FAIL), DONE)
-    error = judge(run(*events)).error
-    assert error is not None
-    assert error.message == "why"
-
-
 def test_skipped_steps_are_no_failures() -> None:
     skip = {"event": "skip", "step": 4, "verb": "execute", "reason": "there is nothing to free"}
     assert judge(run(START, begin(), end(), skip, DONE)).outcome == "passed"
@@ -82,194 +62,174 @@ def test_skipped_steps_are_no_failures() -> None:
 
 STRAY: dict[str, Any] = {"stray": b"\x1e{no event\n"}
 CUT: dict[str, Any] = {"tail": b'\x1e{"event":"done","steps":1'}
+LATE: dict[str, Any] = {"timed_out": True, "exit_code": None}
+LOADING = [START, begin()]
+LOADED = [START, begin(), end()]
+WHOLE = [*LOADED, DONE]
+FAILED = [START, begin(), end(code=1002), DONE]
+OVERDUE = {"event": "deadline", "t_us": 5}
+BAD_PLAN = {"event": "plan-error", "line": 3, "message": "unknown verb"}
 
-ENDINGS = [
-    # events, how, outcome, cause, what the message must hold
-    (
-        [START, begin()],
-        {"signal": 11, "exit_code": None},
-        "crashed",
-        "target",
-        "SIGSEGV, in step 3",
-    ),
-    ([START, begin()], {"exit_code": 139}, "crashed", "target", "ended by SIGSEGV"),
-    ([START, begin()], {"signal": 9, "exit_code": None}, "crashed", "target", "low-memory killer"),
-    ([START, begin()], {"signal": 60, "exit_code": None}, "crashed", "target", "by signal 60"),
-    ([START, begin()], {"exit_code": 3}, "crashed", "target", "exit code 3 before its plan"),
-    ([START, begin()], {"exit_code": 0}, "crashed", "target", "exit code 0 before its plan"),
+
+def died(number: int) -> dict[str, Any]:
+    return {"signal": number, "exit_code": None}
+
+
+def left(code: int) -> dict[str, Any]:
+    return {"exit_code": code}
+
+
+ENDINGS: list[tuple[list[dict[str, Any]], dict[str, Any], str]] = [
+    # events, how the process ended, outcome and cause
+    (LOADING, died(11), "crashed target"),
+    (LOADING, left(139), "crashed target"),
+    (LOADING, died(9), "crashed target"),
+    (LOADING, died(60), "crashed target"),
+    (LOADING, left(0), "crashed target"),
     # only the probe ends so, and nothing was heard of it: its last words were lost on the way
-    *(
-        ([START, begin(), end()], {"exit_code": code}, "error", "infra", "its last output was lost")
-        for code in (EXIT_DONE, EXIT_STEP_FAILED, EXIT_BAD_PLAN)
-    ),
-    (
-        [START, begin()],
-        {"timed_out": True, "exit_code": None},
-        "hung",
-        "target",
-        "within 1.2 s, in",
-    ),
-    (
-        [START, begin(), {"event": "deadline", "t_us": 5}],
-        {"exit_code": 124},
-        "hung",
-        "target",
-        "in step 3 (QnnContext_createFromBinary, context 56)",
-    ),
-    (
-        [START, begin()],
-        {"truncated": True, "exit_code": None},
-        "hung",
-        "target",
-        "wrote without end",
-    ),
-    ([START], {"signal": 6, "exit_code": None}, "crashed", "target", "before its first step"),
-    (
-        [START, begin(), end()],
-        {"signal": 6, "exit_code": None},
-        "crashed",
-        "target",
-        "after step 3",
-    ),
-    (
-        [START, begin(), end(), DONE],
-        {"signal": 11, "exit_code": None},
-        "crashed",
-        "target",
-        "ended by SIGSEGV, after its plan was done",
-    ),
-    (
-        [START, begin(), end(code=1002), DONE],
-        {"signal": 11, "exit_code": None},
-        "failed",
-        "target",
-        "the process was ended by SIGSEGV after its plan",
-    ),
-    (
-        [START, begin(api="QnnMem_register"), end(code=1000), DONE],
-        {"signal": 6, "exit_code": None},
-        "unsupported",
-        None,
-        "the process was ended by SIGABRT after its plan",
-    ),
-    ([], {"signal": 4, "exit_code": None}, "error", "infra", "did not start (SIGILL)"),
-    ([], {"exit_code": 126, "stderr": b"Exec format error"}, "error", "infra", "Exec format error"),
-    ([], {"timed_out": True, "exit_code": None}, "error", "infra", "did not start"),
-    ([START, begin()], {"exit_code": 125}, "error", "infra", "could not write its results"),
-    ([START, begin()], {"exit_code": 124}, "error", "infra", "could not write its results"),
-    (
-        [START, begin(), {"event": "deadline", "t_us": 5, "looks": 16, "unread": 3}],
-        {"exit_code": 124},
-        "error",
-        "infra",
-        "may have been blocked because its output was not read",
-    ),
-    (
-        [START, begin(), {"event": "deadline", "t_us": 5, "looks": 16, "unread": 2}],
-        {"exit_code": 124},
-        "hung",
-        "target",
-        "within 1.2 s, in",
-    ),
-    (
-        [{"event": "plan-error", "line": 3, "message": "unknown verb"}],
-        {"exit_code": 2},
-        "error",
-        "harness",
-        "refused its plan: line 3: unknown verb",
-    ),
-    (
-        [{"event": "plan-error", "line": 0, "message": "99 bytes came", "damaged": True}],
-        {"exit_code": 2},
-        "error",
-        "infra",
-        "the plan was damaged on its way: line 0: 99 bytes came",
-    ),
-    ([START, begin(), DONE], {}, "error", "infra", "step 3 (context-load) began and did not end"),
-    (
-        [START, begin(), end(), DONE],
-        {"plan": Plan((Step("noop"),))},
-        "error",
-        "infra",
-        "it had a plan of 4 steps, which is not the one it was given",
-    ),
-    (
-        [START, begin(), end(), DONE],
-        {"exit_code": 1},
-        "crashed",
-        "target",
-        "ended with exit code 1, after its plan was done",
-    ),
+    (LOADED, left(EXIT_DONE), "error infra"),
+    (LOADED, left(EXIT_STEP_FAILED), "error infra"),
+    (LOADED, left(EXIT_BAD_PLAN), "error infra"),
+    (LOADING, LATE, "hung target"),
+    ([*LOADING, OVERDUE], left(124), "hung target"),
+    (LOADING, {"truncated": True, "exit_code": None}, "hung target"),
+    ([START], died(6), "crashed target"),
+    (LOADED, died(6), "crashed target"),
+    (WHOLE, died(11), "crashed target"),
+    (FAILED, died(11), "failed target"),
+    ([START, begin(api="QnnMem_register"), end(code=1000), DONE], died(6), "unsupported None"),
+    ([], died(4), "error infra"),
+    ([], {"exit_code": 126, "stderr": b"Exec format error"}, "error infra"),
+    ([], LATE, "error infra"),
+    (LOADING, left(125), "error infra"),
+    (LOADING, left(124), "error infra"),
+    ([*LOADING, OVERDUE | {"looks": 16, "unread": 3}], left(124), "error infra"),
+    ([*LOADING, OVERDUE | {"looks": 16, "unread": 2}], left(124), "hung target"),
+    ([BAD_PLAN], left(2), "error harness"),
+    ([BAD_PLAN | {"line": 0, "damaged": True}], left(2), "error infra"),
+    ([*LOADING, DONE], {}, "error infra"),
+    (WHOLE, {"plan": Plan((Step("noop"),))}, "error infra"),
+    (WHOLE, left(1), "crashed target"),
     # who had done its plan could write, whatever it left with
-    *(
-        (
-            [START, begin(), end(), DONE],
-            {"exit_code": code},
-            "crashed",
-            "target",
-            f"ended with exit code {code}, after its plan was done",
-        )
-        for code in (124, 125)
-    ),
-    ([START, begin(), end(code=1002), DONE], {"exit_code": 124}, "failed", "target", ""),
+    (WHOLE, left(124), "crashed target"),
+    (WHOLE, left(125), "crashed target"),
+    (FAILED, left(124), "failed target"),
     # a shell tells of signals 1 to 64, which are all there are
-    ([START, begin()], {"exit_code": 129}, "crashed", "target", "ended by SIGHUP"),
-    ([START, begin()], {"exit_code": 192}, "crashed", "target", "ended by SIGRTMAX"),
-    ([START, begin()], {"exit_code": 128}, "crashed", "target", "exit code 128 before its plan"),
-    ([START, begin()], {"exit_code": 193}, "crashed", "target", "exit code 193 before its plan"),
+    (LOADING, left(129), "crashed target"),
+    (LOADING, left(192), "crashed target"),
+    (LOADING, left(128), "crashed target"),
+    (LOADING, left(193), "crashed target"),
     # what a process leaves with that had done its plan is no signal
-    (
-        [START, begin(), end(), DONE],
-        {"exit_code": 139},
-        "crashed",
-        "target",
-        "ended with exit code 139, after its plan was done",
-    ),
+    (WHOLE, left(139), "crashed target"),
     # bytes that are lost on the way, as many as a packet's header has, leave no other trace
-    ([START, begin(), end()], CUT | {"exit_code": 1}, "error", "infra", "within an event"),
-    ([START, begin(), end(), DONE], CUT, "error", "infra", "within an event"),
-    ([START, begin(), end(code=1002), DONE], CUT | {"signal": 11}, "failed", "target", "SIGSEGV"),
-    ([START, begin()], CUT | {"exit_code": 139}, "crashed", "target", "ended by SIGSEGV"),
-    ([START, begin(), end(), DONE], STRAY, "error", "infra", "1 event was damaged on the way"),
-    ([START, begin()], STRAY | {"exit_code": 139}, "error", "infra", "damaged on the way"),
-    ([START, begin()], STRAY | {"timed_out": True}, "error", "infra", "damaged on the way"),
-    ([START], STRAY | {"exit_code": 125}, "error", "infra", "damaged on the way"),
-    ([START, begin()], STRAY | {"truncated": True}, "error", "infra", "damaged on the way"),
-    (
-        [{"event": "plan-error", "line": 3, "message": "unknown verb"}],
-        STRAY | {"exit_code": 2},
-        "error",
-        "infra",
-        "damaged on the way",
-    ),
+    (LOADED, CUT | left(1), "error infra"),
+    (WHOLE, CUT, "error infra"),
+    (FAILED, CUT | {"signal": 11}, "failed target"),
+    (LOADING, CUT | left(139), "crashed target"),
+    (WHOLE, STRAY, "error infra"),
+    (LOADING, STRAY | left(139), "error infra"),
+    (LOADING, STRAY | {"timed_out": True}, "error infra"),
+    ([START], STRAY | left(125), "error infra"),
+    (LOADING, STRAY | {"truncated": True}, "error infra"),
+    ([BAD_PLAN], STRAY | left(2), "error infra"),
 ]
 
 
-@pytest.mark.parametrize(("events", "options", "outcome", "cause", "text"), ENDINGS)
-def test_endings(
-    events: list[dict[str, Any]], options: dict[str, Any], outcome: str, cause: str, text: str
-) -> None:
-    verdict = judge(run(*events, **options))
-    assert (verdict.outcome, verdict.cause) == (outcome, cause)
-    assert verdict.error is not None
-    assert text in verdict.error.message
+def test_endings(snapshot: Snapshot) -> None:
+    verdicts = [judge(run(*events, **options)) for events, options, _ in ENDINGS]
+    assert [f"{verdict.outcome} {verdict.cause}" for verdict in verdicts] == [
+        expected for _, _, expected in ENDINGS
+    ]
+    assert [verdict.error and verdict.error.message.partition("\n")[0] for verdict in verdicts] == (
+        snapshot
+    )
 
 
-def test_a_crash_names_the_step_it_happened_in_and_has_no_code() -> None:
-    events = (START, begin(), log("last words"))
-    error = judge(run(*events, signal=11, exit_code=None)).error
+def test_a_crash_has_all_that_is_known_of_its_step(snapshot: Snapshot) -> None:
+    events = (START, begin(api=None), log("last words"), log("nothing", "info"))
+    error = judge(run(*events, **died(11))).error
     assert error is not None
-    assert (error.api, error.code, error.step, error.context) == (LOAD, None, 3, 56)
-    assert error.message.endswith("\nlast words")
+    assert error.message == snapshot
+    assert (error.api, error.code, error.step, error.context) == ("context-load", None, 3, 56)
+    assert [link.message for link in error.chain] == ["last words"]
+    between = judge(run(*LOADED, **died(11))).error
+    assert between is not None
+    assert between.message == snapshot
+    assert (between.api, between.step, between.context) == (None, None, None)
+    assert (between.code, between.chain) == (None, ())
 
 
-def test_a_crash_after_a_failure_is_a_crash_and_keeps_the_failure() -> None:
+def test_a_crash_after_a_failure_is_a_crash_and_keeps_the_failure(snapshot: Snapshot) -> None:
     events = (START, begin(3), log(NO_PD), end(3, **FAIL), begin(9, "QnnContext_free"))
-    verdict = judge(run(*events, signal=11, exit_code=None))
+    verdict = judge(run(*events, **died(11)))
     assert verdict.outcome == "crashed"
     assert verdict.error is not None
     assert verdict.error.api == "QnnContext_free"
-    assert f"before that, step 3 failed: {LOAD}, context 56 1002: {NO_PD}" in verdict.error.message
+    assert verdict.error.message == snapshot
+    # an earlier failure does not explain a crash
+    assert EARLIER in verdict.error.message
+    assert verdict.error.diagnosis is None
+
+
+def test_a_crash_while_the_library_explains_its_code_keeps_the_code(snapshot: Snapshot) -> None:
+    answer_event = {"event": "answer", "step": 3, "code": 5005}
+    for api, name in ((LOAD, LOAD), (None, "context-load")):
+        events = (START, begin(api=api) | {"context": None}, answer_event)
+        error = judge(run(*events, **died(11))).error
+        assert error is not None
+        assert (error.api, error.code, error.context) == (name, 5005, None)
+        assert error.message == snapshot
+
+
+def test_of_what_was_printed_the_last_1000_characters_are_told_and_64_kib_diagnosed() -> None:
+    silent = judge(run(exit_code=1, stderr=b"a" * 10 + b"b" * 1000 + b" \n")).error
+    assert silent is not None
+    assert silent.message.endswith(f": {'b' * 1000}")
+    for behind, is_found in ((65536 - 13, True), (65536, False)):
+        printed = b"SSR detected\n" + b"x" * behind
+        error = judge(run(START, begin(), end(code=6031), DONE, stderr=printed)).error
+        assert error is not None
+        assert (error.diagnosis is not None) is is_found
+
+
+def test_an_error_of_the_lab_is_not_diagnosed_by_what_was_printed() -> None:
+    ended = end(code=None, error="memory", message="none left")
+    verdict = judge(run(START, begin(), ended, DONE, exit_code=1, stderr=b"SSR detected\n"))
+    assert verdict.error is not None
+    assert verdict.error.diagnosis is None
+    assert (verdict.error.api, verdict.error.step, verdict.error.context) == (LOAD, 3, 56)
+
+
+ORT = OrtCode(code=10, name="ORT_INVALID_GRAPH")
+KNOWN = Diagnosis(id="x", confidence="known", words="w")
+CAUSE = ChainLink(message="c", source="log")
+
+
+TOLD: list[tuple[Any, dict[str, Any]]] = [
+    ("error", {"message": "lost"}),
+    ("failed", {"step": 0, "message": "m"}),
+    ("failed", {"step": 0}),
+    ("failed", {"step": 3, "context": 0, "api": LOAD}),
+    ("failed", {"context": 5, "api": LOAD}),
+    ("failed", {"api": LOAD, "code": 1002, "symbol": "A", "component": "common"}),
+    ("failed", {"api": LOAD, "code": 7, "component": "c"}),
+    ("failed", {"code": 7}),
+    ("failed", {"api": "Run", "ort": ORT}),
+    ("failed", {"api": "Run", "ort": ORT, "code": 1002, "symbol": "A"}),
+    ("failed", {"api": LOAD, "code": 0}),
+    ("crashed", {"api": LOAD, "code": 0}),
+    ("failed", {"message": "m", "first_cause": CAUSE}),
+    ("failed", {"message": "m: c", "first_cause": CAUSE}),
+    ("failed", {"message": "m", "first_cause": ChainLink(message="", source="log")}),
+    ("failed", {"message": "m", "diagnosis": KNOWN}),
+]
+
+
+def test_what_is_said_to_a_person(snapshot: Snapshot) -> None:
+    assert [
+        Verdict(outcome, None, ErrorRecord(signature="s", **fields)).explanation()
+        for outcome, fields in TOLD
+    ] == snapshot
 
 
 OWN = [
@@ -294,6 +254,7 @@ OWN = [
     ("file", "cannot write a.raw: No space left on device", "error", "infra", None),
     ("placement", "3 of 3 nodes are not on X", "failed", "target", None),
     ("no-device", "the plug-in offers no device", "failed", "target", None),
+    ("?", "", "error", "harness", None),
     ("memory", "cannot allocate 99 bytes: Cannot allocate memory", "error", "infra", None),
     ("unsupported", "tensor x: data type 0x0416, rank 4", "error", "harness", None),
     ("plan", "no such context", "error", "harness", None),
@@ -309,10 +270,10 @@ def test_what_the_probe_found_itself(
     assert (verdict.outcome, verdict.cause) == (outcome, cause)
     assert verdict.error is not None
     assert verdict.error.code == code
-    assert verdict.error.message == message
+    assert verdict.error.message == (message or error)
 
 
-def test_outputs_that_differ_say_by_how_much_and_have_one_signature() -> None:
+def test_outputs_that_differ_say_by_how_much_and_have_one_signature(snapshot: Snapshot) -> None:
     def error(outputs: object) -> ErrorRecord:
         message = (
             "run 1: output 0 has 3 of 9 elements that are not what is expected, the first at 2"
@@ -326,53 +287,20 @@ def test_outputs_that_differ_say_by_how_much_and_have_one_signature() -> None:
     first = {"first_index": 2, "first_value": 0.5, "first_expected": 0.25}
     wrong = {**right, "name": "y", "max_abs": 0.375, "beyond": 3, **first}
     record_of_error = error([right, wrong])
-    assert record_of_error.message.splitlines()[1:] == [
-        "y differs by up to 0.375; the first of them is 0.5, and 0.25 was expected"
-    ]
+    assert record_of_error.message == snapshot
     for strange in (None, 7, [7], [{"beyond": 1}], [{**wrong, "max_abs": "much"}]):
         assert error(strange).signature == record_of_error.signature
-        assert "differs" not in error(strange).message
+        assert "\n" not in error(strange).message
 
 
-def test_a_library_that_cannot_be_opened_has_an_api() -> None:
-    started = begin(api=None, verb="backend-load")
-    ended = end(code=None, error="dlopen", message="no such file")
-    error = judge(run(START, started, ended, DONE)).error
-    assert error is not None
-    assert error.api == "dlopen"
-
-
-GROUP = "HTP Config option: 2 not supported"
-TUNING = "TuningMode must be enabled on x86_64-linux-clang platforms"
-
-
-@pytest.mark.parametrize(
-    ("api", "code", "text", "outcome"),
-    [
-        ("QnnMem_register", 1000, "QnnMem API is not supported", "unsupported"),
-        ("QnnMem_deRegister", 1000, "", "unsupported"),
-        ("QnnMem_register", 8003, "mapping failed", "failed"),
-        ("QnnContext_getProperty", 1000, "", "unsupported"),
-        ("QnnContext_createFromBinary", 1000, "", "failed"),
-        ("QnnContext_createFromBinary", 5010, GROUP, "unsupported"),
-        ("QnnContext_createFromBinary", 5010, "Setting config Failed with err 0x1392", "failed"),
-        ("QnnContext_createFromBinary", 1002, GROUP, "failed"),
-        ("QnnContext_createFromBinaryListAsync", 1000, "", "unsupported"),
-        ("QnnContext_createFromBinaryListAsync", 5000, "", "failed"),
-        ("QnnBackend_create", 4000, TUNING, "unsupported"),
-        ("QnnBackend_create", 4000, "No Snapdragon SOC detected", "failed"),
-        ("QnnDevice_create", 4000, TUNING, "failed"),
-        ("QnnBackend_create", 4001, TUNING, "failed"),
-    ],
-)
-def test_what_a_target_cannot_do_is_no_failure(
-    api: str, code: int, text: str, outcome: str
-) -> None:
-    verdict = judge(run(START, begin(api=api), log(text), end(code=code), DONE))
-    assert verdict.outcome == outcome
-    assert (verdict.cause is None) is (outcome == "unsupported")
-    assert verdict.error is not None
-    assert verdict.error.code == code
+def test_what_a_target_cannot_do_is_no_failure() -> None:
+    for code, outcome in ((1000, "unsupported"), (8003, "failed")):
+        events = (START, begin(api="QnnMem_register"), log("refused"), end(code=code), DONE)
+        verdict = judge(run(*events))
+        assert verdict.outcome == outcome
+        assert (verdict.cause is None) is (outcome == "unsupported")
+        assert verdict.error is not None
+        assert verdict.error.code == code
 
 
 LACKING = DspReply("emulator", "invoke", "SIGILL", "vadd(sf,sf) in elementwise_add")
@@ -380,25 +308,15 @@ KERNEL = DspReply("kernel", "fastrpc_mmap", "0x2", "no more than 4 MB can be map
 
 
 @pytest.mark.parametrize(
-    ("events", "options", "expected"),
-    [
-        ((START, begin(), end(**FAIL), DONE), {"exit_code": 1}, "the result: "),
-        ((START, begin()), {"signal": 11, "exit_code": None}, "was ended by SIGSEGV"),
-        ((START, begin()), {"timed_out": True, "exit_code": None}, "did not end within"),
-        ((START, begin(), end(), DONE), {}, ""),
-    ],
+    ("events", "options"), [(FAILED, left(1)), (LOADING, died(11)), (LOADING, LATE), (WHOLE, {})]
 )
 def test_what_an_emulator_lacks_is_never_a_failure(
-    events: tuple[Any, ...], options: dict[str, Any], expected: str
+    events: list[dict[str, Any]], options: dict[str, Any], snapshot: Snapshot
 ) -> None:
     verdict = judge(run(*events, **options), dsp_replies=(KERNEL, LACKING))
     assert (verdict.outcome, verdict.cause) == ("unsupported", None)
     assert verdict.error is not None
-    first = "the emulator cannot execute vadd(sf,sf) in elementwise_add (invoke: SIGILL)\n"
-    assert verdict.error.message.startswith(first)
-    assert expected in verdict.error.message
-    assert "docs/dsp.md says what each emulator lacks" in verdict.error.message
-    assert "build-dsp" not in verdict.error.message, "it may be in use already"
+    assert verdict.error.message == snapshot
     # an answer of the kernel's place is as good as one of a phone's
     plain = judge(run(*events, **options))
     assert judge(run(*events, **options), dsp_replies=(KERNEL,)) == plain
@@ -421,7 +339,6 @@ def test_a_device_without_a_dsp_is_told_from_one_that_fails() -> None:
         assert verdict.error is not None
         assert [link.code for link in verdict.error.chain] == [None, 4000, 14001]
         assert verdict.error.first_cause == verdict.error.chain[0]
-        assert "\nfirst cause: cannot open libcdsprpc.so\n" in verdict.explanation()
 
 
 events = st.one_of(
@@ -461,34 +378,11 @@ def test_every_process_gets_a_verdict_that_fits_a_record(
         assert not any(step.failed for step in probe_run.transcript.steps)
 
 
-@pytest.mark.parametrize(
-    ("api", "code", "symbol", "component"),
-    [
-        (LOAD, 1002, "QNN_COMMON_ERROR_MEM_ALLOC", "common"),
-        ("QnnProperty_hasCapability", 2000, "QNN_PROPERTY_ERROR_UNKNOWN_KEY", "property"),
-        ("QnnBackend_validateOpConfig", 3110, None, "op_package"),
-        ("QnnBackend_create", 4000, None, "backend"),
-        (LOAD, 5005, "QNN_CONTEXT_ERROR_CREATE_FROM_BINARY", "context"),
-        ("QnnGraph_execute", 6004, None, "graph"),
-        ("QnnTensor_createGraphTensor", 7001, None, "tensor"),
-        ("QnnMem_register", 8001, None, "mem"),
-        ("QnnSignal_create", 9001, None, "signal"),
-        ("QnnError_getMessage", 10001, None, "error"),
-        ("QnnLog_create", 11000, None, "log"),
-        ("QnnProfile_create", 12001, None, "profile"),
-        ("QnnDevice_create", 14001, "QNN_DEVICE_ERROR_INVALID_CONFIG", "device"),
-        ("QnnSystemContext_getMetadata", 30010, None, "system"),
-    ],
-)
-def test_a_code_is_named_by_the_library_or_else_by_the_table(
-    api: str, code: int, symbol: str | None, component: str
-) -> None:
-    bare = judge(run(START, begin(api=api), end(code=code), DONE)).error
+def test_a_code_is_named_by_the_library_or_else_by_the_table() -> None:
+    bare = judge(run(START, begin(), end(code=5005), DONE)).error
     assert bare is not None
-    assert bare.symbol is not None
-    assert symbol in (None, bare.symbol)
-    assert bare.component == component
-    ended = end(code=code, symbol="QNN_NEW_NAME", message="what the library says")
-    named = judge(run(START, begin(api=api), ended, DONE)).error
+    assert (bare.symbol, bare.component) == ("QNN_CONTEXT_ERROR_CREATE_FROM_BINARY", "context")
+    ended = end(code=5005, symbol="QNN_NEW_NAME", message="what the library says")
+    named = judge(run(START, begin(), ended, DONE)).error
     assert named is not None
     assert (named.symbol, named.message) == ("QNN_NEW_NAME", "what the library says")

@@ -10,46 +10,14 @@ from hypothesis import given, strategies as st
 from harness.evidence.text import redact
 
 # pieces that patterns are made of, so that texts come near to matching
-PIECES = st.sampled_from(
-    [
-        "SSID",
-        "bssid",
-        "=",
-        ": ",
-        '"',
-        "'",
-        "aa:bb:cc:dd:ee:ff",
-        "0a-0b-0c-0d-0e-0f",
-        "a@b.de",
-        "user%40x.org",
-        "12:34:",
-        "::",
-        "Account {name=",
-        "accountName=",
-        "}",
-        ",",
-        "imei",
-        "490154203237518",
-        "+49 170 1234567",
-        "+12345678",
-        "10.0.0.1",
-        "fe80::1",
-        "\n",
-        " ",
-        "<ssid>",
-        "<",
-        ">",
-        "7",
-        "x",
-        "\t",
-        "é",
-        "\x00",
-        "%40",
-        "a@",
-        ".com",
-    ]
+PIECES = (
+    "SSID|bssid|=|: |\"|'|aa:bb:cc:dd:ee:ff|0a-0b-0c-0d-0e-0f|a@b.de|user%40x.org|12:34:|::"
+    "|Account {name=|accountName=|}|,|imei|490154203237518|+49 170 1234567|+12345678|10.0.0.1"
+    "|fe80::1|\n| |<ssid>|<|>|7|x|\t|é|\x00|%40|a@|.com"
 )
-TEXTS = st.one_of(st.text(max_size=200), st.lists(PIECES, max_size=30).map("".join))
+TEXTS = st.one_of(
+    st.text(max_size=200), st.lists(st.sampled_from(PIECES.split("|")), max_size=30).map("".join)
+)
 
 
 @pytest.mark.parametrize(
@@ -113,30 +81,13 @@ def test_lines_do_not_affect_one_another(first: str, second: str) -> None:
     assert together == "\n".join(redact(line) for line in lines)
 
 
-@pytest.mark.parametrize(
-    "piece",
-    [
-        "a",
-        "1",
-        "a.",
-        "aa:",
-        "ssid ",
-        "a@a.",
-        "+12345678",
-        'ssid="',
-        "account=",
-        "1.2.",
-        " \t",
-        "ssid=a ",
-        "1:",
-        "%40a.",
-        "Account {name=",
-        "490154203237518",
-        "a-",
-        "+1 2",
-        "::1",
-    ],
+REPEATED = (
+    'a|1|a.|aa:|ssid |a@a.|+12345678|ssid="|account=|1.2.| \t|ssid=a |1:|%40a.|Account {name='
+    "|490154203237518|a-|+1 2|::1"
 )
+
+
+@pytest.mark.parametrize("piece", REPEATED.split("|"))
 def test_no_text_takes_long(piece: str) -> None:
     start_s = time.monotonic()
     redact(piece * (60_000 // len(piece)))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, strategies as st
 
+from harness.evidence.case_evidence import telling_lines
 from harness.evidence.text import EvidenceFile, clean, fit, redact, whole_lines
 
 
@@ -22,17 +25,6 @@ def test_no_text_is_larger_than_allowed(text: str, most: int, keep_end: bool) ->
     assert len(content) <= max(0, most)
     content.decode()
     assert cut or content or not text
-
-
-def test_what_is_kept() -> None:
-    text = "".join(f"line {number:04}\n" for number in range(100))
-    end, _ = fit(EvidenceFile("x", text, keep_end=True), 200)
-    assert end.splitlines()[0].startswith(b"[cut")
-    assert end.splitlines()[1].startswith(b"line ")
-    assert end.endswith(b"line 0099\n")
-    start, _ = fit(EvidenceFile("x", text), 200)
-    assert start.startswith(b"line 0000\n")
-    assert start.splitlines()[-1].startswith(b"[cut")
 
 
 def test_clean_text_keeps_all_but_control_characters() -> None:
@@ -69,16 +61,8 @@ LINES = "".join(f"line {number:04}\n" for number in range(30))  # of 10 bytes ea
         (EvidenceFile("x", "\u00fc" * 50), 100, ("\u00fc" * 50).encode()),
         (EvidenceFile("x", "\u00fc" * 50), 99, ("\u00fc" * 17).encode() + BEHIND),
         (EvidenceFile("x", "a@b.de\n" * 20), 140, b"<email>\n" * 8 + b"<email>" + BEHIND),
-        *(
-            (EvidenceFile("x", LINES, keep_end=end), most, b"")
-            for end in (1, 0)
-            for most in (64, 9)
-        ),
-        *(
-            (EvidenceFile("x", LINES, keep_end=end), most, b"")
-            for end in (1, 0)
-            for most in (0, -9)
-        ),
+        *((EvidenceFile("x", LINES), most, b"") for most in (64, 9, 0, -9)),
+        (EvidenceFile("x", LINES, keep_end=True), 64, b""),
         (EvidenceFile("x", ""), 0, b""),
     ],
 )
@@ -100,3 +84,18 @@ def test_what_is_kept_of_a_text(file: EvidenceFile, most: int, content: bytes) -
 )
 def test_a_line_that_was_begun_goes_unless_it_is_most(end: bytes, expected: bytes) -> None:
     assert whole_lines(end) == expected
+
+
+def test_logs_tell_and_other_files_do_not(tmp_path: Path) -> None:
+    files = {
+        "logcat-npu.txt": "a\nb\n",
+        "dsp.txt": "SSR Detected\n",
+        "logcat.txt": "whatever other processes say\n",
+        "process-maps.txt": "7f00 /lib/adsprpc\n",
+        "evidence.json": "{}\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "dmesg.txt").write_bytes(b"\xff\n" + b"x\n" * 5000)
+    lines = telling_lines(tmp_path, [*files, "dmesg.txt", "avc.txt"])
+    assert lines == ("a", "b", "SSR Detected", *["x"] * 500)

@@ -63,16 +63,22 @@ def test_what_is_no_entry(line: str) -> None:
     assert parse_log_line(line) is None
 
 
-def test_a_leap_day_that_never_was_is_not_left_out() -> None:
-    entry = parse_log_line("02-29 12:35:00.000     1     2 D leap: m")
+@pytest.mark.parametrize(
+    ("line", "now", "age"),
+    [
+        # of lines without a year those of the last half year and the coming one are told apart
+        ("11-01 12:35:00.000", datetime(2024, 5, 21, 12, 35), -164 * 86400),
+        ("12-15 12:35:00.000", datetime(2024, 5, 21, 12, 35), 158 * 86400),
+        ("01-01 00:00:00.500", datetime(2023, 12, 31, 23, 59, 59), -1.5),
+        # a leap day that never was
+        ("02-29 00:00:00.000", datetime(2022, 6, 1), -1),
+        ("02-29 00:00:00.000", datetime(1, 1, 1), -1),
+    ],
+)
+def test_the_age_of_a_line_of_another_year(line: str, now: datetime, age: float) -> None:
+    entry = parse_log_line(f"{line}     1     2 D t: m")
     assert entry is not None
-    assert age_s(entry, DeviceClock(datetime(2023, 3, 1))) < 0
-
-
-def test_a_line_written_after_the_turn_of_the_year() -> None:
-    entry = parse_log_line("01-01 00:00:00.500     1     2 D t: m")
-    assert entry is not None
-    assert age_s(entry, DeviceClock(datetime(2023, 12, 31, 23, 59, 59))) == -1.5
+    assert age_s(entry, DeviceClock(now)) == age
 
 
 def test_a_window_keeps_what_belongs_to_its_lines() -> None:
@@ -156,18 +162,6 @@ def test_an_entry_as_old_as_the_window_is_inside() -> None:
     assert kernel_window(kernel, 100.000001) == (kernel, 0)
     assert kernel_window(kernel, 100.000002) == ("", 1)
     assert kernel_window(kernel, None) == (kernel, 0)
-
-
-def test_a_line_of_the_coming_half_year_was_written_after_a_clock_was_set() -> None:
-    """Of lines without a year those of the last half year and the coming one are told apart."""
-    for day, age in (("11-01", -164), ("12-15", 158)):
-        entry = parse_log_line(f"{day} 12:35:00.000     1     2 D t: m")
-        assert entry is not None
-        assert age_s(entry, NOW) == age * 86400
-    leap = parse_log_line("02-29 00:00:00.000     1     2 D t: m")
-    assert leap is not None
-    assert age_s(leap, DeviceClock(datetime(2022, 6, 1))) == -1.0
-    assert age_s(leap, DeviceClock(datetime(1, 1, 1))) == -1.0
 
 
 def test_lines_before_the_first_entry_are_nobodys() -> None:

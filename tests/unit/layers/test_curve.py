@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.layers.divergence import Because, CurvePoint
-from harness.layers.driver import (
-    chunks,
-    difference,
-    error_limit,
-    first_wrong,
+from harness.layers.divergence import (
+    Because,
+    CurvePoint,
+    Divergence,
+    FirstOp,
+    as_page,
+    lines,
+    picture,
 )
+from harness.layers.driver import chunks, difference, error_limit, first_wrong
+from tests.snapshots import Snapshot
 
 
 def point(
@@ -108,3 +115,56 @@ def test_chunks_keep_their_bounds_and_leave_out_only_what_is_too_large(
     ]
     assert all(len(part) <= most for part in parts)
     assert all(sum(sizes[index] for index in part) <= most_bytes for part in parts)
+
+
+def divergence(**changed: Any) -> Divergence:
+    point: dict[str, Any] = {"type": "Conv", "output": "y"}
+    curve = [
+        CurvePoint(op=f"<op{index}>", nodes=(f"<op{index}>",), error=error, made=error, **point)
+        for index, error in enumerate((1e-8, None, 1e-4, 1.0, 50.0))
+    ]
+    first = FirstOp(
+        op="<op2>", nodes=("<op2>",), in_graph=1e-4, because="arithmetic", error=1e-4, **point
+    )
+    values = {"model": "net.onnx", "tested": "htp", "against": "float", "threshold": 1e-4}
+    return Divergence(**({"reference": None, "first": first, "curve": curve} | values | changed))
+
+
+def test_what_is_said_of_each_cause(snapshot: Snapshot) -> None:
+    found = divergence().first
+    assert found is not None
+    firsts = [
+        found.model_copy(update=fields)
+        for fields in (
+            {"because": "the graph", "together": 3, "made": 0.0, "exported": "a b/op"},
+            {"because": "the graph", "together": 0, "made": None},
+            {
+                "because": "the model",
+                "error": None,
+                "skipped": "its shape is [1]",
+            },
+        )
+    ]
+    assert [*lines(divergence())] == snapshot
+    assert [line for first in firsts for line in [*lines(divergence(first=first))][7:]] == snapshot
+    for fields in ({}, {"threshold": 99.0}, {"threshold": 99.0, "refused": "no"}):
+        assert [*lines(divergence(first=None, **fields))][-1] == snapshot
+
+
+def test_the_picture_has_a_title_axes_a_legend_and_the_threshold(snapshot: Snapshot) -> None:
+    svg = picture(divergence())
+    assert re.findall(r"<(?:text|figcaption)[^>]*>([^<]*)</", svg) == snapshot
+    assert svg.count("</i>") == svg.count("<polyline") == 3
+    assert "net.onnx" in as_page(divergence())
+
+
+def test_heights_are_those_of_the_axis() -> None:
+    svg = picture(divergence(), width=400, height=80)
+    (points,) = re.findall(r'points="([^"]*)"><title>in the graph', svg)
+    heights = {float(x): float(y) for x, y in (point.split(",") for point in points.split())}
+    assert heights == {0: 80, 200: 40, 300: 0, 400: 0}, "beyond 1 it stays at the top"
+    assert 'x2="400.0" y2="40.0" stroke="#a60"' in svg, "the threshold"
+
+
+def test_nothing_is_drawn_of_nothing() -> None:
+    assert "<polyline" in picture(divergence(curve=(), first=None, threshold=0))

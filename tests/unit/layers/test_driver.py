@@ -79,11 +79,8 @@ def test_the_op_that_has_the_error_is_named(error: str, tmp_path: Path) -> None:
     tested, reference, node = pair(error)
     divergence = diverge(tmp_path, tested, reference)
     assert divergence.first is not None
-    assert (divergence.first.op, divergence.first.because, divergence.exit_code) == (
-        node,
-        "the model",
-        1,
-    )
+    first = divergence.first
+    assert (first.op, first.because, divergence.exit_code) == (node, "the model", 1)
     assert divergence.place is not None
     assert node in divergence.curve[divergence.place].nodes
     assert sum(line.endswith("<- first") for line in lines(divergence)) <= 1
@@ -101,9 +98,7 @@ def test_another_shape_is_told_and_no_figure_stands_for_it(tmp_path: Path) -> No
     divergence = diverge(tmp_path, *pair("ceil_mode")[:2])
     assert divergence.first is not None
     assert (divergence.first.error, divergence.first.changed) == (None, None)
-    text = "\n".join(lines(divergence))
-    assert "op (MaxPool) is not the reference's: its shape is [1, 4, 5, 5], and should be" in text
-    assert "e+" not in text
+    assert "[1, 4, 5, 5]" in (divergence.first.skipped or "")
 
 
 def _chain() -> onnx.ModelProto:
@@ -133,10 +128,6 @@ def test_an_op_that_is_wrong_in_the_graph_only_is_exported_with_what_shows_it(
     assert first.error == first.in_graph
     assert first.error is not None
     assert first.error > 0.1
-    text = "\n".join(lines(divergence))
-    assert "c (Elu) is wrong in the graph only: relative error" in text
-    assert "alone, from right inputs, 0" in text
-    assert "with 2 ops before it it is wrong, too" in text
     exported = onnx.load(tmp_path / "kept/op.onnx")
     assert [node.name for node in exported.graph.node] == ["turn", "b", "c"]
     (inputs,) = (np.load(path) for path in (tmp_path / "kept/inputs").iterdir())
@@ -156,14 +147,10 @@ def test_what_no_part_of_the_graph_shows_is_not_exported(tmp_path: Path) -> None
 
     divergence = diverge(tmp_path, _chain(), spoil=spoil)
     assert divergence.first is not None
-    assert (divergence.first.op, divergence.first.because, divergence.first.together) == (
-        "c",
-        "the graph",
-        0,
-    )
+    first = divergence.first
+    assert (first.op, first.because, first.together) == ("c", "the graph", 0)
     assert divergence.first.exported is None
     assert not (tmp_path / "kept").exists()
-    assert "no part of the graph up to it shows that" in "\n".join(lines(divergence))
 
 
 def test_an_op_that_is_wrong_alone_is_exported_alone(tmp_path: Path) -> None:
@@ -174,11 +161,8 @@ def test_an_op_that_is_wrong_alone_is_exported_alone(tmp_path: Path) -> None:
 
     divergence = diverge(tmp_path, _chain(), spoil=spoil)
     assert divergence.first is not None
-    assert (divergence.first.op, divergence.first.because, divergence.first.together) == (
-        "c",
-        "arithmetic",
-        1,
-    )
+    first = divergence.first
+    assert (first.op, first.because, first.together) == ("c", "arithmetic", 1)
     assert divergence.first.error == divergence.first.made
     exported = onnx.load(tmp_path / "kept/op.onnx")
     assert [node.name for node in exported.graph.node] == ["c"]
@@ -191,4 +175,4 @@ def test_a_model_that_is_refused_is_not_well(tmp_path: Path) -> None:
 
     divergence = diverge(tmp_path, _chain(), spoil=spoil)
     assert (divergence.first, divergence.exit_code) == (None, 1)
-    assert "no op that ran makes an error" in "\n".join(lines(divergence))
+    assert divergence.refused

@@ -70,7 +70,7 @@ def leads_of(page: Path) -> list[str]:
 def test_a_page_that_cannot_be_kept_is_the_labs_and_ends_no_night(tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     (tmp_path / "site/reports").write_text("a file in the way of the folder")
-    with pytest.raises(InfraError, match=r"the site cannot be written: .*reports"):
+    with pytest.raises(InfraError, match="reports"):
         written(tmp_path)
 
 

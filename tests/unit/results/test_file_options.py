@@ -27,13 +27,6 @@ def test_it_is_read_from_the_command(words: str, expected: dict[str, str]) -> No
     assert file_options_in(list(pytest_options(expected))) == expected, "pytest is asked the same"
 
 
-def test_options_have_pytests_names() -> None:
-    options = {"graph": "g", "min-sqnr": "40", "inputs": "a b"}
-    assert [*pytest_options(options)] == [
-        *("--qnn-contexts-graph=g", "--qnn-min-sqnr=40", "--qnn-contexts-inputs=a b")
-    ]
-
-
 @pytest.mark.parametrize("command", [None, "run --inputs in", 3, {}])
 def test_a_command_that_is_none_asks_nothing(command: object) -> None:
     assert file_options_in(command) == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,17 @@ from hypothesis import given, strategies as st
 
 from harness.core.errors import ConfigError
 from harness.results.known_issues import (
+    MAX_LINE_CHARS,
     KnownIssue,
+    compiled_pattern,
     fixed_issues,
+    is_in_message,
     load_known_issues,
     match,
 )
 from harness.results.record import CaseRecord
 from tests.properties import reached, reaches
+from tests.snapshots import Snapshot
 from tests.unit.results.records import DEVICE, error, record
 
 ROOT = Path(__file__).parents[3]
@@ -189,76 +194,6 @@ def test_codes_match_by_their_low_16_bits(known: int, code: int, above: int | No
     assert (match(case, [issue(code=known)]) is not None) is (known % 65536 == code % 65536)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (HEAD, "3: known_issues[0].signature: is missing"),
-        (HEAD + "    signature: {api: A, code: 1}\n", "6: known_issues[0].signature.message: is m"),
-        (
-            HEAD + "    signature: {api: A, code: x, message: m}\n",
-            "6: known_issues[0].signature.code: ",
-        ),
-        (
-            HEAD + "    signature: {api: A, code: '1', message: m}\n",
-            "6: known_issues[0].signature.code: must be a whole number",
-        ),
-        (
-            HEAD + "    signature: {api: A, code: 1, message: (a+}\n",
-            "6: known_issues[0].signature.message: is not a regular expression of RE2: missing )",
-        ),
-        (
-            HEAD + "    signature: {api: A, code: 1, message: '('}\n",
-            "6: known_issues[0].signature.message: is not a regular expression",
-        ),
-        (
-            HEAD + SIGNATURE + "    conditions: {sute: x}\n",
-            "7: known_issues[0].conditions.sute: unknown key, did you mean 'suite'? (valid: suite",
-        ),
-        (
-            HEAD + SIGNATURE + "    conditions: {suite: [x, test_context_count.py]}\n",
-            "7: known_issues[0].conditions.suite: must be the name of its file without test_ and "
-            ".py: context_count",
-        ),
-        (
-            HEAD + SIGNATURE + "    conditions: {qnn: 2.50}\n",
-            '7: known_issues[0].conditions.qnn: must be text: put it in quotes, "2.50"',
-        ),
-        (
-            HEAD + SIGNATURE + "    conditions: {qnn: new}\n",
-            "7: known_issues[0].conditions.qnn: 'new' is not a version",
-        ),
-        (
-            HEAD + SIGNATURE + "    conditions: {axes: {contexts: {a: 1}}}\n",
-            "7: known_issues[0].conditions.axes.contexts: must be a text, a number, or a list",
-        ),
-        (
-            HEAD + SIGNATURE + "    conditions: {soc: []}\n",
-            "7: known_issues[0].conditions.soc: must list at least one value",
-        ),
-        (
-            HEAD.replace("2027-01-31", "soon") + SIGNATURE,
-            "5: known_issues[0].until: must be a date, as in 2027-01-31",
-        ),
-        (
-            HEAD.replace("https", "http") + SIGNATURE,
-            "4: known_issues[0].link: must be an https:// address",
-        ),
-        (
-            HEAD + SIGNATURE + HEAD.partition("known_issues:\n")[2] + SIGNATURE,
-            "7: known_issues[1].id: 'x' is taken already by line 3",
-        ),
-        ("schema: 1\nissues: []\n", "2: issues: unknown key, did you mean 'known_issues'? (valid"),
-    ],
-)
-def test_mistakes_name_their_place(tmp_path: Path, text: str, expected: str) -> None:
-    path = tmp_path / "known_issues.yaml"
-    path.write_text(text)
-    with pytest.raises(ConfigError) as caught:
-        load_known_issues(path)
-    (line,) = str(caught.value).splitlines()
-    assert line.startswith(f"{path}:{expected}")
-
-
 def test_a_file_without_entries_is_fine(tmp_path: Path) -> None:
     path = tmp_path / "known_issues.yaml"
     path.write_text("schema: 1\nknown_issues: []\n")
@@ -285,6 +220,78 @@ def test_a_version_compared_with_another_axis(
     assert (match(failed, [issue({"compiler": condition})]) is not None) is is_met
 
 
-def test_an_axis_that_does_not_exist_is_no_version() -> None:
-    with pytest.raises(ValueError, match="is not a version"):
-        issue({"compiler": ">backend"})
+@pytest.mark.parametrize(
+    ("pattern", "message", "is_found"),
+    [
+        ("Failed to find available PD", "x\nFailed to find available PD for contextId 5", True),
+        ("^Fail to create .* err 1002$", "a\nFail to create context with err 1002", True),
+        (r"arch with value \d+ unsupported", "arch with value 75 unsupported", True),
+        ("(map|Map) Buffer", "failed to Map Buffer to SMMU", True),
+        ("(?i)map buffer", "failed to Map Buffer to SMMU", True),
+        (r"0x[0-9a-f]{8}\b", "magic 0x5678abcd", True),
+        ("x", "", False),
+        ("^$", "", True),
+        ("a.b", "a\nb", False),
+        (r"\(no\) \[x\]\*\?\{2\}", "(no) [x]*?{2}", True),
+        ("(?:ab)+c", "ababc", True),
+    ],
+)
+def test_a_pattern_is_searched_in_each_line(pattern: str, message: str, is_found: bool) -> None:
+    assert is_in_message(pattern, message) is is_found
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(a+)+$", "(?:a|a)" * 6 + "a*a*a{100}b", "(?:(?:a?){30}){30}d", ".*.*.*.*x"]
+)
+def test_the_worst_patterns_end_soon(pattern: str) -> None:
+    message = "\n".join(["b" + "a" * (MAX_LINE_CHARS - 2) + "c"] * 50)
+    start_s = time.process_time()
+    assert not is_in_message(pattern, message)
+    assert time.process_time() - start_s < 5
+
+
+def test_fifty_lines_of_500_characters_are_searched() -> None:
+    full = "a" * 500
+    assert is_in_message("xyz", "\n".join([full] * 49 + ["a" * 497 + "xyz"]))
+    assert not is_in_message("xyz", "\n".join([full] * 49 + ["a" * 498 + "xyz"]))
+    assert not is_in_message("xyz", "\n".join([full] * 50 + ["xyz"]))
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["", "x" * 201, "(", r"(a)\1", "(?=a)b", "a**", "(?:(?:a?){30}){40}", r"\pL{1000}"],
+)
+def test_other_patterns_are_refused(pattern: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ValueError):
+        compiled_pattern(pattern)
+    assert capfd.readouterr().err == ""
+
+
+MISTAKES = [
+    HEAD + "    signature: {api: A, code: '1', message: m}\n",
+    HEAD + "    signature: {api: A, code: 1, message: ''}\n",
+    *(
+        f"{HEAD}{SIGNATURE}    conditions: {{{condition}}}\n"
+        for condition in (
+            "suite: [x, test_context_count.py]",
+            "qnn: 2.50",
+            "qnn: new",
+            "compiler: '>backend'",
+            "axes: {contexts: {a: 1}}",
+            "soc: []",
+        )
+    ),
+    HEAD.replace("2027-01-31", "soon") + SIGNATURE,
+    HEAD.replace("https", "http") + SIGNATURE,
+    HEAD + SIGNATURE + HEAD.partition("known_issues:\n")[2] + SIGNATURE,
+]
+
+
+def test_mistakes_name_their_place(tmp_path: Path, snapshot: Snapshot) -> None:
+    errors = []
+    for text in MISTAKES:
+        (tmp_path / "known_issues.yaml").write_text(text)
+        with pytest.raises(ConfigError) as caught:
+            load_known_issues(tmp_path / "known_issues.yaml")
+        errors.append(caught.value)
+    assert errors == snapshot

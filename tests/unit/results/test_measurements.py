@@ -11,15 +11,18 @@ from hypothesis import given, strategies as st
 
 from harness.probe.transcript import LogLine, StepResult, Transcript
 from harness.results.measurements import (
+    MOST_GRAPHS,
     ROUNDS_TOGETHER,
-    WARM_ROUNDS,
     Growth,
     context_estimate,
+    graph_figures,
     growth_of,
     loaded_contexts,
     measure,
     ort_figures,
+    percentile,
     session_growth,
+    typical_us,
 )
 from harness.results.record import whole_numbers
 
@@ -31,11 +34,6 @@ KEPT_BY_MALLOC = (
     *(54644, 6628, 2924, 2920, 0, 0, 0, 4, 3908, 0, 980, 0, 2924, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0),
     *(-17440, 6700, 2924, 0, 3912, 2924, 0, 0, 156, 4, 1288, 0, 5196, 4, 1144, 4, 0),
 )
-
-
-def test_too_few_rounds_tell_nothing() -> None:
-    assert growth_of(range(4 * ROUNDS_TOGETHER - 1)) is None
-    assert growth_of(range(4 * ROUNDS_TOGETHER)) is not None
 
 
 @given(LEVELS, BYTES, BYTES, st.data())
@@ -89,34 +87,10 @@ def rounds(levels: list[int]) -> list[StepResult]:
     return steps
 
 
-def test_figures_of_sessions_one_after_the_other() -> None:
-    placement = {"placement": [{"ep": "QNN", "nodes": 3}, {"ep": 4}, "noise"]}
-    warm = [5000] * WARM_ROUNDS
-    steady = [6000 + 10 * index for index in range(11)] + [9110]
-    steps = [*rounds([*warm, *steady]), step("ort-placement", data=placement)]
-    figures = ort_figures(steps)
-    assert figures["ort_version"] == "1.26.0"
-    assert (figures["sessions"], figures["runs"], figures["released"]) == (20, 20, 20)
-    assert figures["placement"] == {"QNN": 3}
-    assert session_growth(steps) == Growth(10, 0, 90, 0)
-
-
 @pytest.mark.parametrize("value", [None, "many", True, -5, 1.5])
 def test_memory_that_the_device_does_not_tell(value: object) -> None:
     steps = [step("ort-session"), step("ort-session-free", data={"anonymous_bytes": value})]
     assert session_growth(steps * 30) is None
-
-
-def test_a_process_without_ort_has_no_figures_of_it() -> None:
-    assert ort_figures([step("context-load")]) == {}
-
-
-def test_outputs_of_sessions_are_summed_up() -> None:
-    assert measure(Transcript(steps=rounds([1, 2])))["outputs"] == {
-        "compared": 2,
-        "max_abs": 0.5,
-        "beyond_tolerance": 0,
-    }
 
 
 @pytest.mark.parametrize(
@@ -210,7 +184,6 @@ def test_memory_is_told_after_each_of_several_loads(
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
-        ([10, 20], [90, 30], {"start": 10, "peak": 90, "end": 30}),
         ([10, 95], [90, 30], {"start": 10, "peak": 95, "end": 30}),
         ([10, None], [90, None], {"start": 10, "peak": 90, "end": 90}),
         ([10, None], [None, None], {"start": 10, "peak": 10, "end": 10}),
@@ -267,7 +240,8 @@ def test_figures_of_sessions_are_of_those_that_went_well() -> None:
         "placement": {"CPU": 1},
     }
     assert measure(Transcript(steps=steps)).items() >= ort_figures(steps).items()
-    assert ort_figures(steps[:2])["sessions"] == 0
+    outputs = {"compared": 2, "max_abs": 0.5, "beyond_tolerance": 0}
+    assert measure(Transcript(steps=rounds([1, 2])))["outputs"] == outputs
 
 
 def test_eight_sessions_are_warm_up_and_levels_count_where_none_is_left() -> None:
@@ -287,3 +261,50 @@ def test_eight_sessions_are_warm_up_and_levels_count_where_none_is_left() -> Non
 def test_whole_numbers_are_those_of_a_list() -> None:
     assert whole_numbers([1, True, 2.0, None, 3]) == [1, 3]
     assert whole_numbers("12") == whole_numbers(None) == []
+
+
+def executed(*times: int, context: int = 0, verb: str = "execute", **data: Any) -> StepResult:
+    data_of_rounds = {"run_us": list(times), "runs": len(times), "warmup": 0} | data
+    completed = {"begun": True, "ended": True, "code": 0, "duration_us": sum(times)}
+    return StepResult(0, verb, context=context, data=data_of_rounds, **completed)
+
+
+def test_steps_of_one_graph_are_one_line() -> None:
+    steps = [
+        executed(10, 30, 20, graph="a", warmup=2, first_us=900),
+        executed(40, graph="a", first_us=40),
+        executed(7, graph="b", first_us=7),
+        executed(5, graph="a", context=1, first_us=5),
+        StepResult(0, "execute", context=2, begun=True),
+    ]
+    first, second, third = graph_figures(steps, ["m.bin"], "HTP v73")
+    assert first == {
+        "graph": "a",
+        "context": "m.bin",
+        "warmup": 2,
+        "rounds": 4,
+        "first_us": 900,
+        "median_us": 25,
+        "p95_us": 40,
+        "on": "HTP v73",
+    }
+    assert (second["graph"], third["graph"], third["context"]) == ("b", "a", "m.bin")
+
+
+def test_a_typical_execution_is_the_median_of_its_rounds() -> None:
+    assert typical_us(executed(9000, 10, 12)) == 12
+    assert typical_us(executed(9000)) == 9000
+    assert typical_us(StepResult(0, "ort-run", duration_us=5)) == 5
+    assert typical_us(StepResult(0, "ort-run")) is None
+    assert [percentile(range(1, most), 0.95) for most in (2, 3, 101)] == [1, 2, 95]
+
+
+def test_what_a_probe_does_not_say_is_not_made_up() -> None:
+    odd = executed(3, verb="ort-run", run_us="x", runs="y", warmup=None, first_us=[])
+    (row,) = graph_figures([odd], [], "CPU")
+    assert (row["graph"], row["context"], row["rounds"], row["first_us"]) == (None, None, 1, 3)
+
+
+def test_many_graphs_do_not_fill_a_record() -> None:
+    steps = [executed(1, context=index) for index in range(MOST_GRAPHS + 9)]
+    assert len(graph_figures(steps, ["m"], "HTP")) == MOST_GRAPHS

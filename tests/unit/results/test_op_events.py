@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from harness.results.op_events import (
     OPS_MOST,
     ProfileEvent,
+    cost_of,
     csv_events,
+    dearest,
     most_expensive,
+    op_costs,
     ops_of,
     phases_in,
     probe_events,
@@ -19,6 +22,7 @@ from harness.results.op_events import (
     runs_in,
     total_of,
 )
+from tests.properties import reached, reaches
 
 CSV = b"""Msg Timestamp,Message,Time,Unit of Measurement,Timing Source,Event Level,Event Identifier
 0,FINALIZE,12441,US,BACKEND,ROOT,QNN (finalize) time
@@ -137,6 +141,7 @@ def test_totals_of_several_graphs_add_up_and_their_ops_say_which_they_are_of() -
     profile = profile_of("ops", {"a": runs, "b": runs}, nodes=["relu1"])
     assert profile["total"]["cycles"] == 2200
     assert {entry["graph"] for entry in profile["ops"]} == {"a", "b"}
+    assert "a/relu1" in op_costs(profile)
     assert sum(entry["share"] for entry in profile["ops"]) == pytest.approx(1.0)
 
 
@@ -159,22 +164,6 @@ def test_a_backend_without_ops_gives_no_shares() -> None:
     assert profile["total"]["us"] == 20
     assert profile["total"]["ops_share"] is None
     assert profile_of("basic", {})["total"] is None
-
-
-anything = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.dictionaries(st.sampled_from(["type", "unit", "value", "depth", "name"]), inner)
-    ),
-    max_leaves=12,
-)
-
-
-@given(anything)
-def test_whatever_a_probe_says_is_read_without_an_error(data: Any) -> None:
-    events = probe_events({"profile_events": data})
-    assert all(event.value >= 0 and event.depth >= 0 for event in events)
 
 
 @given(st.binary(max_size=200))
@@ -201,3 +190,84 @@ def test_shares_are_parts_of_one_whole(runs: list[list[ProfileEvent]]) -> None:
     assert [total for _, total in most_expensive(profile)] == sorted(
         total for _, total in most_expensive(profile)
     )
+
+
+def op(name: str, *runs: int, source: str | None = None, **more: Any) -> dict[str, Any]:
+    return {"op": name, "source": source, "cycles": runs[0], "runs": list(runs), **more}
+
+
+PROFILE = {
+    "ops": [
+        op("Input OpId_2", 5, 6),
+        op("conv1_token_1:OpId_22", 0, 0, source="conv1"),
+        op("relu1:OpId_26", 90, 110, source="relu1"),
+        op("Transpose_token_8:OpId_43", 3, 4),
+        op("Transpose:OpId_44", 10, 20),
+        op("last:OpId_50", 0, 0),
+    ]
+}
+
+
+def test_ops_have_names_that_other_versions_have_too() -> None:
+    costs = op_costs(PROFILE)
+    assert [*costs] == ["Input", "conv1", "relu1", "Transpose", "last"]
+    assert costs["Transpose"].runs == (13, 24)
+    assert costs["conv1"].inside == "relu1"
+    # nothing behind it took time: it is in none
+    assert costs["last"].inside is None
+    assert dearest(PROFILE, 2) == ["relu1", "Transpose"]
+
+
+@pytest.mark.parametrize(
+    ("name", "cost"), [("relu1", 100), ("conv1", 100), ("Transpose", 18.5), ("conv", None)]
+)
+def test_the_cost_of_an_op_is_that_of_what_it_is_fused_into(name: str, cost: float | None) -> None:
+    assert cost_of(PROFILE, name) == cost
+
+
+json_like = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["type", "unit", "value", "depth", "name", "ops", "op", "us", "runs"]),
+            inner,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(json_like)
+def test_whatever_a_probe_says_is_read_without_an_error(data: Any) -> None:
+    events = probe_events({"profile_events": data})
+    assert all(event.value >= 0 and event.depth >= 0 for event in events)
+
+
+ops_like = st.fixed_dictionaries(
+    {"op": st.text(max_size=5) | json_like},
+    optional={
+        "cycles": st.integers(),
+        "us": json_like,
+        "runs": st.lists(st.integers()) | json_like,
+    },
+)
+
+
+proper_ops = st.fixed_dictionaries({"op": st.text(min_size=1, max_size=5), "us": st.integers(0)})
+
+
+@reaches(0.15)
+@settings(max_examples=100)
+@given(
+    st.fixed_dictionaries({"ops": st.lists(proper_ops | ops_like | json_like, max_size=6)})
+    | json_like
+)
+def test_a_malformed_profile_has_no_ops_or_proper_ones(content: Any) -> None:
+    costs = op_costs(content)
+    if not costs:
+        return
+    reached()
+    for name, cost in costs.items():
+        assert name == cost.op
+        assert cost.value >= 0

@@ -22,6 +22,7 @@ from harness.results.run_folder import (
     case_slug,
     new_run_id,
 )
+from tests.snapshots import Snapshot
 from tests.unit.results.records import record
 
 MOMENTS = st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1))
@@ -40,8 +41,20 @@ def test_a_bare_name_is_a_run_of_the_reports_here(
     monkeypatch.chdir(tmp_path)
     assert RunFolder.open(Path(folder.run_id)).path == folder.path
     assert RunFolder.open(Path("latest")).path == folder.path
-    with pytest.raises(ConfigError, match="is no run's folder"):
-        RunFolder.open(Path("none"))
+    assert RunFolder.open(folder.path / "results.jsonl").path == folder.path
+
+
+def test_places_that_are_no_run_and_no_reports(tmp_path: Path, snapshot: Snapshot) -> None:
+    folder = create(tmp_path / "reports")
+    snapshot.hide(folder.run_id, "RUN")
+    for path in (tmp_path / "none", tmp_path / "reports", tmp_path):
+        with snapshot.raises(ConfigError):
+            RunFolder.open(path)
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "taken/latest").mkdir(parents=True)
+    for name in ("file", "taken"):
+        with snapshot.raises(ConfigError):
+            create(tmp_path / name)
 
 
 def test_a_run_from_beginning_to_end(tmp_path: Path) -> None:
@@ -82,10 +95,10 @@ def test_reports_can_be_made_again(tmp_path: Path) -> None:
     assert (folder.path / "junit.xml").read_bytes() == before
     (folder.path / "run.json").unlink()
     project(again)
-    assert b"of how many is unknown" in (folder.path / "junit.xml").read_bytes()
+    assert again.coverage().selected is None
     assert again.info() == {}
     os.mkfifo(folder.path / "run.json")
-    with pytest.raises(ConfigError, match=r"run\.json: cannot be read: is not a file"):
+    with pytest.raises(ConfigError):
         again.info()  # it does not wait for a writer
 
 
@@ -114,7 +127,7 @@ def test_a_run_with_links_is_not_gone_on_with(tmp_path: Path, name: str) -> None
     secret = (folder.path / name).rename(tmp_path / "secret")
     (folder.path / name).symlink_to(secret)
     before = (folder.path / "run.json").read_bytes()
-    with pytest.raises(ConfigError, match=f"{name}: is a link, and links in a folder are not"):
+    with pytest.raises(ConfigError, match=f"{name}: is a link"):
         RunFolder.reopen(folder.path)
     assert (folder.path / "run.json").read_bytes() == before
 
@@ -128,41 +141,9 @@ def test_what_a_newer_harness_went_on_with_is_not_resumed(tmp_path: Path) -> Non
     journal.write_bytes(line + line.replace(b'{"schema":2,', b'{"schema":3,'))
     before = journal.read_bytes(), (folder.path / "run.json").read_bytes()
     assert len(RunFolder.open(folder.path).contents().records) == 1
-    with pytest.raises(ConfigError, match=r"jsonl:2: is of schema 3.*update this one"):
+    with pytest.raises(ConfigError, match="jsonl:2: is of schema 3"):
         RunFolder.reopen(folder.path)
     assert (journal.read_bytes(), (folder.path / "run.json").read_bytes()) == before
-
-
-@pytest.mark.parametrize(
-    ("schema", "text"),
-    [
-        ("2", r"run\.json: is of schema 2.*update this one"),
-        ('"2"', r"run\.json: is damaged: its schema is '2', which is no number"),
-        ("null", r"run\.json: is damaged: its schema is None, which is no number"),
-        ("true", r"run\.json: is damaged: its schema is True, which is no number"),
-    ],
-)
-def test_the_folder_of_a_newer_harness_is_not_opened(
-    schema: str, text: str, tmp_path: Path
-) -> None:
-    folder = create(tmp_path)
-    folder.journal.close()
-    file = folder.path / "run.json"
-    file.write_text(file.read_text().replace('"schema": 1', f'"schema": {schema}'))
-    with pytest.raises(ConfigError, match=text):
-        RunFolder.open(folder.path)
-
-
-def test_a_run_that_died_can_be_reported(tmp_path: Path) -> None:
-    folder = create(tmp_path)
-    folder.journal.append(record())
-    folder.journal.close()
-    with (folder.path / "results.jsonl").open("ab") as stream:
-        stream.write(b'{"schema": 1, "kind": "ca')
-    again = RunFolder.open(folder.path)
-    project(again)
-    assert len(again.contents().records) == 1
-    assert "line 2 is cut off" in (folder.path / "report.html").read_text()
 
 
 def test_latest_is_the_newest(tmp_path: Path) -> None:
@@ -190,38 +171,6 @@ def test_a_folder_for_reports_that_is_made_is_out_of_gits_sight(tmp_path: Path) 
     assert not (mine / UNSEEN).exists()
 
 
-def test_latest_of_a_run_that_was_deleted_is_replaced(tmp_path: Path) -> None:
-    (tmp_path / "latest").symlink_to("gone")
-    assert (tmp_path / "latest").resolve() != create(tmp_path).path.parent
-    assert (tmp_path / "latest").is_dir()
-
-
-def test_something_else_called_latest_is_not_touched(tmp_path: Path) -> None:
-    (tmp_path / "latest").mkdir()
-    with pytest.raises(ConfigError, match="latest: is in the way"):
-        create(tmp_path)
-
-
-def test_a_file_where_reports_should_be(tmp_path: Path) -> None:
-    (tmp_path / "reports").write_text("x")
-    with pytest.raises(ConfigError, match="cannot hold reports: it is a file"):
-        create(tmp_path / "reports")
-
-
-def test_opening_what_is_no_run_names_the_runs_there_are(tmp_path: Path) -> None:
-    folder = create(tmp_path)
-    with pytest.raises(ConfigError) as caught:
-        RunFolder.open(tmp_path)
-    assert str(folder.path) in str(caught.value)
-    with pytest.raises(ConfigError, match=re.escape("there is no results.jsonl")):
-        RunFolder.open(tmp_path / "gone")
-
-
-def test_a_journal_is_opened_as_its_runs_folder(tmp_path: Path) -> None:
-    folder = create(tmp_path)
-    assert RunFolder.open(folder.path / "results.jsonl").path == folder.path
-
-
 @pytest.mark.parametrize(
     ("message", "cases"),
     [
@@ -237,13 +186,6 @@ def test_the_cases_that_a_run_says_it_had(
     run = create(tmp_path)
     (run.path / "cases.json").write_text(message)
     assert run.selected_cases() == cases
-
-
-def test_case_folders_are_inside_the_run(tmp_path: Path) -> None:
-    folder = create(tmp_path)
-    logs = folder.case_folder("suites/test_x.py::test_y[../../etc]")
-    assert logs.parent == folder.path / "logs"
-    assert not logs.exists()
 
 
 def test_json_of_strange_values(tmp_path: Path) -> None:
@@ -293,8 +235,7 @@ def test_a_run_that_is_alive_is_not_gone_on_with(tmp_path: Path) -> None:
         "time.sleep(600)\n"
     )
     folder = create(tmp_path)
-    mine = rf"{re.escape(str(folder.path))}: is still run by process {os.getpid()}$"
-    with pytest.raises(ConfigError, match=mine):
+    with pytest.raises(ConfigError, match=rf"process {os.getpid()}$"):
         RunFolder.reopen(folder.path)
     folder.close()
     words = [sys.executable, "-c", script, str(folder.path)]
@@ -309,8 +250,8 @@ def test_a_run_that_is_alive_is_not_gone_on_with(tmp_path: Path) -> None:
         (holder,) = (process for process in racing if process.poll() is None)
         assert holder.stdout.readline() == "held\n"
         others = [process.communicate()[1] for process in racing if process is not holder]
-        assert all(": is still run by process " in message for message in others)
-        with pytest.raises(ConfigError, match=rf"is still run by process {holder.pid}$"):
+        assert all(message.startswith(f"{folder.path}: ") for message in others)
+        with pytest.raises(ConfigError, match=rf"process {holder.pid}$"):
             RunFolder.reopen(folder.path)
         holder.kill()
         holder.communicate()

@@ -188,30 +188,28 @@ def test_a_run_that_says_no_number_has_the_place_of_its_time(
 
 
 @pytest.mark.parametrize(
-    ("info", "problem"),
+    "info",
     [
-        ("", "is no JSON: EOF while parsing a value at line 1 column 0"),
-        ("[]", "Input should be an object"),
-        ("[" * 10_000, "is nested deeper than 64 levels at line 1 column 65"),
-        ('{"schema": 1,\n"x": ' + "[" * 900 + "]" * 900 + "}", "levels at line 2 column 69"),
-        ('{"schema": 1, "run": "\\ud800"}', "unexpected end of hex escape"),
-        ('{"schema": 1, "x": [' + "1," * 500_000 + "1]}", "has more than 500,000 values"),
-        ('{"schema": null}', "its schema is None, which is no number; this version reads schema 1"),
-        ('{"run": "x"}', "schema: Field required"),
-        ('{"schema": 1, "number": true}', "number: Input should be a valid integer"),
-        ('{"schema": 1, "selected": -1}', "selected: Input should be greater than or equal to 0"),
-        ('{"schema": 1, "command": "pytest"}', "command: Input should be a valid array"),
+        "",
+        "[]",
+        "[" * 10_000,
+        '{"schema": 1,\n"x": ' + "[" * 900 + "]" * 900 + "}",
+        '{"schema": 1, "run": "\\ud800"}',
+        '{"schema": 1, "x": [' + "1," * 500_000 + "1]}",
+        *(f'{{"schema": {schema}}}' for schema in ("null", "true", '"1"', 2)),
+        '{"run": "x"}',
+        '{"schema": 1, "number": true}',
+        '{"schema": 1, "selected": -1}',
+        '{"schema": 1, "command": "pytest"}',
     ],
+    ids=lambda info: info[:30],
 )
-def test_a_run_whose_run_json_is_bad_is_left_out(
-    tmp_path: Path, logged: Logged, info: str, problem: str
-) -> None:
+def test_a_run_whose_run_json_is_bad_is_left_out(tmp_path: Path, logged: Logged, info: str) -> None:
     good, bad = new_run(tmp_path), new_run(tmp_path)
     (bad / "run.json").write_text(info)
     assert run_folders(tmp_path) == [good]
     (line,) = logged.warnings
     assert line.startswith(f"left out: {bad}/run.json: ")
-    assert problem in line
     with pytest.raises(ConfigError, match=r"run\.json: "):
         RunFolder.open(bad)
 

@@ -1,35 +1,42 @@
-"""Tables of a model's accuracy: outputs that were compared, and outputs that were not."""
+"""Tables of a model: its accuracy and latency, its ops, and where its nodes ran."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
 from harness.core.engine import DEFAULT_ENGINE
 from harness.core.engines import ENGINES
 from harness.models.source import IN_RANGE, MADE_UP
-from harness.report.document import Span, Table, markdown
+from harness.report.document import Span, Table, html, markdown
 from harness.report.model_figures import (
     accuracy,
     elements,
     figure_blocks,
     latency,
+    nodes_tables,
+    ops_tables,
     versions,
 )
+from harness.results.op_events import csv_events, phases_in, profile_of, runs_in
+from harness.results.record import CaseRecord
+from tests.snapshots import Snapshot
 from tests.unit.results.records import DEVICE, record
+from tests.unit.results.test_op_events import CSV
 
 
-def test_what_is_not_compared_is_told_below_the_table() -> None:
+def test_what_is_not_compared_is_told_below_the_table(snapshot: Snapshot) -> None:
     figures = {"output": "y", "max_abs": 0.5, "cosine": 0.75, "sqnr_db": None, "against": "files"}
     skipped = [{"output": "big", "why": "it was not kept"}]
-    text = markdown(
-        accuracy([record(measurements={"accuracy": [figures], "not_compared": skipped})])
-    )
-    assert "| `y` | 0.5 | 0.75 |   | `files` | `?` |" in text
-    assert "`big` is not compared: it was not kept" in text
+    measured = {"accuracy": [figures], "not_compared": skipped}
+    assert markdown(accuracy([record(measurements=measured)])) == snapshot
     alone = markdown(accuracy([record(measurements={"not_compared": skipped})]))
-    assert "How right" not in alone
-    assert "`big` is not compared" in alone
+    assert ("`big`" in alone, "`y`" in alone) == (True, False)
     assert accuracy([record(measurements={"not_compared": 3})]) == []
+    for inputs in (MADE_UP, IN_RANGE):
+        text = markdown(accuracy([record(measurements={"accuracy": [{"inputs": inputs}]})]))
+        assert (f"`{inputs}`" in text, "--inputs DIR" in text) == (True, True)
 
 
 @pytest.mark.parametrize(
@@ -52,13 +59,6 @@ def test_a_figure_that_there_is_not_is_no_number(figures: dict[str, object], row
     text = markdown(accuracy([record(measurements={"accuracy": [output]})]))
     assert f"| `y` | {row} | `the CPU` | `given` |" in text
     assert "--inputs" not in text
-
-
-def test_figures_of_inputs_that_are_made_up_say_so() -> None:
-    for inputs in (MADE_UP, IN_RANGE):
-        text = markdown(accuracy([record(measurements={"accuracy": [{"inputs": inputs}]})]))
-        assert f"`{inputs}`" in text
-        assert "--inputs DIR" in text
 
 
 def test_a_page_has_a_folded_table_of_each_outputs_worst() -> None:
@@ -130,7 +130,7 @@ def test_only_a_page_has_a_row_for_each_of_many_graphs() -> None:
     )
     page, text = (markdown(figure_blocks([ran], page=page)) for page in (True, False))
     assert ("`g59`" in page, "`g19`" in text, "`g20`" in text) == (True, True, False)
-    assert "... and 40 more rows, in the report" in text
+    assert "and 40 more" in text
     assert "On `HTP`." in text
     several = [{**graph, "on": f"HTP {index}"} for index, graph in enumerate(graphs)]
     text = markdown(latency([record(measurements={"graphs": several})]))
@@ -157,3 +157,108 @@ def test_outputs_of_versions_are_named_where_there_are_several() -> None:
     assert isinstance(table, Table)
     assert table.columns[3:5] == ("Output", "Median")
     assert len(table.rows) == 4
+
+
+def profiled(**changed: Any) -> CaseRecord:
+    events = csv_events(CSV)
+    profile = profile_of(
+        "ops",
+        {"g": runs_in(events)},
+        phases=phases_in(events),
+        nodes=["conv1", "relu1"],
+        added_us=7,
+        notes=["something is missing"],
+    )
+    return record(measurements={"profile": profile | changed})
+
+
+def test_the_most_expensive_op_is_first_with_its_share_and_that_of_all_before_it(
+    snapshot: Snapshot,
+) -> None:
+    assert markdown(ops_tables([record(), profiled()])) == snapshot
+    assert 'class="measured sortable"' in html(ops_tables([profiled()], page=True))
+    assert ops_tables([record()]) == []
+    ops = [{"op": f"n{index}", "us": index, "share": index / 100} for index in range(40)]
+    (_, table) = ops_tables([profiled(ops=ops, phases=[])])
+    assert isinstance(table, Table)
+    assert (len(table.rows), table.columns[2]) == (10, "us")
+    runs = runs_in(csv_events(CSV))
+    profile = profile_of("ops", {"a": runs, "b": runs})
+    text = markdown(ops_tables([record(measurements={"profile": profile})]))
+    assert ("relu1:OpId_26 of a" in text, "relu1:OpId_26 of b" in text) == (True, True)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"ops": 3, "phases": "x", "total": [], "notes": None, "added_us": "<b>"},
+        {"ops": [{}, 4, {"op": "<b>", "cycles": [], "share": None, "runs": [None, "x"]}]},
+        {"total": {"cycles": 3, "event": "<b>", "spread": "x", "runs": 3, "ops_share": {}}},
+        {"phases": [{"phase": None, "us": "y"}, 3]},
+    ],
+)
+def test_whatever_a_record_holds_becomes_a_page(changed: dict[str, Any]) -> None:
+    assert "<b><" not in html(ops_tables([profiled(**changed)], page=True))
+
+
+def node(name: str, op: str, on: str = "NPU", reason: str | None = None) -> dict[str, Any]:
+    return {"node": name, "op_type": op, "on": on, "reason": reason}
+
+
+def test_nodes_on_the_npu_are_counted_and_the_others_named(snapshot: Snapshot) -> None:
+    added = node("Transpose_token_1", "Transpose") | {"added_by": "ONNX Runtime"}
+    nodes = [node("r1", "Relu"), node("r2", "Relu"), node("s", "Shrink", "CPU", "no | kernel")]
+    nodes += [node(f"g{index}", "Cos", "GPU") for index in range(3)]
+    figures = {"nodes": nodes, "partitions": 2, "transfers": {"tensors": 2, "bytes": 2048}}
+    other = {"nodes": [node("c", "Conv"), added, added], "partitions": 1, "transfers": None}
+    records = [
+        record(case="../m.onnx::test_session[a]", measurements=figures),
+        record(measurements=other),
+    ]
+    assert markdown(nodes_tables(records)) == snapshot
+
+
+@pytest.mark.parametrize(
+    ("executed", "figures"),
+    [
+        (False, {}),
+        (False, {"executed": 0}),
+        (True, {"executed": 2}),
+        (False, {"runs": 0}),
+        (True, {"runs": 2}),
+        (True, {"runs": 0, "session_outputs": {"y": "wrong.raw"}}),
+        (True, {"executed": 0, "outputs": "reference"}),
+    ],
+)
+def test_where_nothing_ran_it_is_told_as_planned(
+    executed: bool, figures: dict[str, object]
+) -> None:
+    figures = {"nodes": [node("1", "Sigmoid", "CPU", "x")], **figures}
+    compared = figures.pop("outputs", None)
+    failed = record(outcome="failed", measurements=figures, outputs=compared)
+    line, table = nodes_tables([failed])
+    assert isinstance(table, Table)
+    assert ("no run came" in markdown([line])) is not executed
+    assert ("would run" in table.title) is not executed
+    assert "| node 1 | Sigmoid |" in markdown([table])
+
+
+def test_long_tables_are_cut_and_say_so() -> None:
+    nodes = [node(f"n{index}", f"Op{index}") for index in range(12)]
+    nodes += [node(f"c{index}", "Cos", "CPU", "x" * 999) for index in range(25)]
+    table = nodes_tables([record(measurements={"nodes": nodes})])[1]
+    assert isinstance(table, Table)
+    assert len(table.rows) == 8 + 1 + 20 + 1
+    assert table.rows[8][:2] == ("4 nodes", "4 other ops")
+    assert table.rows[-1][0] == "... and 5 more"
+    nine = [node(f"n{index}", f"Op{index}") for index in range(9)]
+    (table,) = nodes_tables([record(measurements={"nodes": nine})])[1:]
+    assert isinstance(table, Table)
+    assert all("other ops" not in str(row) for row in table.rows)
+    assert len(nodes_tables([record(measurements={"nodes": nodes})] * 30)) == 41
+
+
+def test_what_is_no_list_of_nodes_makes_no_table() -> None:
+    for odd in (None, 3, [], [3, {"node": 1, "op_type": "x", "on": "NPU"}], {"node": "a"}):
+        assert nodes_tables([record(measurements={"nodes": odd})]) == []
+    assert nodes_tables([record()]) == []

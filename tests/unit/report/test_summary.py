@@ -1,21 +1,33 @@
-"""Summary: totals, groups by signature, exit codes, bounded lines."""
+"""Summary in a terminal: groups by signature, bounded lines, and their words."""
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import assume, given, strategies as st
+from markdown_it import MarkdownIt
 
 from harness.diagnosis.diagnosis import diagnosed
-from harness.diagnosis.error import ChainLink
+from harness.diagnosis.error import ChainLink, Diagnosis, ErrorRecord
+from harness.report.document import as_code, shortened
 from harness.report.summary import (
+    cut_short,
     event_lines,
+    failure_groups,
+    outputs_lines,
+    part_of,
     preflight_lines,
+    section,
     summary_lines,
+    totals,
 )
 from harness.results.coverage import coverage_of
 from harness.results.record import CaseRecord, DeviceEvent, PreflightRecord
+from tests.snapshots import Snapshot
 from tests.unit.results.records import error, final_attempts, record
 
 EXPECTED = {"known_issue": "pd"}
@@ -26,121 +38,67 @@ def lines_of(records: Sequence[CaseRecord], report: str, **more: Any) -> list[st
     return summary_lines(final_attempts(records), coverage_of(records), report, **more)
 
 
-def test_what_strictness_fails_is_counted_in_the_first_line() -> None:
-    fixed = {"known_issues": ("x",), "fails": True}
-    lines = lines_of([record(fixed=fixed), record(case="s/test_b.py::test_c[d]")], "r")
-    assert lines[0] == "2 of 2 cases have a verdict: 2 passed (1 of them failed by --strict-known)"
+def failing(case: str, **more: Any) -> CaseRecord:
+    return record(**({"case": case, "outcome": "failed"} | more))
 
 
-def test_each_wrong_file_has_a_line_of_its_own() -> None:
-    records = [
-        record(
-            case=f"case{number}",
-            outcome="error",
-            cause="config",
-            error=error(api=None, code=None, message=f"/here/{name}.bin: is none", symbol=None),
-        )
-        for number, name in enumerate(("one", "two", "two"))
-    ]
-    lines = lines_of(records, "r")[1:-1]
-    assert [line.split("  [")[0] for line in lines] == [
-        "   2 x ERROR, lost to a wrong test or input: /here/two.bin: is none",
-        "   1 x ERROR, lost to a wrong test or input: /here/one.bin: is none",
-    ]
+def plain(message: str, **more: Any) -> ErrorRecord:
+    """An error that has a message only."""
+    return error(**({"api": None, "code": None, "symbol": None, "message": message} | more))
 
 
-def test_what_one_adb_server_lost_is_one_line() -> None:
-    problem = "no adb server at localhost:5037: refused"
-    records = [
-        record(
-            case=f"case{number}",
-            outcome="error",
-            cause="infra",
-            error=error(api=None, code=None, message=text, symbol=None),
-        )
-        for number, text in enumerate(
-            (f"a: {problem}", f"b is not used: {problem}; start it", "other")
-        )
-    ]
-    lines = lines_of(records, "r")[1:-1]
-    assert [line.split("lost to")[0] for line in lines] == ["   2 x ERROR, ", "   1 x ERROR, "]
+def lost(case: str, message: str, cause: str) -> CaseRecord:
+    record_of_error = plain(message, symbol="device-lost")
+    return failing(case, outcome="error", cause=cause, error=record_of_error)
 
 
-def test_the_lines_say_what_happened() -> None:
+def finding(code: str, explanation: str, severity: str = "error") -> PreflightRecord:
+    fields = {"code": code, "severity": severity, "explanation": explanation, "fix": "f"}
+    return PreflightRecord.model_validate(fields)
+
+
+def test_the_lines_say_what_happened(snapshot: Snapshot) -> None:
+    server = "no adb server at localhost:5037: refused"
     records = [
         record(case="a"),
-        record(case="b", outcome="failed", expected=EXPECTED),
-        record(case="c", outcome="failed", expected=EXPECTED),
-        record(case="d", outcome="crashed", error=error(code=None, message="SIGSEGV 0x1f")),
-        record(case="e", outcome="crashed", error=error(code=None, message="SIGSEGV 0x2e")),
-        record(
-            case="f",
-            outcome="error",
-            cause="infra",
-            error=error(api=None, code=None, message="gone", symbol="device-lost"),
-        ),
-        record(
-            case="g",
-            outcome="unsupported",
-            error=error(api="QnnMem_register", code=1000, message="no", symbol=None),
-        ),
+        failing("b", expected=EXPECTED),
+        failing("c", expected=EXPECTED),
+        failing("d", outcome="crashed", error=error(code=None, message="SIGSEGV 0x1f")),
+        failing("e", outcome="crashed", error=error(code=None, message="SIGSEGV 0x2e")),
+        lost("f", f"x: {server}", "infra"),
+        lost("g", f"y is not used: {server}; start it", "infra"),
+        lost("h", "gone", "infra"),
+        lost("i", "/here/one.bin: is none", "config"),
+        lost("j", "/here/two.bin: is none", "config"),
+        lost("k", "/here/two.bin: is none", "config"),
+        record(case="l", outcome="unsupported", error=plain("no", api="QnnMem_register", code=1000)),
     ]
-    assert lines_of(records, "reports/x") == [
-        "5 of 7 cases have a verdict, 1 lost to the lab, 1 unsupported: 1 passed, 2 failed, "
-        "2 expected",
-        "   2 x CRASHED: QnnContext_createFromBinary QNN_COMMON_ERROR_MEM_ALLOC SIGSEGV 0x1f"
-        "  [first: d]",
-        "   1 x ERROR, lost to the lab: gone  [first: f]",
-        "   2 x expected, pd: failed: QnnContext_createFromBinary 1002 QNN_COMMON_ERROR_MEM_ALLOC "
-        "Failed to find available PD for contextId 56 on deviceId 0 coreId 0with context size "
-        "estimate 74989568  [first: b]",
-        "   1 x UNSUPPORTED: QnnMem_register 1000 QNN_COMMON_ERROR_NOT_SUPPORTED no  [first: g]",
-        "report: reports/x",
+    assert lines_of(records, "reports/x") == snapshot
+
+
+def test_lines_of_small_runs(snapshot: Snapshot) -> None:
+    runs = [
+        [],
+        [failing("x", error=None)],
+        [record(outcome="error", cause="infra"), record(attempt=2)],
+        [record(case=name, attempt=2) for name in "ab"],
+        [record(fixed={"known_issues": ("x",), "fails": True}), record(case="s/t.py::t[d]")],
     ]
+    assert [line for records in runs for line in lines_of(records, "r")] == snapshot
 
 
-def test_the_first_cause_stands_before_what_came_of_it() -> None:
-    chain = tuple(
-        ChainLink(message=text, code=code, source=source)
-        for text, code, source in (
-            ("libcdsprpc.so: cannot open", None, "log"),
-            ("Failed to load skel", 4000, "log"),
-            ("Invalid config", 14001, "call"),
-        )
-    )
-    shown = error(code=14001, message="Failed to load skel", symbol=None, chain=chain)
-    line = lines_of([record(case="x", outcome="failed", error=shown)], "r")[1]
-    assert "libcdsprpc.so: cannot open -> Failed to load skel  [first: x]" in line
-    same = error(message="libcdsprpc.so: cannot open", chain=chain)
-    line = lines_of([record(case="x", outcome="failed", error=same)], "r")[1]
-    assert line.count("libcdsprpc.so") == 1
-    assert "->" not in line
-
-
-def test_what_a_case_concluded_is_said() -> None:
-    records = [record(case="suites/test_a.py::test_limit[x]", measurements={"conclusion": "bytes"})]
-    assert lines_of(records, "r")[1] == "test_a.py::test_limit[x]: bytes"
-    table = [
-        record(case="suites/test_a.py::test_limit[x]", measurements={"conclusion": "a\n b\nc"})
-    ]
-    assert lines_of(table, "r")[1:4] == ["test_a.py::test_limit[x]: a", "     b", "    c"]
-
-
-def test_what_cases_of_one_test_concluded_alike_is_said_once() -> None:
-    figures = {"conclusion": "only its 3 contexts ran"}
+def test_the_conclusions_of_cases(snapshot: Snapshot) -> None:
     cases = ["m.pte::test_contexts[a]", "m.pte::test_contexts[b]", "n.pte::test_contexts[a]"]
-    records = [record(case=f"own/{case}", measurements=figures) for case in cases]
-    assert lines_of(records, "r")[1:-1] == [
-        f"{cases[0]} and 1 more: only its 3 contexts ran",
-        f"{cases[2]}: only its 3 contexts ran",
-    ]
+    alike = {"conclusion": "only its 3 contexts ran"}
+    records = [record(case=f"own/{case}", measurements=alike) for case in cases]
+    records.append(record(case="suites/t.py::t[x]", measurements={"conclusion": "a\n b\nc"}))
+    assert lines_of(records, "r")[1:-1] == snapshot
 
 
 @pytest.mark.parametrize(
     ("outcomes", "is_said"),
     [
         (["unsupported", "skipped"], True),
-        (["unsupported"], True),
         (["unsupported", "passed"], False),
         (["unsupported", "failed"], False),
         (["unsupported", "error"], False),
@@ -151,73 +109,6 @@ def test_a_run_that_tells_nothing_of_any_target_says_so(outcomes: list[Any], is_
         record(case=f"x[{index}]", outcome=outcome) for index, outcome in enumerate(outcomes)
     ]
     assert ("NOTHING WAS TESTED" in "\n".join(lines_of(records, "r"))) == is_said
-
-
-def test_nothing_run() -> None:
-    assert lines_of([], "r") == ["no case was run", "report: r"]
-
-
-def test_failures_without_an_error_are_shown_too() -> None:
-    lines = lines_of([record(case="x", outcome="failed", error=None)], "r")
-    assert lines[1] == "   1 x FAILED: no explanation  [first: x]"
-
-
-def test_retries_are_mentioned_and_only_the_last_attempt_counts() -> None:
-    records = [record(outcome="error", cause="infra"), record(attempt=2)]
-    assert lines_of(records, "r")[:2] == [
-        "1 of 1 case has a verdict: 1 passed",
-        "1 case was tried more than once",
-    ]
-    assert coverage_of(records).exit_code == 0
-
-
-@pytest.mark.parametrize(
-    ("records", "code"),
-    [
-        ([], 0),
-        ([record()], 0),
-        ([record(outcome="unsupported"), record(case="b", outcome="skipped")], 0),
-        ([record(outcome="failed", expected=EXPECTED)], 0),
-        ([record(outcome="failed")], 1),
-        ([record(outcome="hung"), record(case="b", outcome="error", cause="infra")], 1),
-        ([record(outcome="error", cause="infra")], 3),
-        ([record(outcome="error", cause="harness")], 3),
-        (
-            [
-                record(outcome="error", cause="config"),
-                record(case="b", outcome="error", cause="infra"),
-            ],
-            2,
-        ),
-    ],
-)
-def test_exit_codes(records: list[CaseRecord], code: int) -> None:
-    assert coverage_of(records).exit_code == code
-
-
-def test_many_signatures_are_cut_off() -> None:
-    names = [f"{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(60)]
-    records = [record(case=n, outcome="failed", error=error(message=f"why {n}")) for n in names]
-    lines = lines_of(records, "r")
-    assert len(lines) == 43
-    assert lines[-2] == "... and 20 more signatures"
-
-
-def test_preflight_is_one_line_per_code_with_what_came_of_it() -> None:
-    def finding(code: str, explanation: str, severity: str = "error") -> PreflightRecord:
-        fields = {"code": code, "severity": severity, "explanation": explanation, "fix": "f"}
-        return PreflightRecord.model_validate(fields)
-
-    records = [
-        record(case="a", preflight=(finding("sdk-mix", "one"), finding("x", "quiet", "info"))),
-        record(case="b", outcome="failed", preflight=(finding("sdk-mix", "two"),) * 2),
-        record(case="c", preflight=(finding("soc-unknown", "three", "warning"),)),
-    ]
-    assert preflight_lines(records) == [
-        "preflight error sdk-mix: one (and 1 more like it)  [then: 1 passed, 1 failed]",
-        "preflight warning soc-unknown: three  [then: 1 passed]",
-    ]
-    assert all(len(line) <= 70 for line in preflight_lines(records, width=70))
 
 
 def test_what_is_known_of_a_failure_stands_below_it_unless_it_was_expected() -> None:
@@ -240,10 +131,222 @@ def test_what_is_known_of_a_failure_stands_below_it_unless_it_was_expected() -> 
     assert lines_of([failed], "r", width=400, above="diagnosis: another")[2] == wide
 
 
+@pytest.mark.parametrize(
+    ("text", "most", "expected"),
+    [
+        ("abcdefghijk", 11, "abcdefghijk"),
+        ("abcdefghijkl", 11, "abc ... jkl"),
+        ("abcdefghijklm", 12, "abc ... klm"),
+        ("", 11, ""),
+    ],
+)
+def test_of_what_is_too_long_both_ends_are_shown(text: str, most: int, expected: str) -> None:
+    assert shortened(text, most) == expected
+
+
+def test_code_is_one_line_without_an_end_of_its_own() -> None:
+    assert as_code("a `b`\n c ```d") == "`` a `b` c `d ``"
+    assert as_code("") == "` `"
+    assert as_code("x" * 201) == f"`{'x' * 97} ... {'x' * 97}`"
+
+
+@pytest.mark.parametrize(
+    ("info", "is_cut"),
+    [
+        ({}, False),
+        ({"finished": "2026", "problem": None}, False),
+        ({"finished": None}, True),
+        ({"finished": None, "problem": 7}, True),
+    ],
+)
+def test_why_a_run_may_lack_cases(info: dict[str, Any], is_cut: bool) -> None:
+    assert (cut_short(info) is not None) is is_cut
+
+
+def test_what_fails_comes_first_and_of_it_what_is_most_frequent() -> None:
+    other = error(message="another")
+    records = [
+        failing("a", outcome="unsupported", cause=None, error=error()),
+        failing("b", outcome="unsupported", cause=None, error=None),
+        failing("c", expected=EXPECTED),
+        failing("d", outcome="error", cause="infra"),
+        failing("e", error=other),
+        failing("f"),
+        failing("g"),
+        failing("h", outcome="crashed"),
+        record(case="i"),
+        record(case="j", error=error()),
+        failing("k", outcome="skipped", cause=None, error=error()),
+        failing("l", outcome="error", cause="config", error=None),
+    ]
+    text = ["".join(group.cases) for group in failure_groups(records)]
+    assert text == ["fg", "e", "h", "d", "l", "c", "a"]
+    sections = [section(group.first) for group in failure_groups(records)]
+    assert sections == ["failing"] * 3 + ["lab", "lab", "expected", "unsupported"]
+    assert totals(records) == {
+        "passed": 2,
+        "failed": 3,
+        "crashed": 1,
+        "unsupported": 2,
+        "skipped": 1,
+        "error": 2,
+        "expected": 1,
+    }
+
+
+def test_a_part_is_an_object_or_empty() -> None:
+    case = record(measurements={"gate": {"a": 1}, "list": [1]})
+    assert [part_of(case, name) for name in ("gate", "list", "none")] == [{"a": 1}, {}, {}]
+
+
+def test_what_stands_behind_passed_is_told_where_it_is_no_reference(snapshot: Snapshot) -> None:
+    def ran(*outputs: str | None, outcome: str = "passed") -> list[CaseRecord]:
+        return [
+            record(case=f"{outcome}{index}", outputs=options, outcome=outcome)
+            for index, options in enumerate(outputs)
+        ]
+
+    assert outputs_lines(ran("reference", None)) == []
+    assert outputs_lines(ran("unverified", outcome="failed")) == []
+    (line,) = outputs_lines(ran("agreement"))
+    assert lines_of(ran("agreement"), "r")[1] == line
+    assert [line, *outputs_lines(ran("reference", "reference", "unverified"))] == snapshot
+
+
+def test_forty_signatures_have_a_line_and_as_many_are_no_more() -> None:
+    records = [
+        failing(f"{n:02}", error=error(message=chr(65 + n % 26) * (n + 1))) for n in range(41)
+    ]
+    assert len(lines_of(records[:40], "r")) == 42
+    assert lines_of(records, "r")[-2] == "... and 1 more signature"
+
+
+def test_a_line_is_as_wide_as_it_may_be_and_keeps_the_end_of_a_case() -> None:
+    long = failing("x" * 30 + "y" * 30, error=plain("m" * 99))
+    line = lines_of([long], "r", width=60)[1]
+    assert line == f"   1 x FAILED: {'m' * 11}...  [first: ...{'y' * 17}]"
+    assert len(line) == 60
+    short = failing("x" * 20, error=plain("m" * 14))
+    assert lines_of([short], "r", width=60)[1] == (
+        f"   1 x FAILED: {'m' * 14}  [first: {'x' * 20}]"
+    )
+    wide = failing("x", error=error(message="m" * 999))
+    assert len(lines_of([wide], "r")[1]) == 300
+    tab = failing("x", error=plain("a\tb \nc"))
+    assert lines_of([tab], "r")[1] == "   1 x FAILED: a b   [first: x]"
+
+
+@pytest.mark.parametrize(
+    ("thread", "is_told"), [("o/r#12345678901234567", True), ("t" * 26, True), ("t" * 27, False)]
+)
+def test_a_thread_stays_if_it_takes_half_of_a_line_at_most(thread: str, is_told: bool) -> None:
+    known = Diagnosis(id="x", confidence="known", words="w" * 90, thread=thread)
+    record_of_error = error().model_copy(update={"diagnosis": known})
+    line = lines_of([failing("a", error=record_of_error)], "r", width=60)[2]
+    assert len(line) == 60
+    assert line.endswith(f"...  [{thread}]" if is_told else "...")
+    assert line.startswith("       x")
+
+
+@given(st.text("`'<@[](!_*\\| a\n"))
+def test_code_is_what_was_said_to_whoever_reads_markdown(text: str) -> None:
+    (line,) = MarkdownIt().parseInline(f"- {as_code(text)}")
+    before, *rest = line.children or []
+    assert (before.content, [token.type for token in rest]) == ("- ", ["code_inline"])
+    assert rest[0].content.strip() == re.sub("`+", "`", " ".join(text.split()))
+
+
+@given(st.lists(st.text("ab[]'\" -:./$", min_size=1), min_size=1, max_size=4))
+def test_a_command_that_a_message_names_stays_as_it_is(words: list[str]) -> None:
+    command = shlex.join(words)
+    assume(" ".join(command.split()) == command)
+    text = as_code(f"not found; `{command}` looks for it", 500)
+    assert shlex.split(re.split("(?<!`)`(?!`)", text)[1]) == words
+
+
+@pytest.mark.parametrize(
+    ("link", "message"),
+    [
+        (None, "it broke"),
+        (ChainLink(message="", source="log"), "it broke"),
+        (ChainLink(message="it broke", source="log"), "it broke"),
+        (ChainLink(message="before", source="call"), "it broke"),
+        (ChainLink(message="before\nmore", source="log"), "before -> it broke"),
+    ],
+)
+def test_a_first_cause_is_told_where_it_says_more(link: ChainLink | None, message: str) -> None:
+    shown = plain("it broke\nmore").model_copy(update={"first_cause": link})
+    line = lines_of([failing("a", error=shown)], "r")[1]
+    assert line == f"   1 x FAILED: {message}  [first: a]"
+
+
+def event(name: str, detail: str, device: str = "phone", **more: Any) -> DeviceEvent:
+    fields = {"run": "r", "device": device, "started": "2026-11-20T10:00:00Z", "duration_s": 1.0}
+    return DeviceEvent(event=name, detail=detail, **(fields | {"state": "bad"} | more))
+
+
 def test_only_what_was_wrong_with_a_device_gets_a_line() -> None:
-    fields = {"run": "r", "device": "phone", "started": "2026-11-20T10:00:00Z", "duration_s": 1.0}
-    well = DeviceEvent(event="health", state="good", detail="good", **fields)
-    sent = DeviceEvent(event="push", state="good", detail="QNN", pushed_bytes=5, **fields)
+    well = event("health", "good", state="good")
+    sent = event("push", "QNN", state="good", pushed_bytes=5)
     assert event_lines([well, sent]) == []
-    back = DeviceEvent(event="reboot", state="good", detail="well again", **fields)
-    assert event_lines([well, sent, back]) == ["device phone: reboot; at the end well again"]
+    assert len(event_lines([well, sent, event("reboot", "well again", state="good")])) == 1
+    (line,) = event_lines([event("health", "x" * 99)], width=60)
+    assert line.endswith(f" {'x' * 24}...")
+
+
+def test_devices_that_one_adb_server_lost_share_a_line(snapshot: Snapshot) -> None:
+    problem, other = "no adb server at pc:5037: refused", "no adb server at pc:5038: refused"
+    events = [
+        event("health", f"bad: {problem}", "a"),
+        event("quarantine", f"it does not answer: {problem}", "b"),
+        event("health", f"bad: {other}", "c"),
+        event("health", f"bad: {problem}", "b"),
+        event("health", "bad: hot", "d"),
+        event("health", "bad: hot", "e"),
+    ]
+    assert event_lines(events) == snapshot
+
+
+def test_preflight_is_one_line_per_code_with_what_came_of_it(snapshot: Snapshot) -> None:
+    foreseen = Diagnosis(id="x", confidence="known", words="as foreseen, it is refused: w")
+    mixes = (finding("mix", "x"), finding("mix", "y"), finding("mix", "z"))
+    records = [
+        failing("a", preflight=mixes),
+        record(case="b", preflight=(finding("mix", "x"), finding("q", "quiet", "info"))),
+        record(case="c", preflight=(finding("mix", "x"),)),
+        record(case="d", preflight=(finding("soc-unknown", "three", "warning"),)),
+        failing(
+            "e",
+            error=error().model_copy(update={"diagnosis": foreseen}),
+            preflight=(finding("foreseen", "it is refused"),),
+        ),
+    ]
+    assert preflight_lines(records) == snapshot
+    (line,) = preflight_lines([record(preflight=(finding("mix", "x" * 99),))], width=60)
+    assert line == f"preflight error mix: {'x' * 18}...  [then: 1 passed]"
+
+
+FORESEEN = "as foreseen, the runtime is {}.0: it is refused: the layout is another's"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["a: b", "a: b"], "a: b"),
+        (
+            [FORESEEN.format("2.47"), FORESEEN.format("2.51")],
+            "it is refused: the layout is another's",
+        ),
+        (["of one", "of the other kind"], "of the first: of one"),
+        ([], None),
+    ],
+)
+def test_what_a_diagnosis_says_of_one_case_is_not_said_of_all(
+    words: list[str], message: str | None
+) -> None:
+    diagnoses = [Diagnosis(id="x", confidence="known", words=word) for word in words]
+    cases = [
+        failing("a", error=error().model_copy(update={"diagnosis": entry})) for entry in diagnoses
+    ]
+    (group,) = failure_groups([*cases, failing("b")])
+    assert (group.diagnosis and group.diagnosis.words) == message

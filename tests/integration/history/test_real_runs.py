@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from harness.core.versions import QNN_WHEELS
-from harness.history.previous import previous_of
-from harness.results.run_folder import RunFolder
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.in_process import qnn_harness
-from tests.unit.history.runs import attempt, run_folder
 
 QNN = list(QNN_WHEELS)
 SUITE = """import pytest
@@ -24,7 +20,6 @@ def test_mine(bench, model):
     bench.run_contexts([model], 1, "resident").check()
     assert bench.placement.qnn < "2.49", "too new"
 """
-
 
 SURROUNDED = """import pytest
 from harness.models.models import Model
@@ -82,31 +77,3 @@ def test_two_nights_are_compared_and_remembered(lab: DeviceRuns) -> None:
         words = dict(zip(bisect[2::2], bisect[3::2], strict=True))
         assert (words["--good"], words["--bad"]) == (QNN[1], QNN[-1])
     assert len(list(lab.reports.glob("history.sqlite"))) == 1
-
-
-def test_what_the_runs_before_show_to_be_flaky_is_not_new(tmp_path: Path) -> None:
-    for outcome in ("passed", "failed", "passed", "failed"):
-        newest = run_folder(tmp_path, attempt(f"a {outcome}"), attempt("b passed"))
-    completed = qnn_harness("compare", "--previous", newest)
-    assert completed.returncode == 0, completed.stdout
-    text = "Flaky\n- 1 case: failed: call 1002 it broke; 2 of 4 attempts failed on the same "
-    text += "versions, first on "
-    assert text in completed.stdout
-    assert "2 of 2 cases have a verdict: 1 passed, 1 failed; 1 flaky; " in completed.stdout
-    between = qnn_harness("compare", previous_of(RunFolder.open(newest)).path, newest)
-    assert (between.returncode, "New\n- 1 case: " in between.stdout) == (1, True), (
-        "two runs say no more"
-    )
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--markdown", "--html"], "--markdown and --html do not go together"),
-        (["--html", "--json"], "--html and --json do not go together"),
-    ],
-)
-def test_one_form_at_a_time(words: list[str], message: str) -> None:
-    completed = qnn_harness("compare", "before", "after", *words)
-    assert completed.returncode == 2
-    assert message in completed.stderr

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.core.errors import ConfigError
-from harness.history.attempts import Attempt, same_failure
+from harness.history.attempts import Attempt
 from harness.history.comparison import (
     CATEGORIES,
     Bisectable,
@@ -134,14 +134,6 @@ def test_a_run_beside_itself_is_no_difference(name: str) -> None:
         assert FailOn.parse(ALL).reasons(comparison) == []
 
 
-def test_there_are_pairs_for_all_that_can_become_of_a_case() -> None:
-    assert len(PAIRS) >= 25
-    categories = {
-        part.split()[0] for *_, answer in PAIRS.values() for part in answer.split(";") if part
-    }
-    assert categories == set(CATEGORIES)
-
-
 outcomes = st.sampled_from(
     ["passed", "failed", "failed known=k", "crashed", "skipped", "unsupported", "error"]
 )
@@ -216,31 +208,14 @@ def test_slowness_by_one_percent_or_more_may_be_asked_for() -> None:
     assert FailOn.parse("perf:1%").slower == 0.01
 
 
-NOTHING_TO_FAIL_ON = ["", "op", "news", "new,,changed", "drift", "failing"]
-NO_SLOWNESS = [
-    "perf",
-    "perf:",
-    "perf:10",
-    "perf:0%",
-    "perf:0.5%",
-    "perf:-5%",
-    "perf:1e3%",
-    "perf:nan%",
-]
+NOTHING_TO_FAIL_ON = ["", "op", "news", "new,,changed", "drift", "failing", "perf", "perf:"]
+NOTHING_TO_FAIL_ON += [f"perf:{size}" for size in ("10", "0%", "0.5%", "-5%", "1e3%", "nan%")]
 
 
-@pytest.mark.parametrize("fail_on", [*NOTHING_TO_FAIL_ON, *NO_SLOWNESS])
+@pytest.mark.parametrize("fail_on", NOTHING_TO_FAIL_ON)
 def test_what_is_nothing_to_fail_on_is_refused(fail_on: str) -> None:
-    with pytest.raises(ConfigError, match="drift:STEPS, perf:PERCENT%, ops"):
+    with pytest.raises(ConfigError, match="drift:STEPS"):
         FailOn.parse(fail_on)
-
-
-def test_two_attempts_fail_alike_by_outcome_and_signature() -> None:
-    failed, same, crashed, passed = briefs("a failed;b failed;c crashed;d passed")
-    assert same_failure(failed, same)
-    assert not same_failure(failed, crashed)
-    assert not same_failure(failed, passed)
-    assert not same_failure(passed, passed)
 
 
 def test_alike_failures_are_one_group() -> None:

@@ -12,6 +12,7 @@ from harness.history.run_changes import facts_lookup, list_causes
 from harness.history.timeline import MARKS, CauseFacts, DeviceResult, facts_line
 from harness.report.document import Paragraph, Span, as_markdown, as_text, html
 from harness.results.record import CaseRecord
+from tests.snapshots import Snapshot
 from tests.unit.history.runs import attempt, run_folder
 
 FAILED = "a failed"
@@ -49,7 +50,9 @@ def facts_after(folder: Path, *nights: list[CaseRecord], words: str = FAILED) ->
     return all_facts(import_nights(folder, *nights))[cause_id(Attempt.of(attempt(words)))]
 
 
-def test_a_device_that_fails_as_known_or_otherwise_does_not_pass(tmp_path: Path) -> None:
+def test_a_device_that_fails_as_known_or_otherwise_does_not_pass(
+    tmp_path: Path, snapshot: Snapshot
+) -> None:
     before = [on("p1", "S1", "a@1.0 passed"), on("p2", "S1", "a@1.0 passed")]
     after = [
         on("p1", "S1", "a@2.0 failed"),
@@ -68,10 +71,8 @@ def test_a_device_that_fails_as_known_or_otherwise_does_not_pass(tmp_path: Path)
     }
     assert (facts.shows, facts.since_run) == ("fails", "20261102T220000Z-0000000000000002")
     assert facts.versions_changed == "qnn 1.0 to 2.0"
-    assert as_text(facts_line(facts)) == (
-        "fails on 1 of 2 tested S1 (p1), 1 of 2 tested S2 (q1); passes on 1 of 2 tested S1 (p2); "
-        f"since {facts.since[:10]}; changed then: qnn 1.0 to 2.0"
-    )
+    snapshot.hide(facts.since[:10], "DAY")
+    assert as_text(facts_line(facts)) == snapshot
 
 
 def test_only_the_last_run_that_had_it_says_where_and_an_earlier_one_since_when(
@@ -82,7 +83,7 @@ def test_only_the_last_run_that_had_it_says_where_and_an_earlier_one_since_when(
     facts = facts_after(tmp_path, passes, [*fails, *away], fails, away)
     assert results(facts) == {"p1": "affected"}
     assert facts.since_run == "20261102T220000Z-0000000000000002"
-    assert as_text(facts_line(facts)).endswith(", with the same versions")
+    assert facts.versions_changed is None
 
 
 def test_since_when_is_looked_for_before_the_runs_that_are_read(tmp_path: Path) -> None:
@@ -103,16 +104,15 @@ def test_another_cause_of_a_case_that_failed_has_a_beginning_of_its_own(tmp_path
         assert facts.versions_changed == "qnn 2.0 to 3.0"
 
 
-def test_nothing_changed_before_the_first_run_of_a_case(tmp_path: Path) -> None:
+def test_nothing_changed_before_the_first_run_of_a_case(tmp_path: Path, snapshot: Snapshot) -> None:
     night = [on("p", None, "a failed")]
     facts = facts_after(tmp_path, night, night)
     assert (facts.since_run, facts.versions_changed) == (
         "20261101T220000Z-0000000000000001",
         None,
     )
-    line = as_text(facts_line(facts))
-    assert line.startswith("fails on 1 of 1 tested devices (p); since ")
-    assert line.endswith(", its first stored run")
+    snapshot.hide(facts.since[:10], "DAY")
+    assert as_text(facts_line(facts)) == snapshot
     (again,) = all_facts(open_database(str(tmp_path / "history.sqlite")), most_runs=1).values()
     assert again == facts
 
@@ -121,19 +121,17 @@ def test_versions_that_run_side_by_side_tell_with_which_it_fails(tmp_path: Path)
     night = [on("p", "S", "a@1.0 passed"), on("p", "S", "a@2.0 failed")]
     facts = facts_after(tmp_path, night, night)
     assert facts.only_with == ("qnn 2.0",)
-    assert "; only with qnn 2.0;" in as_text(facts_line(facts))
 
 
-def test_what_is_flaky_or_lost_says_so(tmp_path: Path) -> None:
+def test_what_is_flaky_or_lost_says_so(tmp_path: Path, snapshot: Snapshot) -> None:
     flaky = [[on("p", "S", f"a {end}")] for end in ("passed", "failed", "passed", "failed")]
     assert facts_after(tmp_path, *flaky).shows == "flaky"
     (tmp_path / "lost").mkdir()
     nights = [on("p", "S", "a error"), on("q", "S", "a passed")]
     (lost,) = all_facts(import_nights(tmp_path / "lost", nights)).values()
     assert results(lost) == {"p": "affected", "q": "passes"}
-    assert as_text(facts_line(lost)).startswith(
-        "no verdict on 1 of 2 S (p); passes on 1 of 2 S (q); since "
-    )
+    snapshot.hide(lost.since[:10], "DAY")
+    assert as_text(facts_line(lost)) == snapshot
 
 
 def several(number: int, soc: str, result: Any = "affected") -> tuple[DeviceResult, ...]:
@@ -142,25 +140,23 @@ def several(number: int, soc: str, result: Any = "affected") -> tuple[DeviceResu
     )
 
 
-def test_a_line_names_a_few_of_many_and_never_says_that_there_is_one_more() -> None:
-    def line(*devices: DeviceResult) -> str:
-        return as_text(facts_line(CauseFacts(shows="fails", devices=devices, **SINCE))).partition(
-            ";"
-        )[0]
-
-    assert line(*several(6, "S")) == ("fails on 6 of 6 tested S (S-0, S-1, S-2, S-3, S-4, S-5)")
-    assert line(*several(7, "S")).endswith("(S-0, S-1, S-2, S-3, S-4 and 2 more)")
-    kinds = [device for soc in "ABCDEF" for device in several(1, soc)]
-    assert line(*kinds).endswith("1 of 1 tested D (D-0) and on 2 more SoCs")
+def test_a_line_names_a_few_of_many_and_never_says_that_there_is_one_more(
+    snapshot: Snapshot,
+) -> None:
+    kinds = tuple(device for soc in "ABCDEF" for device in several(1, soc))
+    facts = [
+        CauseFacts(shows="fails", devices=devices, **SINCE)
+        for devices in (several(6, "S"), several(7, "S"), kinds)
+    ]
+    assert [as_text(facts_line(shown)).partition(";")[0] for shown in facts] == snapshot
 
 
 def test_what_others_named_is_code_and_a_page_leads_to_devices_and_nights() -> None:
     devices = (DeviceResult(device="<b>@p", soc="S", result="affected"),)
     facts = CauseFacts(shows="fails", devices=devices, **SINCE)
     changed = facts.model_copy(update={"files_changed": ("models/@a.onnx",)})
-    assert as_markdown(facts_line(changed)) == (
-        "fails on 1 of 1 tested `S` (`<b>@p`); since 2026-11-02; changed then: `models/@a.onnx`"
-    )
+    text = as_markdown(facts_line(changed))
+    assert all(f"`{name}`" in text for name in ("S", "<b>@p", "models/@a.onnx"))
 
     def link(kind: str, name: str, text: str = "", style: Any = "plain") -> Span:
         return Span(text or name, link=f"{kind}/{len(name)}", style=style)

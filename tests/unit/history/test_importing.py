@@ -26,6 +26,7 @@ from harness.results.coverage import coverage_of
 from harness.results.record import CaseRecord
 from harness.results.run_folder import INFO, new_run_id
 from tests.properties import reached, reaches
+from tests.snapshots import Snapshot
 from tests.unit.history.runs import attempt, run_folder, stored_runs
 
 
@@ -74,15 +75,7 @@ def test_a_run_that_grew_or_is_another_one_is_taken_in_anew(tmp_path: Path) -> N
 def test_two_importers_at_once(tmp_path: Path) -> None:
     for _ in range(6):
         run_folder(tmp_path, *(attempt(f"c{number} passed") for number in range(200)))
-    words = [
-        sys.executable,
-        "-m",
-        "harness.cli.main",
-        "history",
-        "import",
-        "--reports",
-        tmp_path,
-    ]
+    words = [sys.executable, "-m", "harness.cli.main", "history", "import", "--reports", tmp_path]
     both = [subprocess.Popen([*map(str, words)], stderr=subprocess.PIPE) for _ in range(2)]
     assert [process.communicate(timeout=120)[1] for process in both] == [b"", b""]
     assert [process.returncode for process in both] == [0, 0]
@@ -106,7 +99,7 @@ def test_what_fails_within_a_run_leaves_nothing_of_it(tmp_path: Path) -> None:
     assert counts == [(0,), (0,)]
 
 
-def test_what_is_asked_for_is_what_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_asked_for_is_what_is_told(tmp_path: Path) -> None:
     run_folder(tmp_path, attempt("a@2.50.40 passed"), attempt("b@2.50.40 failed id=y"))
     run_folder(tmp_path, attempt("a@2.51.0 failed id=x"), attempt("b@2.51.0 failed id=y"))
     code, output = history_output("--reports", tmp_path, "--json")
@@ -116,10 +109,6 @@ def test_what_is_asked_for_is_what_is_told(tmp_path: Path, monkeypatch: pytest.M
     assert code == 0
     assert ".F  suites/test_a.py::test_b[sim-htp-2.51.0-a]" in output
     assert "--axis qnn --good 2.50.40 --bad 2.51.0 --device sim --lab x.yaml" in output
-    monkeypatch.chdir(tmp_path)
-    assert "--device sim --reports " in history_output("--reports", tmp_path)[1], (
-        "there is no devices.yaml"
-    )
     for words, cases in (
         (("--diagnosis", "x"), 1),
         (("--device", "sim"), 2),
@@ -128,22 +117,6 @@ def test_what_is_asked_for_is_what_is_told(tmp_path: Path, monkeypatch: pytest.M
     ):
         code, output = history_output("--reports", tmp_path, "--json", *words)
         assert (code, len(json.loads(output)["cases"])) == (0 if cases else 1, cases), words
-
-
-def test_a_device_that_nothing_has_is_wrong_input(tmp_path: Path) -> None:
-    run_folder(tmp_path, attempt("a@2.50.40 passed"))
-    for words, message in (
-        (("--device", "phone"), r"--device: no run was on a device 'phone' \(valid: sim\)"),
-        (("--case", "phone"), None),
-    ):
-        if message is None:
-            assert history_output("--reports", tmp_path, *words) == (
-                1,
-                "the history has no such case\n",
-            )
-            continue
-        with pytest.raises(ConfigError, match=message):
-            history_output("--reports", tmp_path, *words)
 
 
 def placed_with(record: CaseRecord, **changed: str) -> CaseRecord:
@@ -164,18 +137,6 @@ def test_a_placement_of_megabytes_is_not_kept_as_it_is(tmp_path: Path) -> None:
     assert history_output("--reports", tmp_path, "--json")[0] in (0, 1)
 
 
-def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("no database\n" * 1000)
-    with pytest.raises(ConfigError, match="is no database"):
-        open_database(str(tmp_path / "text"))
-    with pytest.raises(ConfigError, match="no such folder"):
-        open_database(str(tmp_path / "none/history.sqlite"))
-    with pytest.raises(ConfigError, match="holds no run"):
-        runs_in(tmp_path)
-    with pytest.raises(ConfigError, match="is a folder"):
-        open_database(str(tmp_path))
-
-
 @pytest.mark.parametrize(
     "table", ["runs (x)", "people (name)", "meta (schema)", "meta (name, value)"]
 )
@@ -185,61 +146,59 @@ def test_a_database_of_another_program_is_refused_and_left_as_it_is(
     file = tmp_path / "theirs.sqlite"
     with sqlite3.connect(file) as connection:
         connection.execute(f"CREATE TABLE {table}")
-    with pytest.raises(ConfigError, match="holds tables of something else"):
+    with pytest.raises(ConfigError):
         open_database(str(file))
     with sqlite3.connect(file) as connection:
         assert len(connection.execute("SELECT * FROM sqlite_master").fetchall()) == 1
 
 
-def test_options_before_a_command_of_history_are_for_it(tmp_path: Path) -> None:
-    folder = run_folder(tmp_path / "reports", attempt("a passed"))
-    code, output = history_output("--database", tmp_path / "h.sqlite", "import", folder)
-    assert (code, output.split()[0], (tmp_path / "h.sqlite").is_file()) == (0, "1", True)
-
-
-def test_a_damaged_file_is_said_to_be_one(tmp_path: Path) -> None:
-    folder, file = run_folder(tmp_path, *[attempt("a passed")] * 200), tmp_path / "h.sqlite"
-    import_run(open_database(str(file)), folder)
-    file.write_bytes(file.read_bytes()[:5000])
-    with pytest.raises(InfraError, match="remove it, and import the journals again"):
-        open_database(str(file))
-
-
-def test_a_database_of_another_version_is_refused_and_says_how_to_make_it_anew(
-    tmp_path: Path,
+def test_a_damaged_file_and_one_of_another_version_are_refused(
+    tmp_path: Path, snapshot: Snapshot
 ) -> None:
-    folder, file = run_folder(tmp_path, attempt("a passed")), tmp_path / "h.sqlite"
+    folder, file = run_folder(tmp_path, *[attempt("a passed")] * 200), tmp_path / "h.sqlite"
     import_run(open_database(str(file)), folder)
     with sqlite3.connect(file) as connection:
         connection.execute("UPDATE meta SET value = '3' WHERE name = 'schema'")
     before = file.read_bytes()
-    with pytest.raises(ConfigError, match=r"version 3, .*remove it.*qnn-harness history import"):
+    with snapshot.raises(ConfigError):
         open_database(str(file))
     assert file.read_bytes() == before
-    file.unlink()
-    assert import_run(open_database(str(file)), folder).attempts == 1
+    file.write_bytes(before[:5000])
+    with pytest.raises(InfraError, match="import the journals again"):
+        open_database(str(file))
 
 
-def told_of(file: Path, *words: str) -> str:
-    return history_output("--database", file, *words)[1]
+def test_what_makes_no_sense_is_refused(tmp_path: Path, snapshot: Snapshot) -> None:
+    (tmp_path / "text").write_text("no database\n" * 1000)
+    for path in (tmp_path / "text", tmp_path / "none/history.sqlite", tmp_path):
+        with snapshot.raises(ConfigError):
+            open_database(str(path))
+    with snapshot.raises(ConfigError):
+        runs_in(tmp_path)
+    run_folder(tmp_path, attempt("a@2.50.40 passed"))
+    with snapshot.raises(ConfigError):
+        history_output("--reports", tmp_path, "--device", "phone")
+    assert history_output("--reports", tmp_path, "--case", "phone")[0] == 1
 
 
-def test_cases_that_left_no_record_are_told_with_their_runs(tmp_path: Path) -> None:
+def test_cases_that_left_no_record_are_told_with_their_runs(
+    tmp_path: Path, snapshot: Snapshot
+) -> None:
     file = tmp_path / "h.sqlite"
     whole, killed, unrun = (run_folder(tmp_path, attempt("a passed")) for _ in range(3))
     for folder in (killed, unrun):
         info = json.loads((folder / "run.json").read_text())
         (folder / "run.json").write_text(json.dumps(info | {"selected": 4, "finished": None}))
+        snapshot.hide(folder.name, "RUN")
     history_output("import", "--database", file, whole, killed)
-    assert f"; 3 cases not run in {killed.name}\n" in told_of(file)
+    first = history_output("--database", file)[1]
+    document = json.loads(history_output("--database", file, "--json")[1])
     started = list_runs(open_database(str(file)))[1].started
-    assert json.loads(told_of(file, "--json"))["lacking"] == [
-        {"run": killed.name, "started": started, "not_run": 3}
-    ]
+    snapshot.hide(started[:10], "DAY")
+    assert document["lacking"] == [{"run": killed.name, "started": started, "not_run": 3}]
     history_output("import", "--database", file, unrun)
-    assert f"; 6 cases not run in 2 runs, the last of them {unrun.name}\n" in told_of(file)
-    assert told_of(file, "--case", "nothing") == (
-        f"the history has no such case; 6 cases not run in 2 runs, the last of them {unrun.name}\n"
+    assert [first, *(history_output("--database", file, "--case", name)[1] for name in "a?")] == (
+        snapshot
     )
 
 
@@ -310,7 +269,6 @@ def test_another_run_of_the_same_id_is_told_and_kept_apart(tmp_path: Path) -> No
     database = tmp_path / "h"
     outputs = [history_output("import", folder, "--database", database)[1] for folder in folders]
     assert ["1 run of 1 imported" in output for output in outputs] == [True] * 3
-    assert ["has the same id as another run" in output for output in outputs] == [False, True, True]
     imports = [import_run(open_database(str(database)), folder) for folder in folders]
     assert [again.changed for again in imports] == [False] * 3, "each is known again"
     assert imports[0].run == name
@@ -322,17 +280,6 @@ def test_another_run_of_the_same_id_is_told_and_kept_apart(tmp_path: Path) -> No
     grown = import_run(open_database(str(database)), folders[1])
     assert (grown.run, grown.attempts) == (imports[1].run, 2)
     assert len(stored_rows(database)) == 4
-
-
-def test_a_copy_of_a_run_that_went_on_is_the_same_run(tmp_path: Path) -> None:
-    folder = run_folder(tmp_path / "x", attempt("a passed"))
-    copy = Path(shutil.copytree(folder, tmp_path / "y" / folder.name))
-    with (copy / "results.jsonl").open("a") as journal:
-        journal.write(attempt("b passed").model_dump_json() + "\n")
-    database = open_database(str(tmp_path / "h"))
-    assert import_run(database, folder).attempts == 1
-    imported = import_run(database, copy)
-    assert (imported.run, imported.attempts, imported.beside) == (folder.name, 2, None)
 
 
 @pytest.mark.parametrize("first", [0, 1])

@@ -20,17 +20,6 @@ def rows(*of: list[float]) -> Any:
     return np.array(of, dtype=float)
 
 
-def test_middle_runs_of_those_that_there_are() -> None:
-    values = rows([NAN, 3, 1, 2], [4, NAN, NAN, 1], [9, 7, 1, 5], [NAN] * 4, [NAN, NAN, 6, NAN])
-    assert performance.counts(values).tolist() == [3, 2, 4, 0, 1]
-    for result, expected in [
-        (performance.ranked(values, high=False), [2, 1, 5, NAN, 6]),
-        (performance.ranked(values, high=True), [2, 4, 7, NAN, 6]),
-        (performance.median(values), [2, 2.5, 6, NAN, 6]),
-    ]:
-        np.testing.assert_array_equal(result, expected)
-
-
 def test_a_figure_is_no_better_known_than_by_its_unit_and_half_a_percent() -> None:
     logs = np.log(rows([100, 100, 100], [1000, NAN, NAN], [4, 4, 8]))
     values = performance.resolution(logs, rows([1, 1, 1])[0])
@@ -176,12 +165,6 @@ def test_noise_alone_takes_medians_so_far_apart_so_often() -> None:
     base, new = np.array([runs for runs, _ in pairs]).T
     chances = performance.chance(np.array([distance for _, distance in pairs]), base, new)
     assert chances.tolist() == pytest.approx([apart(*pair) for pair in pairs], rel=0.03)
-
-
-def test_a_single_run_is_anywhere_once_in_eighty() -> None:
-    """So two are apart by any distance if either of them is."""
-    chances = performance.chance(np.array([1e4]), np.array([1]), np.array([1]))
-    assert chances[0] == pytest.approx(1 - (1 - ANYWHERE) ** 2, rel=0.02)
 
 
 def test_where_there_are_no_runs_or_no_distance_all_is_chance() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import example, given, strategies as st
 
-from harness.history.attempts import resolution_of
 from harness.history.performance import Change, JudgedSpeed, interval, judge
 from tests.properties import reached, reaches
 
@@ -96,42 +94,10 @@ def test_sizes_and_intervals_of_a_change() -> None:
     assert interval(single).endswith("5 + 1 run")
 
 
-def test_what_changes_lack_is_nothing_if_nothing_is_said() -> None:
-    plain = Change("a", "same", 1.0, 0.9, 1.1, 1.0, 5, 5)
-    assert (plain.more_new, plain.more_base, plain.suspect, plain.tells) == (0, 0, False, None)
-
-
-def test_a_suspicion_says_how_many_runs_would_settle_it() -> None:
-    suspicion = change(QUIET, [1200])
-    assert (suspicion.suspect, suspicion.more_new, suspicion.more_base) == (True, 1, 0)
-    # the base itself may have been the odd one: nothing bears it out
-    suspicion = change([*QUIET, 800], [1000, 1000, 1000])
-    assert (suspicion.verdict, suspicion.suspect, suspicion.base_runs) == ("unsure", True, 1)
-    assert suspicion.more_base == 1
-
-
-def test_a_case_that_the_last_run_of_the_base_lacks_is_judged_by_those_before() -> None:
-    without = change([*QUIET, None], [1500, 1510])
-    assert without == change(QUIET, [1500, 1510])
-    assert without.verdict == "slower"
-
-
-def test_a_noisy_case_needs_more() -> None:
-    noisy = [1000.0, 1150.0, 900.0, 1100.0, 950.0, 1200.0]
-    assert change(noisy, [1300, 1320]).verdict == "unsure"
-    assert change(noisy, [2000, 2100, 1900, 2000, 2000]).verdict == "slower"
-
-
 @pytest.mark.parametrize("base", [[1000], [1000, 1001], [], [None] * 9])
 def test_without_earlier_runs_nothing_is_said(base: list[Any]) -> None:
     unjudged = change(base, [2000])
     assert (unjudged.verdict, unjudged.more_new, unjudged.suspect) == ("unsure", None, False)
-
-
-def test_a_few_runs_of_many_cases_tell_noise_too() -> None:
-    many = [(n, "g", [1000 + n, 1003 + n], [1001 + n, 1002 + n]) for n in range(30)]
-    last = judged(*many, ("slow", "g", [1000, 1001], [1400, 1410])).changes[-1]
-    assert last.verdict == "slower"
 
 
 @pytest.mark.slow
@@ -174,22 +140,6 @@ def test_what_most_cases_of_a_device_do_is_told_once() -> None:
     assert device(1.0).common == [None, None]
 
 
-def test_half_of_the_cases_are_not_the_device() -> None:
-    cases = [(n, "g", QUIET, scaled(QUIET[:3], 1.3 if n % 2 else 1)) for n in range(20)]
-    comparison = judged(*cases)
-    assert comparison.common == [None]
-    assert [change.verdict for change in comparison.changes] == ["same", "slower"] * 10
-
-
-def test_many_cases_are_corrected_for() -> None:
-    """Two reruns are enough of one case; of thousands some would be slower by chance."""
-    rng = np.random.default_rng(3)
-    rows = 1000 * np.exp(0.005 * rng.standard_t(2, (5000, 8)))
-    quiet = [(n, n % 7, list(row[:6]), list(row[6:])) for n, row in enumerate(rows)]
-    alarms = [change for change in judged(*quiet).changes if change.verdict in ("slower", "faster")]
-    assert len(alarms) <= 2
-
-
 HOSTILE = [float("nan"), float("inf"), -float("inf"), -1, 0, 1e300, 5e-324, None]
 
 
@@ -227,14 +177,8 @@ def test_units_do_not_matter(
         assert getattr(other, field) == pytest.approx(getattr(change, field), rel=1e-6, abs=1e-9)
     assert (change.base_runs, change.new_runs) == (other.base_runs, other.new_runs)
     clear = change.p < 0.0029 or change.p > 0.0031  # at the very limit a rounded digit decides
-    near = [
-        (change.ratio, 1.1),
-        (1.1 * change.ratio, 1),
-        (change.low, 1),
-        (change.high, 1),
-        (change.high, 1.1),
-    ]
-    near += [(1.1 * change.low, 1)]
+    near = [(change.ratio, 1.1), (1.1 * change.ratio, 1), (1.1 * change.low, 1)]
+    near += [(change.low, 1), (change.high, 1), (change.high, 1.1)]
     if clear and all(abs(side - limit) > 1e-9 for side, limit in near):
         assert change.verdict == other.verdict
 
@@ -245,12 +189,7 @@ def test_what_is_known_to_whole_numbers_only_is_no_change_by_one_of_them() -> No
         for step in (None, [1.0])
     )
     assert (fine.verdict, whole.verdict) == ("slower", "unsure")
-    assert (resolution_of("load_us"), resolution_of("rss_bytes.peak"), resolution_of("loaded")) == (
-        1,
-        1,
-        1,
-    )
-    assert (resolution_of("probe.took_s"), resolution_of("steady_ms.max")) == (1e-6, 1e-3)
+    assert judge([], [], [], []) == JudgedSpeed((), ())
 
 
 @reaches(0.3)
@@ -263,36 +202,3 @@ def test_slower_is_the_mirror_of_faster(base: list[float], new: list[float]) -> 
         reached()
     assert other.verdict == mirrored.get(slower.verdict, slower.verdict)
     assert other.ratio == pytest.approx(1 / slower.ratio, rel=1e-6)
-
-
-def test_more_runs_find_more() -> None:
-    rng = np.random.default_rng(5)
-    rows = 1e6 * np.exp(0.02 * rng.standard_t(2, (200, 13)))
-    rows[:, 8:] *= 1.15
-    sizes = [
-        sum(change(list(row[:8]), list(row[8 : 8 + n])).verdict == "slower" for row in rows)
-        for n in range(1, 6)
-    ]
-    assert sizes[0] == 0
-    assert sizes[1] < sizes[3]
-    assert sizes[2] < sizes[4]
-    assert sizes[4] > 0.75 * len(rows)
-
-
-def test_a_hundred_thousand_cases_cost_little() -> None:
-    rng = np.random.default_rng(1)
-    rows = 1e4 * np.exp(rng.normal(0, 0.02, (100_000, 12)))
-
-    def judging_s(number: int) -> float:
-        names = range(number)
-        start = time.perf_counter()
-        judge(names, [name % 20 for name in names], rows[:number, :10], rows[:number, 10:])
-        return time.perf_counter() - start
-
-    judging_s(1000)
-    some = judging_s(1000)
-    assert judging_s(100_000) < 1000 * some
-
-
-def test_nothing_of_nothing() -> None:
-    assert judge([], [], [], []) == JudgedSpeed((), ())

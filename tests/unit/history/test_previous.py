@@ -25,6 +25,7 @@ from harness.plugin.collection import selection
 from harness.report.projections import project
 from harness.results.run_folder import RunFolder, new_run_id, run_folders
 from tests.report_page import rows_of
+from tests.snapshots import Snapshot
 from tests.unit.history.runs import attempt, run_folder
 
 ONE = attempt("a passed")
@@ -40,8 +41,6 @@ ONE = attempt("a passed")
         ("pytest -m device --resume latest", "pytest -m device", True),
         ("pytest -m device --device a", "pytest -m device --device b", False),
         ("pytest -m device -k tiny", "pytest -m device", False),
-        ("pytest -m device -k tiny", "pytest -m tiny -k device", False),
-        ("qnn-harness run a.bin", "qnn-harness run b.bin", False),
         ("pytest -m device --backend gpu", "pytest -m device --backend=gpu", True),
     ],
 )
@@ -49,12 +48,13 @@ def test_versions_and_places_choose_no_cases(command: str, other: str, same: boo
     assert (selection(command.split()) == selection(other.split())) == same
 
 
-def test_who_chose_no_cases_asked_for_all(tmp_path: Path) -> None:
+def test_who_chose_no_cases_asked_for_all(tmp_path: Path, snapshot: Snapshot) -> None:
     first = run_folder(tmp_path, ONE, command=("pytest",))
+    snapshot.hide(first.name, "RUN")
     run_folder(tmp_path, ONE)
     last = run_folder(tmp_path, ONE, command=("pytest", "-q"))
     assert previous_of(RunFolder(last)).path == first
-    with pytest.raises(ConfigError, match=r"the same cases \(all that pytest finds\)"):
+    with snapshot.raises(ConfigError):
         previous_of(RunFolder(first))
 
 
@@ -142,10 +142,11 @@ def test_a_clock_that_steps_does_not_choose_the_base(
     assert (earlier, [run.path for run in between]) == ([], [runs[1]])
 
 
-def test_that_there_is_none_is_said(tmp_path: Path) -> None:
+def test_that_there_is_none_is_said(tmp_path: Path, snapshot: Snapshot) -> None:
     run_folder(tmp_path, ONE, command=("pytest", "-k", "tiny"))
     only = run_folder(tmp_path, ONE)
-    with pytest.raises(ConfigError, match=r"--previous.*asked for the same cases"):
+    snapshot.hide(only.name, "RUN")
+    with snapshot.raises(ConfigError):
         previous_of(RunFolder.open(only))
 
 
@@ -159,8 +160,13 @@ def test_what_became_of_cases_since_then_is_on_the_page(tmp_path: Path) -> None:
     assert missing.endswith("-c]")
     project(folder, since)
     page = (folder.path / "report.html").read_text()
-    assert "2 of 2 cases have a verdict: 1 passed, 1 failed (1 of them new)." in page
-    for text in ("1 new", "1 fixed", "1 vanished", missing, f"../{since.base}/report.html"):
+    for text in (
+        "(1 of them new)",
+        "1 fixed",
+        "1 vanished",
+        missing,
+        f"../{since.base}/report.html",
+    ):
         assert text in page
     rows = rows_of(page)
     assert [rows["pool"][place] for place in rows["since"]] == ["new", "fixed"]
@@ -204,7 +210,7 @@ def test_two_runs_of_one_id_are_compared_and_told(
     base = RunFolder.open(run_folder(tmp_path / "x", ONE, run_id=name))
     other = RunFolder.open(run_folder(tmp_path / "y", attempt("a failed"), run_id=name))
     assert len(compare_folders(base, other, FailOn.parse("new"), late=False)["new"]) == 1
-    assert f"{base.path} and {other.path} are two runs of one id" in messages
+    assert [all(str(run.path) in text for run in (base, other)) for text in messages] == [True]
 
 
 def test_what_was_asked_when_a_case_was_bad_last(tmp_path: Path) -> None:

@@ -65,11 +65,6 @@ def test_what_happened_to_a_device_is_summed_up() -> None:
     assert (row["state"], row["finding"], row["host"]) == ("bad", "it is hot", "rack-1")
 
 
-def test_a_device_without_cases_is_held_too() -> None:
-    (row,) = sums(event("health", "bad"))
-    assert (row["busy_s"], row["span_s"], row["state"]) == (0.0, 0.0, "bad")
-
-
 @pytest.mark.parametrize(
     ("info", "expected"),
     [

@@ -34,17 +34,12 @@ USUAL: dict[str, Any] = {
         ({"hottest_c": 35.0}, ["5 C cooler"]),
         ({"hottest_c": 52.0, "seen_s": 600}, ["12 C hotter"]),
         ({"hottest_c": 52.0, "seen_s": 601}, []),
-        ({"hottest_c": 52.0, "seen_s": None}, []),
         ({"clock_limit_khz": 1_500_000}, ["clocks up to 1500 MHz (was 2800)"]),
-        ({"clock_limit_khz": 1_500_000, "seen_s": 3600}, []),
         ({"governor": "powersave"}, ["governor powersave (was walt)"]),
         ({"log_level": "verbose"}, ["log level verbose (was warn)"]),
         ({"log_level": "verbose", "seen_s": 3600}, ["log level verbose (was warn)"]),
         ({"rounds": 26}, []),
         ({"rounds": 1}, ["at most 1 round of a graph (was 100)"]),
-        ({"rounds": 400}, ["at most 400 rounds of a graph (was 100)"]),
-        ({"rounds": None}, []),
-        ({"cases_before": 11}, ["number 12 on its device (was 2)"]),
         ({"cases_before": 17}, ["number 18 on its device (was 2)"]),
         ({"log_level": "x" * 99}, [f"log level {'x' * 40} (was warn)"]),
         ({"hottest_c": 52, "log_level": "off"}, ["12 C hotter", "log level off (was warn)"]),
@@ -55,28 +50,18 @@ def test_what_is_far_apart_is_told(changed: dict[str, Any], expected: list[str])
 
 
 @pytest.mark.parametrize(
-    ("was", "now", "expected"),
+    ("name", "was", "now", "is_far"),
     [
-        ({"clock_limit_khz": 2_000_000}, {"clock_limit_khz": 1_900_000}, []),
-        (
-            {"clock_limit_khz": 2_000_000},
-            {"clock_limit_khz": 2_100_001},
-            ["clocks up to 2100 MHz (was 2000)"],
-        ),
-        ({"cases_before": 19}, {"cases_before": 9}, ["number 10 on its device (was 20)"]),
-        ({"cases_before": 18}, {"cases_before": 9}, []),
-        ({"cases_before": 20}, {"cases_before": 10}, []),
+        ("clock_limit_khz", 2_000_000, 1_900_000, False),
+        ("clock_limit_khz", 2_000_000, 2_100_001, True),
+        ("cases_before", 19, 9, True),
+        ("cases_before", 18, 9, False),
+        ("cases_before", 20, 10, False),
+        ("cases_before", 99, 112, False),
     ],
 )
-def test_what_is_just_far_enough(
-    was: dict[str, Any], now: dict[str, Any], expected: list[str]
-) -> None:
-    assert list(differences([USUAL | was], [USUAL | now])) == expected
-
-
-def test_far_back_is_told_only_where_it_is_far_in_comparison() -> None:
-    late = [USUAL | {"cases_before": index} for index in (99, 112)]
-    assert list(differences(late[:1], late[1:])) == []
+def test_what_is_just_far_enough(name: str, was: int, now: int, is_far: bool) -> None:
+    assert bool([*differences([USUAL | {name: was}], [USUAL | {name: now}])]) is is_far
 
 
 @pytest.mark.parametrize("odd", ["hot", None, True, float("nan"), 10**400, [50], {"c": 50}])
@@ -97,7 +82,6 @@ def test_of_many_cases_the_middle_counts_and_no_order() -> None:
 @pytest.mark.parametrize(
     ("base", "new", "expected"),
     [
-        ({"a.py": "1"}, {"a.py": "1"}, ()),
         ({"a.py": "1", "b.py": "2"}, {"b.py": "3", "a.py": "1"}, ("b.py",)),
         ({"a.py": "1", "gone.py": "2"}, {"a.py": "1", "fresh.py": "2"}, ("fresh.py", "gone.py")),
         # a run of before says nothing of them, which is no change
@@ -120,14 +104,11 @@ AUDIO, VISION = "t/audio/test_audio.py::test_a[p]", "t/vision/test_vision.py::te
         ("audio/test_audio.py", AUDIO, [VISION], True),
         ("vision/test_vision.py", AUDIO, [VISION], False),  # also one that was removed
         ("vision/signals.py", AUDIO, [VISION], False),
-        ("audio/signals/sine.py", AUDIO, [VISION], True),
         ("conftest.py", AUDIO, [VISION], True),
         ("../conftest.py", AUDIO, [VISION], True),
         ("net.pte", AUDIO, [VISION], False),
         ("net.pte", VISION, [AUDIO], True),
-        ("net.pte", VISION, [VISION.replace("test_v", "test_w")], True),
         ("inputs", AUDIO, [VISION], True),  # whose they are no name tells
-        ("test_audio.py", AUDIO, [], True),
         ("vision/signals.py", "test_a.py::test_a", [VISION], True),
         ("t/vision/signals.py", "test_a.py::test_a", [VISION], False),
         ("test_a.py", "test_a.py::test_a", [VISION], True),
@@ -143,7 +124,6 @@ def test_only_files_that_cases_may_use_can_have_brought_it(
     ("base", "new", "missing"),
     [
         (["a", "b"], ["a"], ("b",)),
-        (["a"], ["a", "b"], ()),
         (["a"], None, ()),
         (None, ["a"], ()),
     ],

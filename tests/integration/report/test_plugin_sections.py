@@ -39,12 +39,10 @@ def test_a_package_adds_a_section_with_a_table_and_markup(tmp_path: Path) -> Non
 def test_a_section_that_fails_names_the_package_and_the_rest_stays(tmp_path: Path) -> None:
     wrong = SECTION.replace("if not measured:", "if measured[9]:")
     page, output = written_page(wrong, tmp_path)
-    error = "plug-in acme: section &#39;Energy, measured on "
-    assert f"This section could not be made: {error}" in page
-    assert "IndexError: list index out of range" in page
     assert "<h2>Run</h2>" in page
+    assert "plug-in acme: section &#39;Energy, measured on " in page
     assert "plug-in acme: section 'Energy, measured on" in output
-    assert "IndexError: list index out of range" in output
+    assert all("IndexError: list index out of range" in text for text in (page, output))
 
 
 def test_a_hook_that_fails_has_a_section_that_says_so(tmp_path: Path) -> None:

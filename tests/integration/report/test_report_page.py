@@ -109,8 +109,7 @@ def test_thousands_of_cases_are_light_and_quiet(reader: Reader, night: Path) -> 
     reader.see(1400, "light")
     reader.open(night)
     assert reader.count() == "5,000 of 5,000"
-    verdict = reader.one(".verdict").text
-    assert verdict == "5000 of 5000 cases have a verdict: 4948 passed, 52 failed."
+    assert "4948 passed, 52 failed" in reader.one(".verdict").text
     assert len(reader.all("#cases tbody tr[data-at]")) < 120, (
         "rows are drawn as they come into view"
     )

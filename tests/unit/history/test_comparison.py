@@ -203,11 +203,6 @@ def test_what_was_added_counts_if_it_fails_and_nobody_expects_it() -> None:
     assert criteria.reasons(compare([], briefs("a failed known=k"))) == []
 
 
-def test_slowness_by_one_percent_or_more_may_be_asked_for() -> None:
-    assert FailOn.parse("perf:1%,perf:1.125%") == FailOn((), None, 0.01125)
-    assert FailOn.parse("perf:1%").slower == 0.01
-
-
 NOTHING_TO_FAIL_ON = ["", "op", "news", "new,,changed", "drift", "failing", "perf", "perf:"]
 NOTHING_TO_FAIL_ON += [f"perf:{size}" for size in ("10", "0%", "0.5%", "-5%", "1e3%", "nan%")]
 

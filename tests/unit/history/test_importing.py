@@ -299,16 +299,6 @@ def test_a_copy_whose_run_json_says_otherwise_changes_nothing_of_its_run(
     assert [run.not_run for run in list_runs(database)] == [8_999], "now it is the run"
 
 
-def test_a_run_of_next_year_is_followed_by_those_that_came_after_it(tmp_path: Path) -> None:
-    for year, words in ((2026, "a passed"), (2030, "a failed"), (2026, "a passed")):
-        moment = datetime(year, 11, 21, 6, tzinfo=UTC)
-        folder = run_folder(tmp_path, attempt(words, started=moment), run_id=new_run_id(moment))
-        info = json.loads((folder / "run.json").read_text())
-        (folder / "run.json").write_text(json.dumps(info | {"started": moment.isoformat()}))
-    document = json.loads(history_output("--reports", tmp_path, "--json")[1])
-    assert [(case["recent"], case["fails"]) for case in document["cases"]] == [(".F.", False)]
-
-
 def forged(reports: Path, run: Path) -> Path:
     """Return a run that claims to be merged of another one, of which all cases passed."""
     false = run_folder(reports, attempt("z passed"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -18,12 +17,11 @@ from harness.history.previous import (
     histories,
     last_durations,
     previous_of,
-    runs_around,
     since_previous,
 )
 from harness.plugin.collection import selection
 from harness.report.projections import project
-from harness.results.run_folder import RunFolder, new_run_id, run_folders
+from harness.results.run_folder import RunFolder, run_folders
 from tests.report_page import rows_of
 from tests.snapshots import Snapshot
 from tests.unit.history.runs import attempt, run_folder
@@ -119,27 +117,6 @@ def test_what_lies_beside_runs_and_is_none_does_no_harm(tmp_path: Path) -> None:
     (tmp_path / "30000101T000000Z-0000" / "results.jsonl").mkdir(parents=True)
     new = run_folder(tmp_path, ONE)
     assert previous_of(RunFolder.open(new)).path == expected
-
-
-@pytest.mark.parametrize("steps", [(0, -30, 5), (0, 365 * 86400, 10), (0, 0, 0)])
-def test_a_clock_that_steps_does_not_choose_the_base(
-    tmp_path: Path, steps: tuple[int, ...]
-) -> None:
-    """The year ahead, and back: what ran last is last, and not what says the latest time."""
-    runs = []
-    for step in steps:
-        moment = datetime(2026, 11, 21, 6, tzinfo=UTC) + timedelta(seconds=step)
-        path = run_folder(tmp_path, ONE, run_id=new_run_id(moment))
-        info = json.loads((path / "run.json").read_text())
-        (path / "run.json").write_text(json.dumps(info | {"started": moment.isoformat()}))
-        runs.append(path)
-    assert run_folders(tmp_path) == runs
-    assert previous_of(RunFolder.open(runs[2])).path == runs[1]
-    assert previous_of(RunFolder.open(runs[1])).path == runs[0]
-    earlier, between = runs_around(RunFolder.open(runs[1]), RunFolder.open(runs[2]))
-    assert ([run.path for run in earlier], between) == ([runs[0]], [])
-    earlier, between = runs_around(RunFolder.open(runs[0]), RunFolder.open(runs[2]))
-    assert (earlier, [run.path for run in between]) == ([], [runs[1]])
 
 
 def test_that_there_is_none_is_said(tmp_path: Path, snapshot: Snapshot) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -170,14 +169,6 @@ def test_what_is_no_record_is_none_for_any_reader(tmp_path: Path) -> None:
     agree()
 
 
-def test_a_case_with_a_zero_in_its_name_is_the_same_to_all(tmp_path: Path) -> None:
-    line = record(case="a").model_dump_json().replace('"a"', '"a\\u0000b"', 1)
-    (tmp_path / "results.jsonl").write_text(line + "\n")
-    (tmp_path / "run.json").write_text(json.dumps({"schema": 1, "run": tmp_path.name}))
-    assert final(tmp_path) == {"a\ufffdb": 1}
-    assert [reader(tmp_path) for reader in READERS] == [{"a\ufffdb": 1}] * 2
-
-
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
@@ -210,25 +201,3 @@ def test_each_reader_says_which_line_is_none_and_why(
     for output in told_by(tmp_path):
         assert "results.jsonl:3: left out, not a record: " in output
         assert message in output
-
-
-def test_a_line_of_100_mb_is_left_out_of_all(tmp_path: Path) -> None:
-    with (tmp_path / "results.jsonl").open("wb") as file:
-        for _ in range(100):
-            file.write(b'{"case":' + b"1" * (1 << 20))
-        file.write(b"\n" + record(case="whole").model_dump_json().encode() + b"\n")
-    for reader in READERS:
-        assert reader(tmp_path) == {"whole": 1}
-    assert read_journal(tmp_path / "results.jsonl").damage[0].line == 1
-
-
-def test_integers_beyond_64_bits_are_floating_numbers_for_all(tmp_path: Path) -> None:
-    measured: dict[str, Any] = {"a": 2**70, "b": [-(2**70), None, True], "c": 10**400}
-    measured_record = record(measurements=measured)
-    assert measured_record.measurements == {
-        "a": float(2**70),
-        "b": [-float(2**70), None, True],
-        "c": None,
-    }
-    (tmp_path / "results.jsonl").write_text(measured_record.model_dump_json() + "\n")
-    assert read_journal(tmp_path / "results.jsonl").records == (measured_record,)

@@ -117,22 +117,6 @@ def test_a_suspect_has_its_surroundings_too() -> None:
         assert not any(item.surroundings for item in speed_of(comparison).suspects)
 
 
-def test_one_run_or_no_earlier_ones_end_well() -> None:
-    for durations in ([*USUAL, 1200], [1000, 1200], [1000, 9000]):
-        comparison = judged(*durations)
-        assert FailOn.parse("perf:10%").reasons(comparison) == []
-        assert not speed_of(comparison).slower
-    assert [item.figure for item in speed_of(judged(*USUAL, 1200)).suspects] == ["execute_us"]
-
-
-def test_night_by_night_a_change_is_told_once_when_it_is_sure() -> None:
-    nights = [*USUAL, 1200, 1199, 1201, 1200]
-    told_at = [
-        n for n in range(2, len(nights)) if speed_of(judged(*nights[: n + 1], late=True)).slower
-    ]
-    assert told_at == [7]
-
-
 def warmer(*durations: float | None) -> list[list[Attempt]]:
     """A run each, None where nothing was measured; each 10 degrees hotter than the one before."""
     return [

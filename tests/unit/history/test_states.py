@@ -262,7 +262,7 @@ VERSIONS: list[Callable[[int], str]] = [lambda _: "1", str]
 def test_ten_nights_of_a_flaky_case(rate: float, version: Callable[[int], str]) -> None:
     """It is told as flaky from the second night on at which it failed, and is news once at most."""
     counts: Counter[str] = Counter()
-    for seed in range(500):
+    for seed in range(100):
         draw = random.Random(seed)
         kinds = kinds_by_night(lambda _, draw=draw: draw.random() < rate, version)  # type: ignore[misc]
         failed = next((night for night, kind in enumerate(kinds) if kind != "passing"), len(kinds))

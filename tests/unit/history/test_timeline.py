@@ -116,18 +116,6 @@ def test_the_last_runs_of_a_case(
     assert (marks(line), line.fails, line.edge is not None) == (recent, fails, edge)
 
 
-def test_repeats_that_end_otherwise_are_flakes_and_other_versions_are_none() -> None:
-    (line,) = lines_of_nights("a passed", "a failed", "a passed", "a passed", "a@2.52.0 failed")
-    assert line.case_state is not None
-    assert (line.case_state.kind, line.case_state.failed, line.case_state.verdicts) == (
-        "flaky",
-        1,
-        4,
-    )
-    row = case_row(line, lambda *_: Bisectable())
-    assert (row.passed, row.failed) == (3, 2)
-
-
 def test_each_run_counts_once_in_what_is_counted_of_it() -> None:
     (row,) = nights(
         *("a passed", "a failed;a passed n=2", "a failed id=x", "a failed id=x known=k"),

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from harness.diagnosis.diagnosis import diagnosed
-from harness.diagnosis.error import Diagnosis, LoadedLibrary
 from harness.report.html import html_text
 from harness.report.sections import RunData
 from harness.results.journal import Contents, Damage
@@ -116,22 +115,6 @@ def test_a_run_that_was_cut_short_says_so_first(cases: tuple[CaseRecord, ...]) -
         assert 'class="verdict">Cut short' in page([*cases], info).whole
 
 
-def test_libraries_that_were_loaded_are_with_the_case() -> None:
-    ours = LoadedLibrary(name="libQnnSystem.so", path="/ours/it.so", build_id="09d4")
-    theirs = LoadedLibrary(name="libQnnHtp.so", path="/vendor/it.so", version=EVIL, hides="/o/it")
-    libraries = {"libraries": (ours, theirs)}
-    shown_page = page([record(outcome="failed", error=error().model_copy(update=libraries))])
-    (shown,) = details_of(shown_page.whole)
-    assert [library["path"] for library in shown["error"]["libraries"]] == [
-        "/ours/it.so",
-        "/vendor/it.so",
-    ]
-    assert (shown["error"]["libraries"][1]["hides"], shown_page.tags.count("script")) == (
-        "/o/it",
-        SCRIPTS,
-    )
-
-
 def test_a_diagnosis_and_its_thread_are_shown() -> None:
     known = diagnosed("failed", error())
     assert known.diagnosis is not None
@@ -145,15 +128,3 @@ def test_a_diagnosis_and_its_thread_are_shown() -> None:
     )
     assert page_of_evil.tags.count("script") == SCRIPTS
     assert ("href", "javascript:alert(1)") not in page_of_evil.attributes
-
-
-def test_what_is_said_of_one_version_is_not_said_of_all() -> None:
-    records = []
-    for version in ("2.47.0", "2.48.40"):
-        words = f"as foreseen, the runtime is {version}: it is refused"
-        diagnosis = Diagnosis(id="x", confidence="known", words=words)
-        known = error().model_copy(update={"diagnosis": diagnosis})
-        records.append(record(case=version, outcome="failed", error=known))
-    assert "the runtime is 2.47.0" in " ".join(page(records[:1]).texts)
-    text = " ".join(page(records).texts)
-    assert ("it is refused" in text, "the runtime is" in text) == (True, False)

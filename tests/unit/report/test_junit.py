@@ -14,10 +14,7 @@ from junitparser import JUnitXml
 from harness.diagnosis.diagnosis import diagnosed
 from harness.diagnosis.error import LoadedLibrary
 from harness.report.junit import junit_parts, legal
-from harness.report.projections import PROJECTIONS
-from harness.report.sections import RunData
 from harness.results.coverage import coverage_of
-from harness.results.journal import Contents
 from harness.results.record import NO_CAUSE, CaseRecord
 from tests.integration.hostile_words import CANARY
 from tests.unit.results.records import error, final_attempts, record
@@ -186,12 +183,3 @@ def test_hostile_words_of_any_length_give_a_small_valid_document() -> None:
     assert len(content) < 1_000_000
     names = [case.get("name") for case in valid(content).iter("testcase")]
     assert len(set(names)) == 2
-
-
-def test_no_part_of_a_file_is_ever_seen(tmp_path: Path) -> None:
-    path = tmp_path / "junit.xml"
-    path.write_text("before")
-    run = RunData("r", Contents((record(),), ()), {"selected": 1})
-    PROJECTIONS["junit.xml"](run, run.cases, path)
-    assert path.read_bytes() == junit_bytes([record()], run="r")
-    assert [item.name for item in tmp_path.iterdir()] == ["junit.xml"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 
 import numpy as np
@@ -42,49 +41,30 @@ def case(
     )
 
 
+NUMPY_TYPES = {"ufixed8": "u1", "sfixed16": "<i2", "float32": "<f4"}
+NAN = float("nan")
+
+
 @pytest.mark.parametrize(
-    ("data_type", "scale", "data", "first", "expected"),
+    ("data_type", "scale", "values", "first", "expected"),
     [
-        ("ufixed8", 0.5, b"\x00\xff\x01", b"\x00\x00\x02", (2, 3, 255, 127.5)),
-        ("ufixed8", None, b"\x00\xff", b"\x00\xff", (0, 2, 0, 0.0)),
-        (
-            "sfixed16",
-            0.25,
-            struct.pack("<hh", -32768, 1),
-            struct.pack("<hh", 32767, 1),
-            (1, 2, 65535, 16383.75),
-        ),
-        (
-            "float32",
-            2.0,
-            struct.pack("<ff", 1.5, -0.0),
-            struct.pack("<ff", 1.0, 0.0),
-            (1, 2, None, 0.5),
-        ),
-        (
-            "float32",
-            None,
-            struct.pack("<f", float("nan")),
-            struct.pack("<f", float("nan")),
-            (0, 1, None, 0.0),
-        ),
-        (
-            "float32",
-            None,
-            struct.pack("<f", float("nan")),
-            struct.pack("<f", 0.0),
-            (1, 1, None, 0.0),
-        ),
+        ("ufixed8", 0.5, [0, 255, 1], [0, 0, 2], (2, 3, 255, 127.5)),
+        ("ufixed8", None, [0, 255], [0, 255], (0, 2, 0, 0.0)),
+        ("sfixed16", 0.25, [-32768, 1], [32767, 1], (1, 2, 65535, 16383.75)),
+        ("float32", 2.0, [1.5, -0.0], [1.0, 0.0], (1, 2, None, 0.5)),
+        ("float32", None, [NAN], [NAN], (0, 1, None, 0.0)),
+        ("float32", None, [NAN], [0.0], (1, 1, None, 0.0)),
     ],
 )
 def test_how_outputs_differ(
     data_type: str,
     scale: float | None,
-    data: bytes,
-    first: bytes,
+    values: list[float],
+    first: list[float],
     expected: tuple[int, int, int | None, float],
 ) -> None:
-    figures = difference(data, first, data_type, scale)
+    data = (np.array(side, NUMPY_TYPES[data_type]).tobytes() for side in (values, first))
+    figures = difference(*data, data_type, scale)
     assert figures is not None
     assert (figures.elements, figures.total, figures.max_steps, figures.max_abs) == expected
 

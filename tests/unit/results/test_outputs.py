@@ -58,20 +58,6 @@ def test_what_outputs_were_compared_with(completed: Sequence[Given], expected: s
     assert outputs_of(executions_of(*completed)) == expected
 
 
-@pytest.mark.parametrize(("second", "expected"), [(5, "agreement"), (6, "unverified")])
-def test_programs_of_executorch_are_compared_too(second: int, expected: str) -> None:
-    steps = (Step("executorch-program", {"file": "/p"}), Step("executorch-run"))
-    plan = Plan((*steps, steps[1]))
-    transcript = Transcript()
-    for number, digest in ((1, 5), (2, second)):
-        data = {"digests": [digest], "outputs": []}
-        ended = StepResult(number, "executorch-run", begun=True, ended=True, code=0, data=data)
-        transcript.steps.append(ended)
-    executed = list(executions(plan, transcript))
-    assert outputs_of(executed) == expected
-    assert (disagreement(executed) is None) == (expected == "agreement")
-
-
 @pytest.mark.parametrize(
     ("option", "second", "expected"),
     [("a", 5, "agreement"), ("a", 6, "unverified"), ("b", 6, "unverified")],

@@ -198,8 +198,6 @@ def test_json_of_strange_values(tmp_path: Path) -> None:
     [
         ("suites/test_x.py::test_y[66-resident]", "test_x--test_y-66-resident-"),
         ("a/../c.py::t[ä ö/../ü:*?]", "c--t-"),
-        ("..", ""),
-        ("x" * 500, "x" * 80 + "-"),
     ],
 )
 def test_slugs_can_be_read(node_id: str, readable: str) -> None:

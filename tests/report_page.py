@@ -6,9 +6,31 @@ import base64
 import gzip
 import json
 import re
+from html.parser import HTMLParser
 from typing import Any
 
 from markupsafe import Markup
+
+
+class Page(HTMLParser):
+    """Tags, attributes and texts of a page as a browser would see them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.texts: list[str] = []
+        self.whole = text
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
 
 _PACKED = re.compile(r'<script type="text/plain" id="(rows|blocks)">([^<]*)</script>')
 

@@ -100,13 +100,7 @@ def history(*words: object) -> subprocess.CompletedProcess[str]:
     """The command, by a user whom permissions bind, as they do not bind root."""
     bound = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--"]
     return subprocess.run(
-        [
-            *(bound if os.geteuid() == 0 else []),
-            sys.executable,
-            "-m",
-            "harness.cli.main",
-            "history",
-        ]
+        [*(bound if os.geteuid() == 0 else []), sys.executable, "-m", "harness.cli.main", "history"]
         + [str(word) for word in words],
         capture_output=True,
         text=True,

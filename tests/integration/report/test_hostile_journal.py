@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -14,7 +13,7 @@ import pytest
 
 from harness.results.journal import MAX_LINE_BYTES
 from tests.integration.hostile_words import COMMANDS, steering
-from tests.report_page import details_of, rows_of
+from tests.report_page import Page, details_of, rows_of
 from tests.unit.results.records import error, record
 
 MB = 1 << 20
@@ -35,11 +34,7 @@ def journal() -> bytes:
         "case": f"suites/test_{EVIL}.py::test[{EVIL}]",
         "suite": EVIL,
         "axes": {EVIL: EVIL, "qnn": EVIL, "prepare": "raw", "execute": "raw"},
-        "measurements": {
-            EVIL: {EVIL: [EVIL]},
-            "load_us": [1, 2, 3],
-            "shared_buffer_bytes": EVIL,
-        },
+        "measurements": {EVIL: {EVIL: [EVIL]}, "load_us": [1, 2, 3], "shared_buffer_bytes": EVIL},
         "logs": ["logs/evil.txt"],
     }
     huge = "A\x1b[2J<b>" * (HUGE // 13)  # of which JSON makes 13 bytes each
@@ -66,15 +61,10 @@ def journal() -> bytes:
     )
 
 
-class Tags(HTMLParser):
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.started: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.started.append(tag)
-        assert not [name for name, _ in attrs if name.startswith("on")]
+def tags_of(text: str) -> list[str]:
+    page = Page(text)
+    assert not [name for name, _ in page.attributes if name.startswith("on")]
+    return page.tags
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +97,7 @@ def test_reports_of_a_hostile_journal(run: Path) -> None:
     assert len(output) < MB
     page = (run / "report.html").read_text()
     assert len(page) < 3 * MB
-    tags = Tags(page).started
+    tags = tags_of(page)
     assert (tags.count("script"), tags.count("img"), tags.count("body")) == (3, 0, 1)
     cases = rows_of(page)["case"]
     assert {"huge::message", "huge::measured", "huge::axis", "last::one"} <= set(cases)
@@ -130,5 +120,5 @@ def test_what_compares_and_remembers_a_hostile_journal(run: Path) -> None:
     assert json.loads(command("history", "--reports", run.parent, "--json"))["runs"] == 1
     command("report", "site", "--reports", run.parent, "-o", run.parent / "site")
     pages = [path.read_text() for path in (run.parent / "site").rglob("*.html")]
-    assert {Tags(page).started.count("script") for page in pages} == {1}, "its own"
+    assert {tags_of(page).count("script") for page in pages} == {1}, "its own"
     assert max(map(len, pages)) < 3 * MB

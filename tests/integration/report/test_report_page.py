@@ -196,10 +196,7 @@ def test_charts_are_drawn_from_what_the_filters_leave(reader: Reader, night: Pat
     reader.wait(lambda: reader.js(shown.format("#times rect")) < before)
 
 
-@pytest.mark.parametrize(
-    ("width", "scheme"),
-    [(420, "dark"), (1400, "light")],
-)
+@pytest.mark.parametrize(("width", "scheme"), [(420, "dark"), (1400, "light")])
 def test_nothing_lies_beside_the_page(reader: Reader, night: Path, width: int, scheme: str) -> None:
     reader.see(width, scheme)
     try:

@@ -89,10 +89,7 @@ MISSING: Mapping[str, Mapping[str, int]] = {
     "killed": {"not run": 3},
 }
 LOST = ("lab", "input", "killed", "unknown")
-GREEN = re.compile(
-    r"(?<!\d )\bpassed\b(?! before)|nothing (new )?fails|no difference",
-    re.I,
-)
+GREEN = re.compile(r"(?<!\d )\bpassed\b(?! before)|nothing (new )?fails|no difference", re.I)
 """What claims that all is well; how many passed is a figure, and claims nothing."""
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from harness.diagnosis.error import Diagnosis, ErrorRecord
 from harness.history.attempts import Attempt
-from harness.history.comparison import Bisectable, Category, Comparison, Pair
-from harness.history.comparison_text import ComparisonReport, ComparisonView, report_of
+from harness.history.comparison import Comparison
 from harness.history.database import Database
 from harness.history.importing import list_runs, stored_attempts
 from harness.history.performance import judge_speed
@@ -115,10 +114,3 @@ def with_speed(
         [getattr(pair, side) for pair in comparison["passing"]] for side in ("before", "after")
     ]
     return replace(comparison, speed=judge_speed(*sides, earlier, between, **options))
-
-
-def comparison_report(
-    view: ComparisonView, bisectable: Callable[[Category, Pair], Bisectable]
-) -> ComparisonReport:
-    """Return the document that `compare --json` prints."""
-    return report_of(view, bisectable)

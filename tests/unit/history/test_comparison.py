@@ -80,10 +80,7 @@ PAIRS = {
     "was flaky and fails otherwise": ("a failed;a passed n=2", "a crashed", "changed a"),
     "is flaky as it was": ("a failed;a passed n=2", "a failed;a passed n=2", "failing a"),
     "attempts in any order": ("a passed", "a passed n=2;a error n=1", "passing a"),
-    "of two first attempts the later one counts": (
-        *("a passed", "a error;a passed"),
-        "passing a",
-    ),
+    "of two first attempts the later one counts": (*("a passed", "a error;a passed"), "passing a"),
     "another version alone": ("a@2.50.40 passed", "a@2.51.0 failed", "new a"),
     "another version of several": (
         *("a@2.50.40 passed;a@2.49.40 passed", "a@2.50.40 passed;a@2.51.0 passed"),

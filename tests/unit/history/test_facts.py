@@ -107,10 +107,7 @@ def test_another_cause_of_a_case_that_failed_has_a_beginning_of_its_own(tmp_path
 def test_nothing_changed_before_the_first_run_of_a_case(tmp_path: Path, snapshot: Snapshot) -> None:
     night = [on("p", None, "a failed")]
     facts = facts_after(tmp_path, night, night)
-    assert (facts.since_run, facts.versions_changed) == (
-        "20261101T220000Z-0000000000000001",
-        None,
-    )
+    assert (facts.since_run, facts.versions_changed) == ("20261101T220000Z-0000000000000001", None)
     snapshot.hide(facts.since[:10], "DAY")
     assert as_text(facts_line(facts)) == snapshot
     (again,) = all_facts(open_database(str(tmp_path / "history.sqlite")), most_runs=1).values()

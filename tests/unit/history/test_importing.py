@@ -22,9 +22,8 @@ from harness.history.database import open_database
 from harness.history.importing import import_run, list_runs, runs_in
 from harness.history.timeline import Filter
 from harness.report.merge import merge_runs
-from harness.results.coverage import coverage_of
 from harness.results.record import CaseRecord
-from harness.results.run_folder import INFO, new_run_id
+from harness.results.run_folder import INFO
 from tests.properties import reached, reaches
 from tests.snapshots import Snapshot
 from tests.unit.history.runs import attempt, run_folder, stored_runs
@@ -205,7 +204,8 @@ def test_cases_that_left_no_record_are_told_with_their_runs(
 def test_a_run_that_was_completed_lacks_nothing_though_its_journal_is_the_same(
     tmp_path: Path,
 ) -> None:
-    folder = run_folder(tmp_path, attempt("a passed"))
+    fits_no_device = attempt("b unsupported").model_copy(update={"device": None})
+    folder = run_folder(tmp_path, attempt("a passed"), fits_no_device)
     file = folder / "run.json"
     info = json.loads(file.read_text())
     database = open_database(str(tmp_path / "h"))
@@ -219,44 +219,6 @@ def test_a_run_that_was_completed_lacks_nothing_though_its_journal_is_the_same(
         file.write_text(json.dumps(info | change))
         assert [import_run(database, folder).changed for _ in range(2)] == [True, False]
         assert [run.not_run for run in list_runs(database)] == [lacks]
-
-
-@reaches(0.9)
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    st.lists(st.tuples(st.integers(0, 5), st.booleans(), st.integers(1, 3)), max_size=12),
-    st.fixed_dictionaries(
-        {},
-        optional={
-            "selected": st.integers(0, 9),
-            "finished": st.just("then"),
-            "problem": st.just("interrupted"),
-        },
-    ),
-)
-def test_what_history_holds_is_what_the_run_says_of_itself(
-    tmp_path: Path, attempts: list[tuple[int, bool, int]], info: dict[str, object]
-) -> None:
-    """A case fits the lab or does not in all its attempts."""
-    fits = {number: fit for number, fit, _ in attempts}
-    by_number = {number: attempt(f"c{number} passed") for number in fits}
-    records = [
-        by_number[number].model_copy(
-            update={"attempt": number_of_attempt} | ({} if fits[number] else {"device": None})
-        )
-        for number, _, number_of_attempt in attempts
-    ]
-    reached()
-    coverage = coverage_of(records, info)
-    folder = tmp_path / new_run_id()
-    folder.mkdir()
-    text = "".join(f"{record.model_dump_json()}\n" for record in records)
-    (folder / "results.jsonl").write_text(text)
-    (folder / "run.json").write_text(json.dumps({"schema": 1} | info))
-    database = open_database(str(folder / "history.sqlite"))
-    import_run(database, folder)
-    (run,) = list_runs(database)
-    assert run.not_run == (None if coverage.selected is None else coverage.not_run)
 
 
 def test_another_run_of_the_same_id_is_told_and_kept_apart(tmp_path: Path) -> None:

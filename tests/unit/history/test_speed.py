@@ -15,13 +15,13 @@ from harness.cli.main import commands
 from harness.cli.schema import schemas
 from harness.history.attempts import Attempt
 from harness.history.comparison import Bisectable, Comparison, FailOn, compare
-from harness.history.comparison_text import lines, markdown, page, view_of
+from harness.history.comparison_text import lines, markdown, page, report_of, view_of
 from harness.history.performance import SpeedCompared
 from harness.history.previous import runs_around
 from harness.results.record import CaseRecord
 from harness.results.run_folder import RunFolder
 from tests.snapshots import Snapshot
-from tests.unit.history.runs import attempt, comparison_report, run_folder, with_speed
+from tests.unit.history.runs import attempt, run_folder, with_speed
 
 USUAL = [1000, 1004, 997, 1001, 999, 1003]
 
@@ -97,7 +97,7 @@ def test_what_was_around_a_change_is_told(late: dict[str, Any], cases: int) -> N
     for words in ("\n".join(lines(view)), markdown(view), page(view)):
         (slower,) = [line for line in words.splitlines() if "slower: execute_us" in line]
         assert ", ".join(text) in slower
-    report = comparison_report(view, lambda *_: Bisectable())
+    report = report_of(view, lambda *_: Bisectable())
     assert report.speed is not None
     (row,) = report.speed.slower
     assert (row.case is None, row.surroundings) == (cases > 1, text)
@@ -301,9 +301,7 @@ def test_an_earlier_run_that_cannot_be_read_tells_nothing(reports: Path) -> None
 LOADED = [1000, 2600, 900, 2500, 1100, 2700, 950]
 
 
-def test_a_slowdown_that_noise_hides_is_no_difference_that_is_not_there(
-    snapshot: Snapshot,
-) -> None:
+def test_a_slowdown_that_noise_hides_is_no_difference_that_is_not_there(snapshot: Snapshot) -> None:
     """Three times as slow on a computer that something else works on, too."""
     comparison = judged(*LOADED, 4600, 4700, new=2)
     assert speed_of(comparison).hidden == 1

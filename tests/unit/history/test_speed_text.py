@@ -32,10 +32,7 @@ def test_a_line_for_each_change_and_devices_before_cases(snapshot: Snapshot) -> 
             row("b", "slower", 1.6, "rss_bytes.peak"),
             row("a", "slower", 1.5, surroundings=surroundings),
         ],
-        faster=[
-            row("d", "faster", 0.25, "rss_bytes.peak", new_runs=1),
-            row("c", "faster", 0.5),
-        ],
+        faster=[row("d", "faster", 0.25, "rss_bytes.peak", new_runs=1), row("c", "faster", 0.5)],
         same=2,
     )
     assert list(speed_lines(some)) == snapshot

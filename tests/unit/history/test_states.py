@@ -14,12 +14,7 @@ from hypothesis import given, strategies as st
 from harness.history.attempts import Attempt, CaseAttempts, attempts_by_name
 from harness.history.comparison import apply_history, compare
 from harness.history.comparison_text import lines, view_of
-from harness.history.states import (
-    AGAIN,
-    CaseHistory,
-    CaseState,
-    state_of,
-)
+from harness.history.states import AGAIN, CaseHistory, CaseState, state_of
 from tests.properties import reached, reaches
 from tests.snapshots import Snapshot
 from tests.unit.history.runs import briefs
@@ -271,19 +266,3 @@ def test_ten_nights_of_a_flaky_case(rate: float, version: Callable[[int], str]) 
         counts["flaky"] += kinds[failed + 1 :].count("flaky")
     assert counts["flaps"] == 0
     assert counts["flaky"] / counts["nights"] > 0.98
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("turn", range(1, 9))
-def test_ten_nights_of_a_regression_and_of_a_fix(version: Callable[[int], str], turn: int) -> None:
-    for breaks in (True, False):
-        kinds = kinds_by_night(lambda night, breaks=breaks: (night >= turn) is breaks, version)  # type: ignore[misc]
-        before, news, after = (
-            ("passing", "new", "failing") if breaks else ("failing", "fixed", "passing")
-        )
-        assert kinds == [before] * turn + [news] + [after] * (9 - turn)
-    # it is broken, and mended two nights later
-    both = kinds_by_night(lambda night: turn <= night < turn + 2, version)
-    assert both[turn] == "new"
-    assert both[turn + 2 : turn + 3] == ["fixed"][: len(both) - turn - 2]
-    assert "flaky" not in both

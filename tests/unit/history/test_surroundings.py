@@ -121,12 +121,7 @@ def test_only_files_that_cases_may_use_can_have_brought_it(
 
 
 @pytest.mark.parametrize(
-    ("base", "new", "missing"),
-    [
-        (["a", "b"], ["a"], ("b",)),
-        (["a"], None, ()),
-        (None, ["a"], ()),
-    ],
+    ("base", "new", "missing"), [(["a", "b"], ["a"], ("b",)), (["a"], None, ()), (None, ["a"], ())]
 )
 def test_devices_that_are_not_used_any_more(base: Any, new: Any, missing: tuple[str, ...]) -> None:
     assert devices_gone({"devices": base}, {"devices": new}) == missing

@@ -16,14 +16,15 @@ from harness.report.html import html_text
 from harness.report.junit import junit_parts
 from harness.report.projections import project
 from harness.report.sections import RunData
-from harness.report.summary import failure_groups, grid_lines, grids, summary_lines, totals
+from harness.report.summary import failure_groups, summary_lines, totals
 from harness.results import journal
 from harness.results.coverage import coverage_of
 from harness.results.journal import Contents
 from harness.results.record import CaseRecord
 from harness.results.run_folder import RunFolder
 from tests.properties import reached, reaches
-from tests.unit.report.test_html import SCRIPTS, Page
+from tests.report_page import Page
+from tests.unit.report.test_html import SCRIPTS
 from tests.unit.report.test_junit import valid
 from tests.unit.results.records import final_attempts, records
 
@@ -90,38 +91,3 @@ def page(records: list[CaseRecord]) -> None:
     shown_page = Page(html_text(RunData("r", Contents(tuple(records), ()))))
     assert shown_page.tags.count("script") == SCRIPTS
     assert shown_page.tags.count("body") == 1
-
-
-@st.composite
-def with_a_grid(draw: st.DrawFn) -> list[CaseRecord]:
-    """Cases of one test, of which one has asked for a grid of two axes."""
-    axes = st.fixed_dictionaries(
-        {"qnn": st.sampled_from(["2.9.0", "2.10.0", None]), "compiler": st.text(max_size=3)}
-    )
-    cases = draw(st.lists(st.tuples(records(), axes), min_size=1, max_size=5))
-    asking = draw(st.integers(0, len(cases) - 1))
-    return [
-        case.model_copy(
-            update={
-                "case": f"suites/test_x.py::t[{number}]",
-                "axes": {"backend": "htp"} | axis,
-                "measurements": {"grid": ["compiler", "qnn"]} if number == asking else {},
-            }
-        )
-        for number, (case, axis) in enumerate(cases)
-    ]
-
-
-@reaches(0.9)
-@settings(max_examples=40)
-@given(with_a_grid())
-def test_any_records_that_ask_for_one_are_in_a_grid(records: list[CaseRecord]) -> None:
-    shown_grids = grids(records)
-    for grid in shown_grids:
-        reached()
-        title, heads, *rows = grid_lines(grid)
-        assert title.startswith(grid.title)
-        assert len(rows) >= len(grid.rows)
-        assert heads.split()[0] == "compiler"
-        assert heads.split()[1:] == [*" ".join(grid.columns).split()]
-    assert sum(len(grid.cells) for grid in shown_grids) <= len(records)

@@ -7,10 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.report.ci import (
-    export_to_ci,
-    step_summary,
-)
+from harness.report.ci import export_to_ci, step_summary
 from harness.report.sections import RunData, Since
 from harness.results.journal import Contents
 from harness.results.record import CaseRecord

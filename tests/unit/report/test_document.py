@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from html.parser import HTMLParser
-
 import pytest
 from hypothesis import given, strategies as st
 
@@ -22,6 +20,7 @@ from harness.report.document import (
     joined,
     markdown,
 )
+from tests.report_page import Page
 
 
 @pytest.mark.parametrize(
@@ -92,17 +91,6 @@ def test_what_goes_beyond_its_bound_is_counted() -> None:
     assert markdown(blocks, deeper=2, most=16) == "#### H\n\n- 12345\n\n... and 2 more\n"
 
 
-class Tags(HTMLParser):
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.started: list[str] = []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        self.started.append(tag)
-
-
 @given(st.text(min_size=1), st.sampled_from(["plain", "code", "strong", "dim", "bad"]))
 def test_what_others_said_is_never_a_tag(text: str, style: Style) -> None:
     def blocks(words: str) -> list[Block]:
@@ -110,7 +98,7 @@ def test_what_others_said_is_never_a_tag(text: str, style: Style) -> None:
         listed = Items([Item(span, [span])])
         return [Heading(span), Paragraph(span), listed, Table(words, [words], [[span]])]
 
-    assert Tags(html(blocks(text))).started == Tags(html(blocks("x"))).started
+    assert Page(html(blocks(text))).tags == Page(html(blocks("x"))).tags
     said = markdown([Paragraph(Span(text, style=style))])
     assert len(said.splitlines()) == 2
     assert "<" not in said or style == "code"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from html.parser import HTMLParser
 from typing import Any
 
 import pytest
@@ -13,30 +12,11 @@ from harness.report.html import html_text
 from harness.report.sections import RunData
 from harness.results.journal import Contents, Damage
 from harness.results.record import CaseRecord, PreflightRecord, held
-from tests.report_page import details_of, rows_of
+from tests.report_page import Page, details_of, rows_of
 from tests.unit.results.records import error, record
 
 SCRIPTS = 3  # two hold data, one draws
 EVIL = "</pre></script><script>alert(1)</script><img src=x onerror='alert(2)'>\"&"
-
-
-class Page(HTMLParser):
-    """Collects tags, attributes and text as a browser would see them."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.texts: list[str] = []
-        self.whole = text
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += attrs
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
 
 
 def page(records: list[CaseRecord], info: dict[str, Any] | None = None, *damage: Damage) -> Page:

@@ -73,7 +73,7 @@ def test_a_page_has_a_folded_table_of_each_outputs_worst() -> None:
     assert isinstance(table, Table)
     assert (table.title, table.folded) == ("y of m.onnx::t[x]: where it is off most", True)
     assert [list(row) for row in table.rows] == [
-        [Span("furthest, at [0, 3, 1]"), "1.5", "1", "0.5"],
+        [Span("furthest, at [0, 3, 1]"), "1.5", "1", "0.5"]
     ]
     assert table in figure_blocks([ran], page=True)
     assert table not in figure_blocks([ran])

@@ -19,9 +19,7 @@ from tests.unit.results.records import DEVICE, error, json_values, record
 
 
 def shown(
-    cases: Sequence[CaseRecord],
-    groups: Sequence[FailureGroup] = (),
-    since: Since | None = None,
+    cases: Sequence[CaseRecord], groups: Sequence[FailureGroup] = (), since: Since | None = None
 ) -> dict[str, Any]:
     text = Rows(cases, since).packed(groups, {"ladders": ladders(cases)})
     document: dict[str, Any] = unpacked(text)

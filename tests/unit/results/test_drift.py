@@ -15,10 +15,7 @@ from harness.results.run_folder import OUTPUTS, RunFolder
 from tests.snapshots import Snapshot
 from tests.unit.results.records import DEVICE, record
 
-FILES = {
-    "000000000000000a-4": b"\x01\x02\x03\x04",
-    "000000000000000b-4": b"\x01\x02\x03\x07",
-}
+FILES = {"000000000000000a-4": b"\x01\x02\x03\x04", "000000000000000b-4": b"\x01\x02\x03\x07"}
 A, B = FILES
 GONE = "000000000000000c-4"
 
@@ -149,9 +146,7 @@ def test_other_bytes_of_the_same_values_are_no_drift(
     assert {point.variants for point in output.points} == {(0,)}
 
 
-def test_one_version_that_gives_several_outputs_is_not_deterministic(
-    snapshot: Snapshot,
-) -> None:
+def test_one_version_that_gives_several_outputs_is_not_deterministic(snapshot: Snapshot) -> None:
     records = [
         case("2.51.0", A),
         case("2.51.0", B, residency="window"),
@@ -162,8 +157,7 @@ def test_one_version_that_gives_several_outputs_is_not_deterministic(
 
 
 @pytest.mark.parametrize(
-    "measurement",
-    [None, [], {"m": None}, {"m": {"outputs": 7}}, {"m": {"outputs": [None, "x"]}}],
+    "measurement", [None, [], {"m": None}, {"m": {"outputs": 7}}, {"m": {"outputs": [None, "x"]}}]
 )
 def test_a_measurement_of_another_form_tells_nothing(measurement: object) -> None:
     assert drift([record(measurements={"kept_outputs": measurement})], FILES.get) == []

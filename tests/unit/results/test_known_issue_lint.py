@@ -13,12 +13,7 @@ from pydantic import ValidationError
 from harness.core.versions import QnnVersion, VersionRange
 from harness.report.junit import junit_parts
 from harness.results.coverage import coverage_of
-from harness.results.known_issues import (
-    CollectedTests,
-    KnownIssue,
-    never_matches,
-    review_lines,
-)
+from harness.results.known_issues import CollectedTests, KnownIssue, never_matches, review_lines
 from harness.results.record import CaseRecord
 from tests.properties import reached, reaches
 from tests.snapshots import Snapshot

@@ -258,8 +258,7 @@ def test_fifty_lines_of_500_characters_are_searched() -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern",
-    ["", "x" * 201, "(", r"(a)\1", "(?=a)b", "a**", "(?:(?:a?){30}){40}", r"\pL{1000}"],
+    "pattern", ["", "x" * 201, "(", r"(a)\1", "(?=a)b", "a**", "(?:(?:a?){30}){40}", r"\pL{1000}"]
 )
 def test_other_patterns_are_refused(pattern: str, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ValueError):

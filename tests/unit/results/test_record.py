@@ -27,13 +27,7 @@ from harness.results.record import (
     is_figure,
     named_figures,
 )
-from tests.unit.results.records import (
-    error,
-    final_attempts,
-    json_values,
-    record,
-    records,
-)
+from tests.unit.results.records import error, final_attempts, json_values, record, records
 
 # The example of the design, with what it leaves open filled in.
 CONTRACT = """

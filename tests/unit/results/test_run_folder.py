@@ -16,12 +16,7 @@ from hypothesis import given, strategies as st
 
 from harness.core.errors import ConfigError
 from harness.report.projections import finish, project
-from harness.results.run_folder import (
-    UNSEEN,
-    RunFolder,
-    case_slug,
-    new_run_id,
-)
+from harness.results.run_folder import UNSEEN, RunFolder, case_slug, new_run_id
 from tests.snapshots import Snapshot
 from tests.unit.results.records import record
 

@@ -71,7 +71,9 @@ def test_the_lines_say_what_happened(snapshot: Snapshot) -> None:
         lost("i", "/here/one.bin: is none", "config"),
         lost("j", "/here/two.bin: is none", "config"),
         lost("k", "/here/two.bin: is none", "config"),
-        record(case="l", outcome="unsupported", error=plain("no", api="QnnMem_register", code=1000)),
+        record(
+            case="l", outcome="unsupported", error=plain("no", api="QnnMem_register", code=1000)
+        ),
     ]
     assert lines_of(records, "reports/x") == snapshot
 

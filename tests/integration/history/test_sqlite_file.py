@@ -154,13 +154,3 @@ def test_a_run_that_cannot_be_read_keeps_none_from_the_others(reports: Path) -> 
     assert completed.stderr.count("\n") == 1
     assert str(journal) in completed.stderr
     assert history("import", journal.parent, "--reports", reports).returncode == 2
-
-
-def test_a_folder_that_takes_no_file_is_said(reports: Path) -> None:
-    reports.chmod(0o555)
-    try:
-        completed = history("--reports", reports)
-    finally:
-        reports.chmod(0o755)
-    assert completed.returncode == 2
-    assert "name another place" in completed.stderr

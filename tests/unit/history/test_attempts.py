@@ -62,7 +62,7 @@ def of_file(words: str, day: int, **options: object) -> CaseRecord:
 @pytest.mark.parametrize("name", VALUES)
 def test_what_was_asked_makes_another_case(name: str) -> None:
     options = {name: VALUES[name]}
-    attempts = [Attempt.of(of_file("a passed", 1, **given)) for given in ({}, options)]
+    attempts = [Attempt.of(of_file("a passed", 1, **chosen)) for chosen in ({}, options)]
     assert len(attempts_by_name(attempts)) == 2
     assert attempts[1].file_options
 

@@ -94,12 +94,6 @@ def test_sizes_and_intervals_of_a_change() -> None:
     assert interval(single).endswith("5 + 1 run")
 
 
-@pytest.mark.parametrize("base", [[1000], [1000, 1001], [], [None] * 9])
-def test_without_earlier_runs_nothing_is_said(base: list[Any]) -> None:
-    unjudged = change(base, [2000])
-    assert (unjudged.verdict, unjudged.more_new, unjudged.suspect) == ("unsure", None, False)
-
-
 @pytest.mark.slow
 def test_figures_with_two_modes_give_no_alarm() -> None:
     """As times on a computer that something else works on, too."""

@@ -62,9 +62,9 @@ def of_file(words: str, day: int, **options: object) -> CaseRecord:
 @pytest.mark.parametrize("name", VALUES)
 def test_what_was_asked_makes_another_case(name: str) -> None:
     options = {name: VALUES[name]}
-    attempts = [Attempt.of(of_file("a passed", 1, **chosen)) for chosen in ({}, options)]
-    assert len(attempts_by_name(attempts)) == 2
-    assert attempts[1].file_options
+    plain, other = (Attempt.of(of_file("a passed", 1, **chosen)) for chosen in ({}, options))
+    assert plain.case_group != other.case_group
+    assert compare([plain], [other]).asked_otherwise == (other.case,)
 
 
 def test_what_was_asked_makes_no_case_flaky(tmp_path: Path) -> None:

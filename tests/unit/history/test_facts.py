@@ -83,7 +83,7 @@ def test_only_the_last_run_that_had_it_says_where_and_an_earlier_one_since_when(
     facts = facts_after(tmp_path, passes, [*fails, *away], fails, away)
     assert results(facts) == {"p1": "affected"}
     assert facts.since_run == "20261102T220000Z-0000000000000002"
-    assert facts.versions_changed is None
+    assert facts.versions_changed == ""
 
 
 def test_since_when_is_looked_for_before_the_runs_that_are_read(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_measurements_become_properties() -> None:
         "rss_bytes": {"peak": 7, "by": {"x": None}},
     }
     hidden = LoadedLibrary(name="libQnnHtp.so", path="/vendor/libQnnHtp.so", hides="/ours/it.so")
-    known = diagnosed("failed", error().model_copy(update={"libraries": (hidden,)}))
+    known = diagnosed("failed", error()).model_copy(update={"libraries": (hidden,)})
     case = only_case(record(outcome="failed", measurements=measured, error=known))
     assert (
         properties(case).items()

@@ -148,7 +148,7 @@ def told_by(folder: Path) -> Iterator[str]:
 def test_what_is_no_record_is_none_for_any_reader(tmp_path: Path) -> None:
     numbers = iter(range(10**9))
 
-    @reaches(0.3)
+    @reaches(0.15)
     @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(st.lists(lines(), min_size=1, max_size=6), st.booleans())
     def agree(lines: list[bytes], ended: bool) -> None:

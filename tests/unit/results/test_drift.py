@@ -60,8 +60,10 @@ def test_how_outputs_differ(
     first: list[float],
     expected: tuple[int, int, int | None, float],
 ) -> None:
-    data = (np.array(side, NUMPY_TYPES[data_type]).tobytes() for side in (values, first))
-    figures = difference(*data, data_type, scale)
+    data, expected_data = (
+        np.array(side, NUMPY_TYPES[data_type]).tobytes() for side in (values, first)
+    )
+    figures = difference(data, expected_data, data_type, scale)
     assert figures is not None
     assert (figures.elements, figures.total, figures.max_steps, figures.max_abs) == expected
 

@@ -524,8 +524,10 @@ class Leases:
                 ours = [entry for entry in occupied if entry not in foreign]
                 name, _, holding = (ours or occupied)[0]
                 # a process that is just acquiring or freeing one has not written its name
-                is_unknown = any(entry.holding.holder is None for entry in occupied)
-                unclear = is_unknown and now - start < _SETTLE_S
+                unclear = any(
+                    entry.holding.holder is None and now - since[entry.name][1] < _SETTLE_S
+                    for entry in occupied
+                )
                 if str(holding.holder) != reported and not unclear:
                     reported = str(holding.holder)
                     waits.enter_context(progress_reporter(name))(f"waiting: held by {holding}")

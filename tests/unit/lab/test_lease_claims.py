@@ -20,6 +20,7 @@ from harness.lab.lease import (
     Claim,
     ClaimKind,
     DeviceHeld,
+    Held,
     Holder,
     Leases,
     Occupied,
@@ -27,6 +28,7 @@ from harness.lab.lease import (
     device_file,
     parse_holder,
 )
+from tests.logged import Logged
 from tests.properties import damaged, reached, reaches
 
 KEY = "local:R5CX1234"
@@ -215,6 +217,25 @@ def test_who_gives_it_back_after_each_case_is_waited_for_and_who_keeps_it_is_not
     run.acquire(KEY, "phone")
     run.close()
     other.close()
+
+
+def test_a_device_of_the_run_that_changes_hands_is_not_reported_as_held_by_somebody(
+    folder: Path, logged: Logged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "_SETTLE_S", 0.3)
+    run = Leases(folder, purpose="a run", of_run=True)
+    run.acquire(KEY, "phone")
+    ours, ends = run.own_holding(), time.monotonic() + 0.6
+    changing = iter([Held(None, 0.0)])
+
+    def attempt() -> list[Occupied]:
+        if time.monotonic() < ends:
+            return [Occupied("phone", KEY, ours)]
+        return [Occupied("phone", KEY, holding) for holding in changing][:1]
+
+    run.wait_for(attempt, wait_s=60)
+    assert logged.warnings == []
+    run.close()
 
 
 def test_those_of_ones_own_run_are_waited_for_in_any_case(folder: Path) -> None:

@@ -18,22 +18,17 @@
  *   slow_us=N           executions take so much longer
  *   slow_prepared_us=N  those of contexts that were prepared for memory handles do
  *   leak_bytes=N        freeing a context leaves so much on the heap
- *   churn_bytes=N       freeing the Kth context takes K times as much in small pieces, and gives all
- *                       of it back; malloc keeps it, since the next piece behind them stays
  *   leak=1              what a context had is not given back when it is freed
  *   late_ms=N           it is, by a thread that comes so much later
  *   grow_execute=N      every execution takes N more bytes until the context is freed
  *   group=right         contexts of a registered group share one buffer of the size first named,
  *                       also those that need more: what refuses them is the real thing's to show
  *   group=private       they say so, but each has its own
- *   group=head          the buffer goes away with the first context
  *   group=clobber       executing one context spoils the next one's outputs
  *   list=1              createFromBinaryListAsync, sharing one buffer of the largest size
- *   list=2              the same, but each context has its own
  */
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +55,7 @@ struct held {
     struct share io, again, spill, grown[64];
     struct held *head; /* of its group */
     uint64_t group_bytes;
-    bool in_group, group_gone, executed;
+    bool in_group, executed;
     uint8_t *seen, *gave; /* the first execution's inputs and outputs, for quick=1 */
 };
 
@@ -75,7 +70,6 @@ static struct handle handles[HANDLES];
 static char config[4096];
 static const struct abi_backend_api *real;
 static const struct abi_system_api *system_api;
-static abi_log_callback *callback;
 static uint64_t executions, copies;
 static bool spoil;
 
@@ -95,13 +89,6 @@ static const char *setting(const char *key) {
 
 static bool is(const char *key, const char *value) { return strcmp(setting(key), value) == 0; }
 static uint64_t number(const char *key) { return strtoull(setting(key), NULL, 10); }
-
-static void say(const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    if (callback != NULL) callback(format, ABI_LOG_ERROR, 0, args);
-    va_end(args);
-}
 
 /* --- memory that can be seen --- */
 
@@ -227,56 +214,34 @@ static abi_error create_list(abi_handle backend, abi_handle device,
             create(backend, device, NULL, (*all)->binary, (*all)->size, &context, NULL);
         struct held *held = code == 0 ? find(context) : NULL;
         if (held != NULL) {
-            if (number("list") == 1) give(&held->spill);
+            give(&held->spill);
             if (first == NULL) first = held;
             largest = held->spill_bytes > largest ? held->spill_bytes : largest;
         }
         if ((*all)->notify != NULL)
             (*all)->notify(context, NULL, NULL, ABI_NOTIFY_CONTEXT, (*all)->parameter, code);
     }
-    if (first != NULL && number("list") == 1) take(&first->spill, largest);
+    if (first != NULL) take(&first->spill, largest);
     return 0;
-}
-
-static void churn(uint64_t bytes) {
-    enum { PIECE = 1000 };
-    static void *volatile behind;
-    const char *before = getenv("STAND_IN_CHURNED"); /* the library is opened anew by each session */
-    uint64_t times = (before != NULL ? strtoull(before, NULL, 10) : 0) + 1;
-    uint64_t pieces = times * bytes / PIECE;
-    char text[24];
-    snprintf(text, sizeof text, "%llu", (unsigned long long)times);
-    setenv("STAND_IN_CHURNED", text, 1);
-    void **taken = calloc(pieces + 1, sizeof *taken);
-    for (uint64_t i = 0; taken != NULL && i < pieces; i++)
-        if ((taken[i] = malloc(PIECE)) != NULL) memset(taken[i], 1, PIECE);
-    if ((behind = malloc(PIECE)) != NULL) memset(behind, 1, PIECE);
-    for (uint64_t i = 0; taken != NULL && i < pieces; i++) free(taken[i]);
-    free(taken);
 }
 
 static abi_error release(abi_handle context, abi_handle profile) {
     static void *volatile lost;
-    if (number("churn_bytes")) churn(number("churn_bytes"));
     if (number("leak_bytes") && (lost = malloc(number("leak_bytes"))) != NULL)
         memset(lost, 1, number("leak_bytes"));
     struct held *held = find(context);
     if (held != NULL) {
-        bool shared = false;
         for (int i = 0; i < CONTEXTS; i++) {
             struct held *other = &contexts[i];
             if (other == held || other->context == NULL || other->head != held) continue;
-            if (is("group", "head")) {
-                other->group_gone = true;
-            } else if (!shared) { /* the group's buffer goes on with the next of it */
-                shared = true;
-                if (other->spill.size == 0) {
-                    other->spill = held->spill;
-                    held->spill = (struct share){0};
-                }
-                for (int k = 0; k < CONTEXTS; k++)
-                    if (contexts[k].head == held) contexts[k].head = other;
+            /* the group's buffer goes on with the next of it */
+            if (other->spill.size == 0) {
+                other->spill = held->spill;
+                held->spill = (struct share){0};
             }
+            for (int k = 0; k < CONTEXTS; k++)
+                if (contexts[k].head == held) contexts[k].head = other;
+            break;
         }
         give(&held->io);
         give(&held->again);
@@ -374,10 +339,6 @@ static abi_error run_graph(abi_handle graph, const struct abi_tensor *inputs, ui
         return code;
     }
     if (held == NULL) return 6001;
-    if (held->group_gone) {
-        say("the group's buffer is gone");
-        return 6001;
-    }
     bool first = !held->executed, documented = held->prepared && !registered;
     held->executed = true;
     copies = registered == is("copies", "wrong") ? input_count + output_count : 0;
@@ -440,11 +401,6 @@ static abi_error inner_events(uint64_t event, const uint64_t **events, uint32_t 
     return 0;
 }
 
-static abi_error open_log(abi_log_callback *given, uint32_t level, abi_handle *log) {
-    callback = given;
-    return real->log_create(given, level, log);
-}
-
 /* --- the library's door --- */
 
 static void *open_real(const char *variable, const char *beside, const char *symbol) {
@@ -505,7 +461,6 @@ QnnInterface_getProviders(const struct abi_backend_provider ***list, uint32_t *c
     api->context_free = release;
     api->graph_retrieve = retrieve;
     api->graph_execute = run_graph;
-    api->log_create = open_log;
     api->memory_register = enter;
     api->memory_deregister = leave;
     if (number("memory")) {

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Final
 
 from harness.core.cache import BOARDS, cache_root
-from harness.core.codes import dsp_errors
 from harness.dsp.emulator import FASTRPC, build_fastrpc
 from harness.models.source import Libraries, within_session
 from harness.probe.build import ProbeBuilder
@@ -32,31 +31,6 @@ BETWEEN: Final = " / "
 WITHOUT: Final = "without "
 """Begins a script that takes a library away instead."""
 _TIMEOUT_S: Final = 60
-# What opening the skel can come to: refused, not found, no memory, busy, no session...
-_OPENING: Final = (
-    *(0x1, 0x2, 0x3, 0x4, 0x6, 0xC, 0xD, 0xE, 0x14, 0x15, 0x16, 0x1E, 0x20, 0x29, 0x2B, 0x2C, 0x2D),
-    *(
-        0x30,
-        0x35,
-        0x38,
-        0x39,
-        0x3B,
-        0x3E,
-        0x42,
-        0x43,
-        0x45,
-        0x4E,
-        0x52,
-        0x56,
-        0x57,
-        0x65,
-        0x66,
-        0x67,
-    ),
-    *(0x68, 0x69, 0x6B, 0x6C, 0x72, 0x81, 0x82, 0x88, 0x8A, 0x14F, 0x183, 0x194, 0x200, 0x201),
-)
-_ASKING: Final = (0x1, 0x2, 0x4, 0x6, 0xE, 0x14, 0x2C, 0x42, 0x68, 0x72, 0x200)
-_DOMAIN: Final = (0x1, 0x14, 0x15, 0x2B, 0x72)
 
 
 @dataclass(frozen=True)
@@ -70,31 +44,6 @@ class Chain:
     script: str
     ended: int
     lines: tuple[str, ...]
-
-
-def scripts() -> dict[str, str]:
-    """All labels, and the script of each."""
-    named = {f"open: {_name(number)}": f"open={0x80000400 + number:#x};" for number in _OPENING}
-    named |= {f"invoke: {_name(number)}": f"invoke={0x80000400 + number:#x};" for number in _ASKING}
-    named |= {
-        f"unsigned: {_name(number)}": f"unsigned={0x80000400 + number:#x};" for number in _DOMAIN
-    }
-    named |= {
-        f"open: errno {number:#x}": f"open={number:#x};" for number in (0x68, 0x72, 0xFFFFFFFF)
-    }
-    named |= {f"crash in {call}": f"{call}=crash;" for call in ("open", "invoke", "unsigned")}
-    return named | {
-        "the stub is not there": f"{WITHOUT}libQnnHtpV75Stub.so",
-        "libcdsprpc.so is not there": f"{WITHOUT}libcdsprpc.so",
-        "crash in the second call of the skel": "invoke@2=crash;",
-        "the skel answers nothing that the stub expects": "",
-        "that, and the DSP tells nothing of itself": f"capability={0x80000414:#x};",
-        "that, after a delay": "open=delay:200;",
-    }
-
-
-def _name(number: int) -> str:
-    return dsp_errors()[number][0]
 
 
 class Board:
@@ -183,7 +132,7 @@ def main(folder: Path) -> None:
     """Records all chains anew."""
     with tempfile.TemporaryDirectory() as scratch:
         board = Board(sorted(folder.glob("libQnn*.so")), Path(scratch))
-        chains = [chain_of(label, script, board.run(script)) for label, script in scripts().items()]
+        chains = [chain_of(old.label, old.script, board.run(old.script)) for old in recorded()]
     with CHAINS.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, delimiter="\t", lineterminator="\n")
         writer.writerow(("label", "script", "ended", "chain"))

@@ -1,8 +1,9 @@
-"""The probe's build: once per source, flags and compiler; every way it can fail has its words."""
+"""The probe's build: once per source, flags and compiler, for each target."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -12,10 +13,22 @@ import pytest
 
 from harness.core.errors import ConfigError, InfraError
 from harness.probe import build
-from harness.probe.build import ProbeBuilder, check_probe, read_sources, source_hash
+from harness.probe.build import (
+    CAME_ALONG,
+    ProbeBuilder,
+    check_probe,
+    ndk_compiler,
+    read_sources,
+    source_hash,
+)
 from harness.probe.plan import Plan, Step
 from harness.probe.plan_runner import run_plan_locally
+from harness.runtimes.elf import read_elf
+from tests.android import bionic
+from tests.needed import ANDROID
+from tests.snapshots import Snapshot
 
+CROSS = "aarch64-linux-gnu-gcc"
 SYSTEM = {"PATH": os.environ["PATH"]}
 
 
@@ -73,40 +86,65 @@ def test_new_flags_or_another_compiler_make_another_probe(
     assert names <= {build.PROBE_NAME, f"{build.PROBE_NAME}.lock"}
 
 
-@pytest.mark.parametrize(
-    ("environment", "target", "message"),
-    [
-        ({"PATH": "/nonexistent"}, "linux-x64", "no C compiler found; install gcc or clang"),
-        ({"PATH": "/nonexistent", "CC": " "}, "linux-x64", "no C compiler found; install gcc"),
-        ({"CC": "no-such-cc -m64"} | SYSTEM, "linux-x64", "CC: no such C compiler: 'no-such-cc'"),
-        ({"CC": "'cc"} | SYSTEM, "linux-x64", "CC: not a command"),
-        ({"CC": "true"} | SYSTEM, "linux-x64", "does not compile the probe"),
-        ({"CC": "cc --no-such-flag"} | SYSTEM, "linux-x64", "no-such-flag"),
-        ({"PATH": "/nonexistent"}, "linux-arm64", "set CC_LINUX_ARM64 to a cross compiler"),
-        ({"PATH": "/nonexistent"}, "android-arm64", "or ANDROID_NDK_HOME"),
-        ({"CC_LINUX_ARM64": "cc"} | SYSTEM, "linux-arm64", "not a 64-bit program for linux-arm64"),
-        (SYSTEM, "windows", "valid: linux-x64, linux-arm64, android-arm64"),
-    ],
-)
 @pytest.mark.usefixtures("small_source")
-def test_without_a_usable_compiler(
-    tmp_path: Path, environment: dict[str, str], target: str, message: str
-) -> None:
-    with pytest.raises(ConfigError) as caught:
-        ProbeBuilder(tmp_path, environment).build(target)
-    assert message in str(caught.value)
+def test_without_a_usable_compiler(tmp_path: Path, snapshot: Snapshot) -> None:
+    for environment, target in (
+        ({"PATH": "/nonexistent"}, "linux-x64"),
+        ({"PATH": "/nonexistent", "CC": " "}, "linux-x64"),
+        ({"CC": "no-such-cc -m64"} | SYSTEM, "linux-x64"),
+        ({"CC": "true"} | SYSTEM, "linux-x64"),
+        ({"PATH": "/nonexistent"}, "linux-arm64"),
+        ({"PATH": "/nonexistent"}, "android-arm64"),
+        (SYSTEM, "windows"),
+    ):
+        with snapshot.raises(ConfigError):
+            ProbeBuilder(tmp_path, environment).build(target)
+    for command, words in (("'cc", "not a command"), ("cc --no-such-flag", "no-such-flag")):
+        with pytest.raises(ConfigError, match=words):
+            ProbeBuilder(tmp_path, {"CC": command} | SYSTEM).build()
+    with pytest.raises(ConfigError, match="not a 64-bit program for linux-arm64"):
+        ProbeBuilder(tmp_path, {"CC_LINUX_ARM64": "cc"} | SYSTEM).build("linux-arm64")
 
 
-def test_an_ndk_is_found(tmp_path: Path) -> None:
-    folder = tmp_path / "toolchains/llvm/prebuilt/linux-x86_64/bin"
+@pytest.mark.needs(CROSS)
+@pytest.mark.usefixtures("small_source")
+def test_a_compiler_that_links_with_another_libc(tmp_path: Path, snapshot: Snapshot) -> None:
+    builder = ProbeBuilder(tmp_path / "cache", {"CC_ANDROID_ARM64": CROSS} | SYSTEM)
+    with pytest.raises(ConfigError, match="linked with glibc") as caught:
+        builder.build("android-arm64")
+    assert caught.value.file
+
+
+def ndk(root: Path, *levels: int) -> dict[str, str]:
+    """An NDK whose compilers do nothing but say their level."""
+    folder = root / "toolchains/llvm/prebuilt/linux-x86_64/bin"
     folder.mkdir(parents=True)
-    for level in ("35", "29", "30"):
+    for level in levels:
         compiler = folder / f"aarch64-linux-android{level}-clang"
         compiler.write_text(f"#!/bin/sh\necho the compiler for {level} >&2\nexit 1\n")
         compiler.chmod(0o755)
-    builder = ProbeBuilder(tmp_path / "cache", {"ANDROID_NDK_HOME": str(tmp_path)} | SYSTEM)
-    with pytest.raises(ConfigError, match="the compiler for 29"):
-        builder.build("android-arm64")
+    return {"ANDROID_NDK_HOME": str(root)}
+
+
+@pytest.mark.parametrize(
+    ("device", "level"), [(None, 21), (21, 21), (29, 26), (30, 30), (34, 34), (36, 35)]
+)
+def test_the_newest_level_that_the_device_has(
+    device: int | None, level: int, tmp_path: Path
+) -> None:
+    builder = ProbeBuilder(tmp_path / "cache", ndk(tmp_path, 35, 21, 26, 30, 34) | SYSTEM)
+    with pytest.raises(ConfigError, match=f"the compiler for {level}"):
+        builder.build("android-arm64", android_api=device)
+
+
+def test_an_ndk_that_does_not_do(tmp_path: Path, snapshot: Snapshot) -> None:
+    builder = ProbeBuilder(tmp_path / "cache", ndk(tmp_path, 21, 35) | SYSTEM)
+    with snapshot.raises(ConfigError):
+        builder.build("android-arm64", android_api=19)
+    for folder in ("/proc/1/nowhere", "/nowhere", "/proc/1/cwd"):
+        with pytest.raises(ConfigError) as caught:
+            ndk_compiler({"ANDROID_NDK_ROOT": folder}, 34)
+        assert caught.value.field == "ANDROID_NDK_ROOT"
 
 
 def test_what_the_compiler_says_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,18 +159,34 @@ def test_what_the_compiler_says_is_shown(tmp_path: Path, monkeypatch: pytest.Mon
     ]
 
 
-def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
+def test_what_cannot_be_written_or_used(
+    plain_probe: Path, tmp_path: Path, snapshot: Snapshot
+) -> None:
     (tmp_path / "cache").write_text("a file where the folder should be")
     with pytest.raises(InfraError, match="cannot write to the cache"):
         ProbeBuilder(tmp_path / "cache", SYSTEM).build()
-
-
-def test_a_probe_built_elsewhere(plain_probe: Path, tmp_path: Path) -> None:
     assert check_probe(plain_probe, "linux-x64") == plain_probe
-    with pytest.raises(ConfigError, match="for android-arm64"):
+    snapshot.hide(plain_probe, "PROBE")
+    with snapshot.raises(ConfigError):
         check_probe(plain_probe, "android-arm64")
-    with pytest.raises(ConfigError, match="cannot read"):
+    with snapshot.raises(ConfigError):
         check_probe(tmp_path / "missing", "linux-x64")
+
+
+@pytest.mark.parametrize("target", ["linux-x64", "linux-arm64", "android-arm64"])
+def test_a_probe_that_is_shipped_needs_no_compiler(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "SHIPPED", tmp_path)
+    builder = ProbeBuilder(tmp_path, {"PATH": str(tmp_path)})
+    identity = "qnn-probe protocol=2 source={} target=" + target
+    for source in ("", "0" * 64):  # none, and one of other sources
+        (tmp_path / f"qnn-probe-{target}").write_text(identity.format(source))
+        with pytest.raises(ConfigError):
+            builder.origin(target)
+    source = source_hash(read_sources())
+    (tmp_path / f"qnn-probe-{target}").write_text(identity.format(source))
+    assert builder.origin(target) == CAME_ALONG
 
 
 @pytest.mark.needs("readelf")
@@ -142,3 +196,51 @@ def test_it_needs_nothing_but_the_c_library(plain_probe: Path) -> None:
     ).stdout
     needed = {line.split("[")[1].rstrip("]") for line in dynamic.splitlines() if "NEEDED" in line}
     assert needed <= {"libc.so.6", "libdl.so.2", "libpthread.so.0"}
+
+
+SOURCE = source_hash(read_sources())
+
+
+def said_by(*command: object) -> str:
+    words = [str(word) for word in command]
+    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+@pytest.mark.needs(CROSS)
+@pytest.mark.needs("qemu-aarch64")
+def test_it_says_what_it_is(plain_probe: Path, tmp_path: Path) -> None:
+    cross = ProbeBuilder(tmp_path, SYSTEM).build("linux-arm64")
+    facts = read_elf(cross.read_bytes())
+    assert (facts.machine, facts.libc) == ("aarch64", "glibc")
+    emulator = ("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu")
+    for target, *command in (("linux-x64", plain_probe), ("linux-arm64", *emulator, cross)):
+        identity = f"qnn-probe protocol=2 source={SOURCE} target={target}"
+        assert said_by(*command, "--version") == f"{identity}\n"
+        assert identity.encode() in Path(command[-1]).read_bytes()
+
+
+@pytest.mark.needs(ANDROID)
+@pytest.mark.needs("readelf")
+@pytest.mark.needs("nm")
+def test_the_ndk_builds_what_every_phone_of_a_level_loads(tmp_path: Path) -> None:
+    environment = {"ANDROID_NDK_HOME": str(bionic.ndk())} | SYSTEM
+    probe = ProbeBuilder(tmp_path, environment).build("android-arm64", android_api=24)
+    facts = read_elf(probe.read_bytes())
+    assert (facts.machine, facts.libc, facts.android_api) == ("aarch64", "bionic", 24)
+    assert set(facts.needed) == {"libc.so", "libdl.so"}
+    headers = said_by("readelf", "-hlW", probe)
+    assert re.search(r"Type: +DYN ", headers)
+    pages = {line.split()[-1] for line in headers.splitlines() if line.split()[:1] == ["LOAD"]}
+    assert pages == {"0x4000"}
+    stubs = bionic.stub_libraries(24)
+    offered = {name for stub in stubs for _, name in symbols_of("--defined-only", stub)}
+    # what is weak may be missing: ExecuTorch's runner, which only another build has
+    expected = {name for kind, name in symbols_of("--undefined-only", probe) if kind == "U"}
+    assert expected
+    assert expected <= offered
+
+
+def symbols_of(option: str, file: Path) -> list[tuple[str, str]]:
+    """Their kinds and names."""
+    lines = said_by("nm", "-D", "--without-symbol-versions", option, file).splitlines()
+    return [(kind, name) for *_, kind, name in map(str.split, lines)]

@@ -28,6 +28,14 @@ def build_backend(folder: Path, compiler: str = "cc") -> Path:
     return library
 
 
+def build_ort(folder: Path, compiler: str = "cc") -> Path:
+    """libonnxruntime.so that does what a model says."""
+    library = folder / "libonnxruntime.so"
+    source = _FOLDER.parent / "integration/probe/stand_in_ort.c"
+    _compile([f"-I{SOURCE_FOLDER}", str(source)], library, compiler)
+    return library
+
+
 def build_rpcmem(folder: Path) -> Path:
     """libcdsprpc.so: rpcmem over memfds."""
     library = folder / "libcdsprpc.so"

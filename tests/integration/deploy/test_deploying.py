@@ -142,25 +142,6 @@ def test_a_device_that_was_wiped(device: CountingDevice, files: dict[str, Path])
     assert device.local(deployer(device).deploy_files("one", files), "qnn-probe").exists()
 
 
-@pytest.mark.parametrize("place", ["store", "sets"])
-def test_a_file_that_was_damaged_on_the_device(
-    place: str, device: CountingDevice, files: dict[str, Path]
-) -> None:
-    folder = deployer(device).deploy_files("one", files)
-    paths = {
-        "store": next(path for path in stored_files(device) if path.stat().st_size == 100_000),
-        "sets": device.local(folder, INPUT),
-    }
-    content = bytearray(paths[place].read_bytes())
-    content[50_000] ^= 1
-    paths[place].chmod(0o644)
-    paths[place].write_bytes(content)
-    again = deployer(device).deploy_files("one", files)
-    assert device.pushed_bytes == 100_000
-    assert device.local(again, INPUT).read_bytes() == files[INPUT].read_bytes()
-    assert leftovers(device) == []
-
-
 def test_each_push_is_told(device: CountingDevice, files: dict[str, Path]) -> None:
     pushes: list[Push] = []
     for _ in range(2):
@@ -252,13 +233,6 @@ def test_a_file_that_is_damaged_twice_is_an_error(
     assert leftovers(device) == []
     assert not list(device.local(device.workdir).glob("listed/*"))
     deployer(device).deploy_files("one", files)
-
-
-def test_a_folder_that_is_in_the_way(device: CountingDevice, files: dict[str, Path]) -> None:
-    device.local(device.workdir).parent.mkdir(parents=True, exist_ok=True)
-    device.local(device.workdir).write_text("a file")
-    with pytest.raises(DeviceRefused, match="cannot make folders in"):
-        deployer(device).deploy_files("one", files)
 
 
 @pytest.mark.parametrize("name", ["../outside", "/absolute", "a b", "$(reboot)", ""])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.errors import DeviceError, DeviceLost, InfraError
+from harness.core.errors import DeviceError, DeviceLost
 from harness.deploy.deploy import Deployer
 from harness.deploy.layout import new_claim
 from tests.integration.deploy.conftest import ON_ANDROID, REAL, CountingDevice
@@ -83,33 +83,6 @@ def test_a_stalled_link_ends_with_the_deadline(
     monkeypatch.undo()
     device.connect()
     assert_whole(device, deployer(device).deploy_files("one", files), files)
-
-
-def test_a_daemon_that_is_restarted_meanwhile(
-    device: CountingDevice, files: dict[str, Path]
-) -> None:
-    link = device.link
-    start, restarted = link.carried, threading.Event()
-
-    def restart() -> None:
-        while link.carried - start < FILES * SIZE * 0.3:
-            time.sleep(0.001)
-        device.daemon.stop()
-        device.daemon.start()
-        link.lead_to(device.daemon.address)
-        restarted.set()
-
-    thread = threading.Thread(target=restart)
-    thread.start()
-    mine = deployer(device)
-    try:
-        mine.deploy_files("one", files)
-    except InfraError:
-        assert restarted.wait(60)
-    thread.join()
-    device.connect()
-    mine.forget()
-    assert_whole(device, mine.deploy_files("one", files), files)
 
 
 def test_two_hosts_at_once(device: CountingDevice, files: dict[str, Path]) -> None:

@@ -156,7 +156,6 @@ def test_what_is_no_argument(opened: Callable[..., ProbeRun], argument: str) -> 
 
 
 def test_what_is_not_there_to_be_called(run: Runner) -> None:
-    completed = run(call("QnnBackend_free", 0))
-    failure = completed.transcript.first_failure
+    failure = run(call("QnnBackend_free", 0)).transcript.first_failure
     assert failure is not None
-    assert (failure.error, failure.message) == ("plan", "no library with an entry 8")
+    assert failure.error == "plan"

@@ -238,17 +238,6 @@ def test_without_fallback_the_node_is_named_before_the_misleading_end(
     assert MISLEADING in last
 
 
-def test_a_backend_that_is_missing_is_named_before_the_misleading_end(
-    on_ort: OnOrt, tiny: DeployedModel
-) -> None:
-    def steps(here: OrtOnDevice) -> tuple[Step, ...]:
-        return here.session(0, tiny.file, provider=here.provider({"backend_path": "/no/lib.so"}))
-
-    first, last = error_of(on_ort(NEWEST, USUAL, steps)).message.splitlines()
-    assert "/no/lib.so: cannot open shared object file" in first
-    assert MISLEADING in last
-
-
 def test_a_silent_fallback_is_found(on_ort: OnOrt, tiny: DeployedModel) -> None:
     """ORT makes the session all the same, on the CPU, and says so in its log only."""
 
@@ -297,12 +286,6 @@ def test_a_damaged_dump_is_refused(
     error = error_of(on_ort(NEWEST, USUAL, lambda here: here.session(0, str(dump))))
     assert (error.api, error.ort and error.ort.name) == ("CreateSession", "ORT_INVALID_GRAPH")
     assert "Failed to load from EpContext model" in error.message
-
-
-def test_files_that_are_not_there(on_ort: OnOrt, tmp_path: Path) -> None:
-    error = error_of(on_ort(NEWEST, USUAL, lambda here: here.session(0, f"{tmp_path}/no.onnx")))
-    assert error.ort is not None
-    assert error.ort.name == "ORT_NO_SUCHFILE"
 
 
 def test_sessions_made_and_released_again_and_again(on_ort: OnOrt, tiny: DeployedModel) -> None:

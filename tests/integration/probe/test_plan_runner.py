@@ -120,14 +120,6 @@ def test_looking_at_a_hang_may_fail(device: AdbDevice, folder: str) -> None:
     assert b'"event":"threads"' in completed.raw_events
 
 
-def test_nobody_looks_at_what_does_not_hang(device: AdbDevice, folder: str) -> None:
-    def fail(pid: int, deadline: Deadline) -> None:
-        raise AssertionError
-
-    for step in (Step("noop"), Step("crash", {"signal": "11"})):
-        assert not run(device, folder, step, on_hang=fail).timed_out
-
-
 def test_environment_and_folder_arrive_as_they_are(device: AdbDevice, folder: str) -> None:
     """Libraries are found by their name through LD_LIBRARY_PATH, and relatively."""
     odd = f"{folder}/a 'b' $(c) \"d\""
@@ -139,32 +131,6 @@ def test_environment_and_folder_arrive_as_they_are(device: AdbDevice, folder: st
     for step in completed.transcript.steps[1:]:
         assert step.error == "dlopen"
         assert "invalid ELF header" in (step.message or "")
-
-
-def test_a_crash_on_the_device(device: AdbDevice, folder: str) -> None:
-    completed = run(device, folder, Step("noop"), Step("crash", {"signal": "11"}))
-    assert (completed.exit_code, completed.signal, completed.timed_out) == (None, 11, False)
-    assert completed.transcript.first_failure is completed.transcript.last_begun
-
-
-def test_a_hang_on_the_device(device: AdbDevice, folder: str) -> None:
-    completed = run(device, folder, Step("hang"), settings={"deadline_ms": 200})
-    assert (completed.exit_code, completed.timed_out, completed.transcript.deadline) == (
-        124,
-        True,
-        True,
-    )
-    late = {"deadline_ms": 60_000}
-    completed = run(device, folder, Step("hang"), settings=late, timeout_s=1)
-    assert (completed.exit_code, completed.timed_out, completed.transcript.deadline) == (
-        None,
-        True,
-        False,
-    )
-    assert completed.transcript.last_begun is not None
-    processes = device.shell("ps ax -ww -o args", timeout_s=60)
-    assert processes.ok
-    assert f"{folder}/qnn-probe".encode() not in processes.stdout
 
 
 @pytest.mark.parametrize("wrong", ["probe", "folder"])

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from zlib import crc32
 
@@ -29,6 +27,7 @@ from tests.integration.probe.conftest import ALL_BUILDS, ENVIRONMENT, Runner
 from tests.integration.transport.adb.remote import SLACK_S
 from tests.stand_in.events import parse_transcript
 from tests.stand_in.plan_text import parse
+from tests.unit.core.test_guard import wait_gone
 
 EVERY_VERB = (
     "backend-load lib=/none",
@@ -80,15 +79,6 @@ def feed(probe: Path, text: bytes, timeout_s: float = 20) -> subprocess.Complete
 
 
 @ALL_BUILDS
-def test_an_empty_plan(run: Runner) -> None:
-    completed = run()
-    assert (completed.exit_code, completed.signal) == (EXIT_DONE, None)
-    assert (completed.timed_out, completed.truncated) == (False, False)
-    assert completed.transcript.done
-    assert completed.transcript.elapsed_us is not None
-
-
-@ALL_BUILDS
 def test_every_verb_is_known_on_both_sides(probe: Path) -> None:
     text = plan.sealed(["cleanup", *EVERY_VERB])
     transcript = parse_transcript(feed(probe, text.encode()).stdout)
@@ -100,90 +90,66 @@ def test_every_verb_is_known_on_both_sides(probe: Path) -> None:
     steps = {step.verb: step for step in transcript.steps}
     assert steps["backend-load"].error == "dlopen"
     assert "/none" in (steps["backend-load"].message or "")
-    for verb in (
-        "log-create",
-        "device-create",
-        "context-load",
-        "execute",
-        "context-inspect",
-        "io-run",
-    ):
-        assert steps[verb].error == "plan", verb
-    assert steps["ort-load"].error == "dlopen"
-    for verb in ("ort-env", "ort-register-ep", "ort-session", "ort-placement", "ort-run"):
-        assert steps[verb].error == "plan", verb
-    for verb in ("ort-session-free", "ort-unregister-ep", "ort-env-free"):
-        assert steps[verb].skipped == "there is nothing to free"
-    for verb in ("program", "device", "context", "run", "free"):
-        assert steps[f"executorch-{verb}"].error == "unsupported", verb
-    for verb in ("context-free", "device-free", "backend-free", "log-free"):
-        assert steps[verb].skipped == "there is nothing to free"
+    no_libraries = ("ort-load", "system-load")
+    assert {steps[verb].error for verb in no_libraries} == {"dlopen"}
+    for verb, step in steps.items():
+        if verb.endswith(("-free", "-unregister-ep")) and verb != "executorch-free":
+            assert step.skipped, verb
+        elif verb.startswith("executorch-"):
+            assert step.error == "unsupported", verb
+        elif verb.startswith(("log-", "device-", "context-", "execute", "io-run", "ort-")):
+            assert step.error == ("dlopen" if verb in no_libraries else "plan"), verb
     assert steps["exit"].unfinished
 
 
 @pytest.mark.parametrize(
-    ("lines", "line", "message"),
+    ("line", "message"),
     [
-        (["explode"], 2, "no verb 'explode'"),
-        (["noop lib=x"], 2, "noop has no field 'lib'"),
-        (["backend-load"], 2, "backend-load needs 'lib'"),
-        (["backend-load lib="], 2, "bad value of 'lib'"),
-        (["backend-load lib=a%00b"], 2, "bad value of 'lib'"),
-        (["backend-load lib=a%4"], 2, "bad value of 'lib'"),
-        (["backend-load lib=a lib=b"], 2, "'lib' given twice"),
-        (["backend-load lib"], 2, "not key=value: 'lib'"),
-        (["backend-load  lib=a"], 2, "not key=value: ''"),
-        (["noop\0"], 2, "a NUL byte"),
-        (["sleep ms=-1"], 2, "'ms' is not a number: '-1'"),
-        ([f"sleep ms={10**19}"], 2, "is not a number"),
-        (["context-free context=8192"], 2, "'context' must be 0 to 8191: '8192'"),
-        (["execute context=0 graph=0 input.00=x"], 2, "input.00"),
-        (["execute context=0 graph=0 input.512=x"], 2, "input.512"),
-        (["set memory=all"], 2, "'memory' is none of off rss pss: 'all'"),
-        (["set log_level=loud"], 2, "'log_level' is none of off error warn"),
-        ([""], 2, "no verb ''"),
+        ("explode", "no verb 'explode'"),
+        ("noop lib=x", "noop has no field 'lib'"),
+        ("backend-load lib=a%00b", "bad value of 'lib'"),
+        ("backend-load lib=a%4", "bad value of 'lib'"),
+        ("backend-load lib=a lib=b", "'lib' given twice"),
+        ("backend-load lib", "not key=value: 'lib'"),
+        ("backend-load  lib=a", "not key=value: ''"),
+        ("noop\0", "a NUL byte"),
+        (f"sleep ms={10**19}", "is not a number"),
+        ("", "no verb ''"),
     ],
 )
 def test_a_bad_plan_is_refused_before_anything_is_done(
-    probe: Path, lines: list[str], line: int, message: str
+    probe: Path, line: str, message: str
 ) -> None:
-    text = plan.sealed(lines)
+    text = plan.sealed([line])
     completed = feed(probe, text.encode())
     transcript = parse_transcript(completed.stdout)
     assert completed.returncode == EXIT_BAD_PLAN, completed.stderr
     assert transcript.plan_error is not None
-    assert not transcript.plan_damaged
-    assert transcript.plan_error.startswith(f"line {line}: ")
+    assert transcript.plan_error.startswith("line 2: ")
     assert message in transcript.plan_error
-    assert not transcript.steps
+    assert (transcript.plan_damaged, transcript.steps) == (False, [])
     with pytest.raises(ConfigError):
         parse(text)
 
 
 @pytest.mark.parametrize(
-    ("lines", "line", "message"),
+    ("lines", "line"),
     [
-        (["noop", "set memory=off"], 3, "set comes before the first step"),
-        (["set memory=off", "noop", "set memory=off"], 4, "set comes before the first step"),
-        (["set deadline_ms=5", "set memory=off"], 3, "set is given twice"),
-        (["set", "set", "noop"], 3, "set is given twice"),
-        (["set memory=off", "noop"], None, "off"),
-        (["set", "noop"], None, "pss"),
+        (["noop", "set memory=off"], 3),
+        (["set memory=off", "noop", "set memory=off"], 4),
+        (["set deadline_ms=5", "set memory=off"], 3),
+        (["set memory=off", "noop"], None),
     ],
 )
-def test_settings_are_told_once_and_first(
-    probe: Path, lines: list[str], line: int | None, message: str
-) -> None:
+def test_settings_are_told_once_and_first(probe: Path, lines: list[str], line: int | None) -> None:
     text = plan.sealed(lines)
     problem = parse_transcript(feed(probe, text.encode()).stdout).plan_error
     if line is None:
-        assert problem is None
-        assert parse(text).settings.memory == message
+        assert (problem, parse(text).settings.memory) == (None, "off")
         return
-    assert problem == f"line {line}: {message}"
     with pytest.raises(ConfigError) as refused:
         parse(text)
-    assert (refused.value.line, refused.value.problem) == (line, message)
+    assert (refused.value.line, problem) == (line, f"line {line}: {refused.value.problem}")
 
 
 def least_and_most(key: str, rule: Field) -> tuple[list[str], list[str]]:
@@ -245,13 +211,10 @@ WHOLE = by_hand(b"noop\nnoop\n")
     ("text", "message"),
     [
         (b"", "stdin ended after 0 bytes"),
-        (b"probe-plan 2", "stdin ended after 12 bytes"),
         (WHOLE[:-1], "before the plan did"),
         (WHOLE + b"\n", "are not what their first line says"),
-        (WHOLE.replace(b"noop", b"noop,", 1), "are not what their first line says"),
         (WHOLE.replace(b"noop", b"nood", 1), "are not what their first line says"),
         (WHOLE.replace(b"plan 2", b"plan 1"), "not the first line of a plan"),
-        (WHOLE.replace(b"bytes=10", b"bytes=010"), "not the first line of a plan"),
         (WHOLE.replace(b"bytes=10", b"bytes=1o"), "not the first line of a plan"),
         (WHOLE.replace(b"bytes=10", b"bytes=99999999999999999999"), "not the first line of"),
         (by_hand(b"noop\n", bytes=LIMITS["PLAN_BYTES_MAX"] + 1), "not the first line of a plan"),
@@ -271,15 +234,16 @@ def test_a_plan_that_was_damaged_on_its_way_is_no_bad_plan(
     assert not transcript.steps
 
 
-def test_a_line_that_is_too_long_or_does_not_end(probe: Path) -> None:
-    for body, message in (
-        (b"backend-load lib=" + b"x" * 20000 + b"\n", "too long"),
-        (b"noop", "end"),
-    ):
-        transcript = parse_transcript(feed(probe, by_hand(body)).stdout)
-        assert message in (transcript.plan_error or "")
-        with pytest.raises(ConfigError):
-            parse(by_hand(body).decode())
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [(b"backend-load lib=" + b"x" * 20000 + b"\n", "too long"), (b"noop", "end")],
+    ids=["long", "endless"],
+)
+def test_a_line_that_is_too_long_or_does_not_end(probe: Path, body: bytes, message: str) -> None:
+    problem = parse_transcript(feed(probe, by_hand(body)).stdout).plan_error
+    assert message in (problem or "")
+    with pytest.raises(ConfigError):
+        parse(by_hand(body).decode())
 
 
 def test_a_plan_may_have_as_many_steps_as_promised(probe: Path) -> None:
@@ -309,18 +273,13 @@ def test_a_crash_names_its_step(run: Runner, number: signal.Signals) -> None:
     assert not completed.transcript.done
 
 
-def test_its_own_deadline_ends_a_hang_and_names_the_step(run: Runner) -> None:
-    completed = run(Step("noop"), Step("hang"), settings=Settings(deadline_ms=200))
+def test_its_own_deadline_ends_a_hang_and_says_what_its_threads_were_doing(run: Runner) -> None:
+    settings = Settings(deadline_ms=100, linger_ms=200)
+    completed = run(Step("noop"), Step("hang"), settings=settings)
     assert (completed.exit_code, completed.timed_out) == (124, True)
-    assert completed.transcript.deadline
+    assert (completed.transcript.deadline, completed.transcript.malformed) == (True, [])
     assert completed.transcript.last_begun is completed.transcript.first_failure
-    assert completed.duration_s < SLACK_S
-
-
-def test_a_hang_says_what_its_threads_were_doing(run: Runner) -> None:
-    completed = run(Step("hang"), settings=Settings(deadline_ms=100, linger_ms=200))
-    assert (completed.exit_code, completed.transcript.malformed) == (124, [])
-    assert completed.duration_s >= 0.3
+    assert 0.3 <= completed.duration_s < SLACK_S
     start = completed.transcript.start
     assert start is not None
     # qemu has a thread of its own beside it
@@ -331,16 +290,6 @@ def test_a_hang_says_what_its_threads_were_doing(run: Runner) -> None:
     assert (thread["name"], thread["state"]) == ("qnn-probe", "S")
     # Android's pause() waits for a signal by another call
     assert not thread.get("wchan") or re.search("pause|sigsuspend", thread["wchan"])
-
-
-def test_it_tells_before_it_is_told(run: Runner) -> None:
-    """Without a deadline of its own, a plan gets one a little before the caller's."""
-    completed = run(Step("hang"), timeout_s=2)
-    assert (completed.exit_code, completed.timed_out, completed.transcript.deadline) == (
-        124,
-        True,
-        True,
-    )
 
 
 def test_whoever_runs_it_ends_it_if_need_be(plain_probe: Path) -> None:
@@ -405,13 +354,6 @@ def test_a_flood_of_output_ends_it(plain_probe: Path, monkeypatch: pytest.Monkey
     assert completed.duration_s < SLACK_S
 
 
-def test_an_exit_in_the_middle_is_not_the_end_of_the_plan(run: Runner) -> None:
-    completed = run(Step("noop"), Step("exit", {"code": "7"}))
-    assert (completed.exit_code, completed.transcript.done) == (7, False)
-    assert completed.transcript.last_begun is not None
-    assert completed.transcript.last_begun.verb == "exit"
-
-
 def test_it_dies_with_whoever_started_it(plain_probe: Path) -> None:
     """A shell that is killed outright takes its probe with it."""
     parent = (
@@ -434,15 +376,7 @@ def test_it_dies_with_whoever_started_it(plain_probe: Path) -> None:
         shell.wait(60)
         # its stdout closes with it
         assert b"begin" not in shell.stdout.read()
-    until = time.monotonic() + 5
-    while time.monotonic() < until:
-        with contextlib.suppress(FileNotFoundError):
-            if Path(f"/proc/{number}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z":
-                time.sleep(0.01)
-                continue
-        return
-    os.kill(number, signal.SIGKILL)
-    pytest.fail("the probe outlived its parent")
+    wait_gone([number], 30)
 
 
 def test_it_stops_when_nobody_listens(plain_probe: Path) -> None:
@@ -456,7 +390,7 @@ def test_it_stops_when_nobody_listens(plain_probe: Path) -> None:
 
 
 def test_a_program_that_is_no_probe(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot run the probe"):
+    with pytest.raises(ConfigError):
         run_plan_locally(tmp_path / "missing", Plan(()), env={}, timeout_s=60)
-    with pytest.raises(InfraError, match="did not start"):
+    with pytest.raises(InfraError):
         run_plan_locally(Path("/bin/true"), Plan(()), env={}, timeout_s=60)

@@ -191,35 +191,6 @@ def test_a_binary_of_a_newer_compiler(session: Session, context_for: ContextFor)
     assert execution.error == "plan"
 
 
-def test_a_binary_of_an_older_compiler(session: Session, context_for: ContextFor) -> None:
-    context = context_for("tiny", OLDEST)
-    completed = session(NEWEST, plan.context_load(0, str(context.path)), executed(context))
-    assert completed.exit_code == EXIT_DONE
-
-
-def test_an_input_of_the_wrong_size_is_not_passed_on(
-    session: Session, context_for: ContextFor, tmp_path: Path
-) -> None:
-    """The library would take it, and write behind it."""
-    context = context_for("tiny", NEWEST)
-    short = tmp_path / "short"
-    short.write_bytes(context.inputs[0].read_bytes()[:-1])
-    load = plan.context_load(0, str(context.path))
-    completed = session(NEWEST, load, plan.execute(0, inputs=[str(short)]))
-    assert completed.transcript.steps[7].error == "size"
-
-
-def test_wrong_outputs_are_told(session: Session, context_for: ContextFor, tmp_path: Path) -> None:
-    context = context_for("tiny", NEWEST)
-    other = tmp_path / "zeros"
-    other.write_bytes(bytes(context.expected[0].stat().st_size))
-    step = plan.execute(0, inputs=map(str, context.inputs), expected=[str(other)])
-    completed = session(NEWEST, plan.context_load(0, str(context.path)), step)
-    ran = completed.transcript.steps[7]
-    assert (ran.code, ran.error) == (None, "mismatch")
-    assert ran.data["outputs"][0]["beyond"] == 16
-
-
 def test_a_backend_that_this_computer_cannot_have(session: Session) -> None:
     completed = session(NEWEST, backend="libQnnGpu.so")
     created = completed.transcript.steps[3]

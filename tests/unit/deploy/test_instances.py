@@ -218,11 +218,3 @@ def test_closed_by_another_thread_it_leaves_nothing_and_begins_nothing(
     with pytest.raises(InfraError, match="sim is not started: its run has ended"):
         instances.storage("sim")
     assert run_folders(tmp_path) == []
-
-
-def test_closed_before_it_was_asked_it_begins_nothing(tmp_path: Path) -> None:
-    instances = Instances(tmp_path, "one")
-    instances.close()
-    with pytest.raises(InfraError, match="its run has ended"):
-        instances.storage("sim")
-    assert not (tmp_path / ".runs").exists()

@@ -16,7 +16,6 @@ from harness.deploy.layout import (
     StoreAnswerError,
     entry_name,
     parse_look,
-    stored_at,
 )
 from tests.properties import reached, reaches
 from tests.unit.deploy.store_device import (
@@ -243,14 +242,6 @@ def test_a_set_that_is_called_like_a_hash(alone: bool, device: ScriptDevice) -> 
     assert device.look(file_set).find_set(file_set)
 
 
-def test_many_sets_in_one_look(device: ScriptDevice) -> None:
-    sets = [a_set(f"set-{number}") for number in range(60)]
-    device.deploy(*sets)
-    view = device.look(*sets, a_set("absent"))
-    assert all(view.find_set(file_set) for file_set in sets)
-    assert not view.find_set(a_set("absent"))
-
-
 def test_what_is_kept_back_for_the_system_is_not_free(device: ScriptDevice) -> None:
     """To root, toybox's df counts it; a computer that keeps nothing back cannot show it."""
     sizes = os.statvfs(device.workdir.parent)
@@ -292,12 +283,6 @@ def test_an_answer_with_noise() -> None:
     assert parse_look(f"@qnn-harness:df  free 3 512\n{DONE}").free_bytes == 1536
 
 
-@given(st.text(max_size=40))
-def test_the_time_of_what_is_stored_is_of_the_boot(boot: str) -> None:
-    assert 946684800 <= stored_at(boot) < 1014 * 10**6
-    assert stored_at(boot) == stored_at(boot)
-
-
 @reaches(0.3)
 @given(st.text(max_size=300))
 def test_any_answer_is_read_or_refused(text: str) -> None:
@@ -332,9 +317,3 @@ def test_any_answer_is_read_or_refused(text: str) -> None:
 )
 def test_names_in_a_set(name: str, valid: bool) -> None:
     assert valid_name(name) == valid
-
-
-@pytest.mark.parametrize(("folder", "is_accepted"), [("mine-1-00.77", True), ("..", False)])
-def test_no_folder_of_incoming_leads_out(folder: str, is_accepted: bool) -> None:
-    view = parse_look(f"@qnn-harness:file 3|7|store/.incoming/{folder}/ready/a\n{DONE}")
-    assert view.incoming == ({folder: 3} if is_accepted else {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 import time
@@ -75,13 +76,10 @@ def test_a_request_may_be_of_any_bytes_but_not_longer_than_its_length_can_say() 
     assert address.sent() == b"0004\xff-\xc3\xbc"
 
 
-def test_a_service_takes_one_connection() -> None:
+def test_a_service_takes_one_connection_which_is_closed_when_refused() -> None:
     address = MockAddress(OKAY, OKAY)
     address.device().open_service(b"shell,v2,raw:\xff").close()
     assert address.sent() == b"0010host:transport:x000eshell,v2,raw:\xff"
-
-
-def test_a_connection_that_is_refused_is_closed() -> None:
     for answers in ([b"FAIL0000"], [OKAY, b"FAIL0000"]):
         address = MockAddress(*answers)
         with pytest.raises(AdbFailError):
@@ -89,42 +87,32 @@ def test_a_connection_that_is_refused_is_closed() -> None:
         assert address.sent().startswith(b"0010host:transport:x")
 
 
-LINES = [
-    (
-        "127.0.0.1:5555         device product:sim model:Sim_73 device:sim73 transport_id:4",
-        SeenDevice("127.0.0.1:5555", "device", "Sim_73"),
+LINES = {
+    "127.0.0.1:5555  device product:sim model:Sim_73 device:sim73 transport_id:4": SeenDevice(
+        "127.0.0.1:5555", "device", "Sim_73"
     ),
-    (
-        "R58M123 device usb:1-4 product:a b model:X device:y transport_id:12",
-        SeenDevice("R58M123", "device", "X"),
+    "R58M123 device usb:1-4 product:a b model:X device:y transport_id:12": SeenDevice(
+        "R58M123", "device", "X"
     ),
-    ("abc  offline transport_id:1", SeenDevice("abc", "offline")),
-    ("abc\tunauthorized", SeenDevice("abc", "unauthorized")),
-    (
-        "0123 no permissions (user in plugdev group; are your udev rules wrong?);"
-        " see [http://x/y.html] usb:3-2 transport_id:7",
-        SeenDevice("0123", "no permissions"),
-    ),
-    ("???????????? no permissions", SeenDevice("????????????", "no permissions")),
-    ("abc device transport_id:99999999999999999999", SeenDevice("abc", "device")),
-]
+    "abc\tunauthorized": SeenDevice("abc", "unauthorized"),
+    "0123 no permissions (user in plugdev group; are your udev rules wrong?);"
+    " see [http://x/y.html] usb:3-2 transport_id:7": SeenDevice("0123", "no permissions"),
+    "???????????? no permissions": SeenDevice("????????????", "no permissions"),
+    "abc device transport_id:99999999999999999999": SeenDevice("abc", "device"),
+}
 
 
 def listed(text: str) -> list[SeenDevice]:
     return AdbServer(cast(ServerAddress, MockAddress(OKAY + block(text)))).devices()
 
 
-@pytest.mark.parametrize(("line", "expected"), LINES)
-def test_a_line_of_the_device_list(line: str, expected: SeenDevice) -> None:
-    assert listed(line + "\n") == [expected]
-
-
-def test_lines_that_say_nothing_are_left_out() -> None:
-    assert listed("\n  \nlonely\n") == []
+def test_lines_of_the_device_list() -> None:
+    lines = "".join(f"{line}\n" for line in LINES)
+    assert listed(f"{lines}\n  \nlonely\n") == list(LINES.values())
 
 
 @reaches(0.5)
-@given(damaged("".join(f"{line}\n" for line, _ in LINES)))
+@given(damaged("".join(f"{line}\n" for line in LINES)))
 def test_any_list_is_survived(text: str) -> None:
     for device in listed(text):
         reached()
@@ -132,32 +120,31 @@ def test_any_list_is_survived(text: str) -> None:
         assert device.state
 
 
-def test_what_is_overridden_is_there() -> None:
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        (module.Connection, {"_safe_connect", "close", "read", "send_command", "check_okay"}),
+        (module.Client, {"make_connection", "device", "list", "wait_for", "connect", "disconnect"}),
+        (module.Device, {"open_transport", "get_features"}),
+        (module.SyncStream, {"_prepare_sync", "iter_content"}),
+    ],
+)
+def test_what_is_overridden_is_there(kind: type, names: set[str]) -> None:
     """A method of another name would leave adbutils' own in use, which starts servers."""
-    overriding = [
-        kind for kind in vars(module).values() if getattr(kind, "__module__", "") == module.__name__
-    ]
-    pairs = [
-        (kind, base)
-        for kind in overriding
-        if isinstance(kind, type)
-        for base in kind.__bases__
-        if base.__module__.startswith("adbutils") and base is not adbutils.AdbError
-    ]
-    assert {kind.__name__ for kind, _ in pairs} == {"Connection", "Client", "Device", "SyncStream"}
-    needed = {
-        "Connection": {"_safe_connect", "close", "read", "send_command", "check_okay", "conn"},
-        "Client": {"make_connection", "device", "list", "wait_for", "connect", "disconnect"},
-        "Device": {"open_transport", "get_features"},
-        "SyncStream": {"_prepare_sync", "iter_content"},
-    }
-    for kind, base in pairs:
-        assert needed[kind.__name__] <= set(dir(base))
+    assert names <= set(dir(kind.__base__))
+
+
+def run_python(code: str, **environment: str) -> str:
+    command = [sys.executable, "-c", f"import harness.transport.adb_client\n{code}"]
+    environment = {**os.environ, **environment}
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False
+    ).stderr
 
 
 def test_what_is_heavy_is_loaded_when_it_is_used() -> None:
     code = (
-        "import sys, harness.transport.adb_client\n"
+        "import sys\n"
         "heavy = {'requests', 'urllib3', 'PIL.Image', 'PIL._imaging'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
         "from adbutils import install, screenshot\n"
@@ -165,20 +152,10 @@ def test_what_is_heavy_is_loaded_when_it_is_used() -> None:
         "assert install.requests.get is requests.get\n"
         "assert screenshot.Image.open is PIL.Image.open\n"
     )
-    completed = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
-    )
-    assert completed.returncode == 0, completed.stderr
+    assert run_python(code) == ""
 
 
 def test_a_port_that_adbutils_cannot_read_is_named() -> None:
-    code = "import harness.transport.adb_client"
-    completed = subprocess.run(
-        [sys.executable, "-c", code],
-        env={"ANDROID_ADB_SERVER_PORT": "x"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert completed.stderr.splitlines()[-1].startswith("harness.core.errors.ConfigError")
-    assert "ANDROID_ADB_SERVER_PORT" in completed.stderr.splitlines()[-1]
+    error = run_python("", ANDROID_ADB_SERVER_PORT="x").splitlines()[-1]
+    assert error.startswith("harness.core.errors.ConfigError")
+    assert "ANDROID_ADB_SERVER_PORT" in error

@@ -14,6 +14,7 @@ from hypothesis import given, settings, strategies as st
 from harness.core.errors import DeviceError, DeviceLost, DeviceRefused, InfraError
 from harness.transport.files import PushItem, RemoteStat
 from tests.properties import reached, reaches
+from tests.snapshots import Snapshot
 from tests.unit.transport.mock_address import OKAY, MockAddress
 
 OPENED = OKAY + OKAY
@@ -75,7 +76,7 @@ def test_requests(tmp_path: Path) -> None:
     address = MockAddress(OKAY, OKAY, accepted, status, message(b"DONE", b""))
     with address.sync() as stream:
         stream.push([PushItem(source, "/a,b", 0o755)])
-        with pytest.raises(DeviceError, match="0 bytes came, not 7"):
+        with pytest.raises(DeviceError):  # of what was announced nothing came
             stream.pull("/a,b", tmp_path / "pulled", 100)
     mtime = struct.pack("<I", int(source.stat().st_mtime))
     assert address.sent() == OPENING + b"".join(
@@ -99,32 +100,29 @@ def test_files_are_pulled_one_after_another(tmp_path: Path) -> None:
             assert (tmp_path / name).read_bytes() == b"abc"
 
 
-@pytest.mark.parametrize(
-    ("answer", "kind", "text"),
-    [
-        (message(b"DATA", bytes(65537)), DeviceLost, "a message of 65537 bytes"),
-        (b"DATA\xff\xff\xff\xff", DeviceLost, "a message of 4294967295 bytes"),
-        (message(b"FAIL", bytes(1 << 17)), DeviceLost, "a message of 131072 bytes"),
-        (b"SEND\0\0\0\0", DeviceError, "not asked for: 'SEND'"),
-        (bytes(8), DeviceError, "not asked for"),
-        (b"\xff\xff\xff\xff", DeviceError, "not asked for"),
-        (TAKEN, DeviceError, "not asked for: 'OKAY'"),
-        (message(b"FAIL", b"Permission denied"), DeviceRefused, "Permission denied"),
-        (message(b"FAIL", b""), DeviceRefused, "gave no reason"),
-        (message(b"DATA", bytes(11)), DeviceError, "more than the 10 bytes allowed"),
-        (message(b"DATA", b"ab"), DeviceLost, "the connection ended early"),
-        (b"", DeviceLost, "the connection ended early"),
-    ],
-)
-def test_what_is_no_file_ends_a_pull(
-    answer: bytes, kind: type[DeviceError], text: str, tmp_path: Path
-) -> None:
-    address = MockAddress(OPENED + stat_v2(file_of(10)) + answer)
-    with address.sync() as stream, pytest.raises(DeviceError, match=text) as caught:
-        stream.pull("/f", tmp_path / "f", 10)
-    assert type(caught.value) is kind
-    assert caught.value.command == "pull /f"
-    assert list(tmp_path.iterdir()) == []
+def test_what_is_no_file_ends_a_pull(tmp_path: Path, snapshot: Snapshot) -> None:
+    texts = []
+    for answer, kind in (
+        (message(b"DATA", bytes(65537)), DeviceLost),
+        (b"DATA\xff\xff\xff\xff", DeviceLost),
+        (message(b"FAIL", bytes(1 << 17)), DeviceLost),
+        (b"SEND\0\0\0\0", DeviceError),
+        (bytes(8), DeviceError),
+        (b"\xff\xff\xff\xff", DeviceError),
+        (TAKEN, DeviceError),
+        (message(b"FAIL", b"Permission denied"), DeviceRefused),
+        (message(b"FAIL", b""), DeviceRefused),
+        (message(b"DATA", bytes(11)), DeviceError),
+        (message(b"DATA", b"ab"), DeviceLost),
+        (b"", DeviceLost),
+    ):
+        address = MockAddress(OPENED + stat_v2(file_of(10)) + answer)
+        with address.sync() as stream, pytest.raises(DeviceError) as caught:
+            stream.pull("/f", tmp_path / "f", 10)
+        assert (type(caught.value), caught.value.command) == (kind, "pull /f")
+        assert list(tmp_path.iterdir()) == []
+        texts.append(caught.value)
+    assert texts == snapshot
 
 
 @reaches(0.2)
@@ -170,7 +168,7 @@ def test_paths_that_adbd_cannot_take(path: str, tmp_path: Path) -> None:
             lambda: stream.push([PushItem(b"", path)]),
             lambda: stream.pull(path, tmp_path / "f", 1),
         ):
-            with pytest.raises(InfraError, match="not a path for a device"):
+            with pytest.raises(InfraError, match="not a path"):
                 call()
 
 

@@ -67,41 +67,29 @@ def test_parts_without_a_token_end_where_the_next_one_begins() -> None:
 @pytest.mark.parametrize(
     ("lines", "free"),
     [
-        (["head", "/dev/x 9 5 4 60% /"], 4096),
-        (["head", "/dev/x 9 5 4 60% /", "free 3 512"], 1536),
-        (["head", "/dev/x 9 5 1 60% /", "free 300 512"], 1024),
-        (["head", "free 300 512"], 153600),
-        (["head", "/dev/x 9 9 -1 100% /"], 0),
-        (["head", "/dev/x 9 5 4 60%"], 4096),
-        (["head", "9 5 4 60% /"], 4096),
-        (["head", "/dev/a/long/name", "9 5 4 60% /"], 4096),
-        (["head", "/dev/x 9 5 4 60% /mnt 7 50%/x 50% y"], 4096),
-        (["head", "/dev/x 9 5 4 60% /mnt x 50%"], 4096),
-        (["head", "5 60% /"], None),
-        (["head"], None),
+        (["/dev/x 9 5 4 60% /"], 4096),
+        (["/dev/x 9 5 4 60% /", "free 3 512"], 1536),
+        (["/dev/x 9 5 1 60% /", "free 300 512"], 1024),
+        (["free 300 512"], 153600),
+        (["/dev/x 9 9 -1 100% /"], 0),
+        (["/dev/x 9 5 4 60%"], 4096),
+        (["9 5 4 60% /"], 4096),
+        (["/dev/a/long/name", "9 5 4 60% /"], 4096),
+        (["/dev/x 9 5 4 60% /mnt 7 50%/x 50% y"], 4096),
+        (["5 60% /"], None),
         ([], None),
     ],
 )
 def test_the_smaller_one_of_what_is_free_holds(lines: list[str], free: int | None) -> None:
-    assert free_storage(lines) == free
+    assert free_storage(["head", *lines]) == free
 
 
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [("12", 12), ("9" * 18, 10**18 - 1), ("9" * 19, None), ("-1", None), ("", None), (None, None)],
-)
-def test_plain_numbers(text: str | None, number: int | None) -> None:
-    assert integer(text) == number
-
-
-def test_what_a_line_of_meminfo_tells() -> None:
+def test_values_of_a_part() -> None:
+    for text, number in (("9" * 18, 10**18 - 1), ("9" * 19, None), ("-1", None), (None, None)):
+        assert integer(text) == number
     sections = parse_sections("@qnn-harness:memory\nMemTotal:  9 kB\nMemFree:   7 kB\nOdd: x kB\n")
-    assert [memory(sections, name) for name in ("MemTotal", "MemFree")] == [9216, 7168]
-    assert [memory(sections, name) for name in ("Mem", "Odd")] == [None, None]
+    names = ("MemTotal", "MemFree", "Mem", "Odd")
+    assert [memory(sections, name) for name in names] == [9216, 7168, None, None]
     assert memory({}, "MemTotal") is None
-
-
-def test_the_first_line_of_a_part_and_no_more_of_it() -> None:
-    sections = {"a": ["x" * 300, "y"], "b": []}
-    assert first_line(sections, "a") == "x" * 200
-    assert (first_line(sections, "b"), first_line(sections, "c")) == (None, None)
+    lines = {"a": ["x" * 300, "y"], "b": []}
+    assert [first_line(lines, name) for name in "abc"] == ["x" * 200, None, None]

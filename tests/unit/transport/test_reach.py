@@ -14,7 +14,7 @@ from harness.core.errors import InfraError
 from harness.core.socket_folder import host_file
 from harness.transport.adb_address import TcpAddress
 from harness.transport.adb_server import AdbServer
-from harness.transport.faults import OutOfReachError, Reach
+from harness.transport.faults import OutOfReachError, Reach, server_lost
 
 ADDRESS = TcpAddress("lab-pc.invalid", 5037)
 
@@ -52,11 +52,11 @@ def test_a_server_that_is_not_found_is_told_the_same_way_twice() -> None:
         with pytest.raises(InfraError) as caught:
             server.version(deadline=Deadline(20))
         texts.append(str(caught.value))
-    assert "no adb server at lab-pc.invalid:5037" in texts[0]
-    assert "adb server at lab-pc.invalid:5037 is out of reach" in texts[1]
+    assert [server_lost(text) for text in texts] == [str(ADDRESS)] * 2
+    assert texts[0] != texts[1]
 
 
 def test_a_folder_that_others_may_change_is_refused() -> None:
     host_file(ADDRESS, "away").parent.chmod(0o777)
-    with pytest.raises(InfraError, match="is not a private folder of this user"):
+    with pytest.raises(InfraError, match="not a private folder"):
         Reach(ADDRESS)

@@ -65,22 +65,10 @@ def test_a_packet_of_4_gb_is_handed_on_piece_by_piece() -> None:
     assert list(reader.feed(b"def")) == [(STDOUT, b"def")]
 
 
-@pytest.mark.parametrize(
-    ("status", "expected"),
-    [
-        (0, (0, None)),
-        (1, (1, None)),
-        (128, (128, None)),
-        (129, (None, 1)),
-        (137, (None, 9)),
-        (139, (None, 11)),
-        (192, (None, 64)),
-        (193, (193, None)),
-        (255, (255, None)),
-    ],
-)
-def test_status_is_a_code_or_a_signal(status: int, expected: tuple[int | None, int | None]) -> None:
-    assert exit_status(status) == expected
+def test_a_status_is_a_code_or_a_signal() -> None:
+    codes = [0, 1, 128, 193, 255]
+    assert [exit_status(status) for status in codes] == [(code, None) for code in codes]
+    assert [exit_status(status) for status in (129, 137, 192)] == [(None, 1), (None, 9), (None, 64)]
 
 
 @given(st.binary(max_size=40), st.binary(max_size=200), CUTS)

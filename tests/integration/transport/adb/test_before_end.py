@@ -37,22 +37,18 @@ def test_it_is_called_while_the_processes_are_there(any_device: AdbDevice, folde
 
 
 @pytest.mark.usefixtures("patient")
-def test_it_may_fail(any_device: AdbDevice, folder: str) -> None:
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [(DeviceLost("gone", serial="x"), DeviceTimeout), (KeyboardInterrupt(), KeyboardInterrupt)],
+)
+def test_it_may_fail_or_be_interrupted(
+    any_device: AdbDevice, folder: str, error: BaseException, kind: type[BaseException]
+) -> None:
     def fail(_deadline: Deadline) -> None:
-        raise DeviceLost("gone", serial="x")
+        raise error
 
-    with pytest.raises(DeviceTimeout):
+    with pytest.raises(kind):
         any_device.shell(family(folder), timeout_s=1.5, before_end=fail)
-    assert survivors(any_device, folder) == []
-
-
-@pytest.mark.usefixtures("patient")
-def test_it_may_be_interrupted(any_device: AdbDevice, folder: str) -> None:
-    def interrupt(_deadline: Deadline) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        any_device.shell(family(folder), timeout_s=1.5, before_end=interrupt)
     assert survivors(any_device, folder) == []
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import stat
 from pathlib import Path
 
 import pytest
@@ -43,20 +42,6 @@ def test_there_and_back(any_device: AdbDevice, folder: str, tmp_path: Path) -> N
     back = (tmp_path / "back").stat()
     assert (int(back.st_mtime), back.st_mode & 0o700) == (1_600_000_000, 0o700)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["back", "source"]
-
-
-def test_500_small_files_in_one_stream(any_device: AdbDevice, folder: str) -> None:
-    files = [PushItem(b"%d" % n * n, f"{folder}/{n % 7}/f{n}") for n in range(500)]
-    with any_device.sync(timeout_s=60) as stream:
-        stream.push(files)
-        for n in range(500):
-            arrived = stream.stat(f"{folder}/{n % 7}/f{n}")
-            assert arrived is not None
-            assert (arrived.size, arrived.is_file) == (len(b"%d" % n) * n, True)
-        assert stream.stat(f"{folder}/nothing") is None
-        status = stream.stat(folder)
-        assert status is not None
-        assert stat.S_ISDIR(status.mode)
 
 
 def test_a_file_replaces_the_one_before(any_device: AdbDevice, folder: str) -> None:

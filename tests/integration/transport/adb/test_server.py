@@ -23,9 +23,7 @@ from harness.core.errors import ConfigError, InfraError
 from harness.simulator.private_server import PrivateAdbServer, harness_key
 from harness.transport.adb_address import TcpAddress, UnixAddress
 from harness.transport.adb_server import AdbServer, adb_binary
-from tests.integration.transport.adb.conftest import OLD_ADB, old_adb
 from tests.integration.transport.adb.remote import SLACK_S
-from tests.integration.transport.adb.steady_server import SteadyServer, end_in_words
 from tests.unit.core.test_guard import wait_gone
 
 HOLDER = """
@@ -121,22 +119,6 @@ def test_the_users_server_home_and_temporary_folder_are_not_touched(tmp_path: Pa
     assert remaining == {"adbkey", "adbkey.pub", "adbkey.lock"}
 
 
-def test_several_at_once_share_one_key(tmp_path: Path) -> None:
-    def start(_number: int) -> PrivateAdbServer:
-        private = PrivateAdbServer(key_folder=tmp_path)
-        private.start()
-        return private
-
-    with ThreadPoolExecutor(4) as pool:
-        servers = list(pool.map(start, range(4)))
-    try:
-        assert len({private.server.address for private in servers}) == 4
-        assert all(private.server.is_running() for private in servers)
-    finally:
-        for private in servers:
-            private.stop()
-
-
 def test_the_key_is_made_once_and_kept_private(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         keys = set(pool.map(lambda _: harness_key(tmp_path), range(4)))
@@ -212,21 +194,3 @@ def test_a_mute_device_does_not_hold_us(adb_server: AdbServer) -> None:
         with pytest.raises(InfraError, match="did not become ready in 1 s"):
             adb_server.connect(address, deadline=Deadline(1))
         assert time.monotonic() - start < 1 + SLACK_S
-
-
-@pytest.mark.parametrize("version", [36, pytest.param(29, marks=[OLD_ADB])])
-def test_one_that_crashed_is_named_and_replaced_for_the_tests(tmp_path: Path, version: int) -> None:
-    steady = SteadyServer(tmp_path, old_adb() if version == 29 else None)
-    try:
-        first = steady.server
-        assert steady.server == first
-        assert steady.pid is not None
-        os.kill(steady.pid, signal.SIGSEGV)
-        deadline = Deadline(5)
-        while not steady.ends:
-            assert not deadline.expired
-            steady.look()
-        assert end_in_words(steady.ends[0]) == "ended by SIGSEGV"
-        assert steady.server.is_running()
-    finally:
-        steady.stop()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import signal
 import subprocess
 import sys
 import threading
@@ -24,7 +22,6 @@ from harness.core.errors import (
     InternalError,
 )
 from harness.transport.files import PushItem
-from harness.transport.shell import DRAIN_GRACE_S, ScriptTimeout
 from harness.transport.ssh_board import SshBoard
 from harness.transport.ssh_connection import SshLogin
 from tests.faults.table import TRANSPORT, Fault
@@ -98,38 +95,6 @@ def test_a_link_that_is_cut(board: SshBoard, link: FaultyLink, folder: str) -> N
     link.resume()
     wait_ready(board)
     assert survivors(board, folder) == []
-
-
-@pytest.mark.slow
-def test_a_link_that_stalls(board: SshBoard, link: FaultyLink, folder: str) -> None:
-    start = time.monotonic()
-    with pytest.raises(ScriptTimeout) as caught:
-        board.shell(family(folder), timeout_s=2, on_stdout=lambda _: link.stall())
-    assert time.monotonic() - start < 2 + 2 * DRAIN_GRACE_S + SLACK_S
-    assert caught.value.completed is None
-    assert caught.value.processes.uptime_s is None
-    link.resume()
-    wait_ready(board)
-    assert survivors(board, folder) == []
-
-
-def test_a_push_and_a_pull_that_are_cut(
-    board: SshBoard, link: FaultyLink, folder: str, tmp_path: Path
-) -> None:
-    big = bytes(4_000_000)
-    board.push([PushItem(big, f"{folder}/there")], timeout_s=60)
-    for work in (
-        lambda: board.push([PushItem(big, f"{folder}/new")], timeout_s=60),
-        lambda: board.pull(f"{folder}/there", tmp_path / "x", timeout_s=60, max_bytes=len(big)),
-    ):
-        link.cut_after(len(big) // 2)
-        with pytest.raises(DeviceLost):
-            work()
-        link.resume()
-        wait_ready(board)
-    assert list(tmp_path.iterdir()) == []
-    work()
-    assert (tmp_path / "x").read_bytes() == big
 
 
 def test_a_stalled_connection_is_begun_anew(board: SshBoard, link: FaultyLink) -> None:
@@ -265,19 +230,6 @@ def test_a_board_that_reboots_slowly(board: SshBoard, sshd: SshHost, tmp_path: P
     (sshd.there / "sudo").chmod(0o755)
     with pytest.raises(DeviceRefused, match="it does not reboot: must be root"):
         board.reboot(timeout_s=20)
-
-
-@pytest.mark.slow
-def test_a_connection_that_stands_still_is_begun_anew(board: SshBoard, sshd: SshHost) -> None:
-    board.shell("true", timeout_s=60)
-    tunnels = sshd.tunnels()
-    for process in tunnels:
-        os.kill(process, signal.SIGSTOP)
-    with pytest.raises(DeviceTimeout):
-        board.shell("true", timeout_s=0.5)
-    board.reconnect(timeout_s=20)
-    assert board.shell("echo here", timeout_s=60).stdout == b"here\n"
-    assert not {*tunnels} & {*sshd.tunnels()}
 
 
 @pytest.mark.slow

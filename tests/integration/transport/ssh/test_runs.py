@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import getpass
 import json
 import os
-import random
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +14,7 @@ import yaml
 
 from harness.results.case_names import split_node_id
 from tests.faults.control import VARIABLE, controlled
-from tests.integration.device_runs import DeviceRuns, Finished
+from tests.integration.device_runs import DeviceRuns
 from tests.integration.lab.ssh_host import SSHD, SshHost
 from tests.integration.transport.adb.faulty_link import FaultyLink
 
@@ -81,14 +77,6 @@ def test_a_board_from_its_address_to_its_health(board: DeviceRuns, link: FaultyL
 
 
 @pytest.mark.slow
-def test_what_to_try_is_told_of_a_board_that_is_gone(board: DeviceRuns, link: FaultyLink) -> None:
-    link.cut()
-    listed = board.qnn_harness("devices", "--lab", board.file)
-    assert listed.returncode == 3
-    assert f"`ssh -p {link.address.rpartition(':')[2]} " in listed.stderr
-
-
-@pytest.mark.slow
 def test_a_link_that_is_lost_and_found_in_a_run(
     board: DeviceRuns, link: FaultyLink, tmp_path: Path
 ) -> None:
@@ -114,67 +102,3 @@ def test_a_link_that_is_lost_and_found_in_a_run(
     assert {case["device"]["serial"] for case in finished.cases} == {
         f"{getpass.getuser()}@{link.address}"
     }
-
-
-@contextlib.contextmanager
-def _troubled(link: FaultyLink, seed: int, pause_s: float) -> Iterator[Counter[str]]:
-    """Cuts and stalls a link after some `pause_s` each; what it did is counted."""
-    draw, is_over, did = random.Random(seed), threading.Event(), Counter[str]()
-
-    def trouble() -> None:
-        while not is_over.wait(pause_s * draw.uniform(0.5, 1.5)):
-            fault = draw.choice(("cut", "stall"))
-            (link.cut if fault == "cut" else link.stall)()
-            did[fault] += 1
-            is_over.wait(draw.uniform(0.2, 6))
-            link.resume()
-
-    thread = threading.Thread(target=trouble)
-    thread.start()
-    try:
-        yield did
-    finally:
-        is_over.set()
-        thread.join()
-
-
-def _verdicts(finished: Finished) -> dict[str, tuple[str, str | None, int | None]]:
-    """The last verdict of each case, by its name without the device's."""
-    return {
-        case["case"].replace("[board-", "[").replace("[sim-v73-", "["): (
-            case["outcome"],
-            case["cause"],
-            (case["error"] or {}).get("code"),
-        )
-        for case in finished.cases
-    }
-
-
-@pytest.mark.nightly
-def test_the_main_job_while_the_link_is_troubled(
-    board: DeviceRuns, link: FaultyLink, tmp_path: Path, show_figures: Callable[..., None]
-) -> None:
-    """All of `pytest -m device`, 1002 at the 55th context included, as on the simulated device."""
-    (tmp_path / "other").mkdir()
-    quiet = DeviceRuns(tmp_path / "other")
-    quiet.without_gpu()  # a board's shell has nothing that lets its GPU backend prepare graphs
-    start = time.monotonic()
-    expected = _verdicts(quiet.run())
-    # as often in a run of a busy computer as in one of an idle computer
-    pause_s = max(10, (time.monotonic() - start) / 8)
-    seed = random.SystemRandom().randrange(10**6)
-    with _troubled(link, seed, pause_s) as did:
-        finished = board.run()
-    verdicts = _verdicts(finished)
-    assert verdicts.keys() == expected.keys()
-    assert len(verdicts) >= 104
-    unlike = {
-        case: (verdicts[case], expected[case])
-        for case in expected
-        if verdicts[case] != expected[case]
-    }
-    lost = {case for case in unlike if verdicts[case][:2] == ("error", "infra")}
-    show_figures("the main job over ssh", seed=seed, cases=len(verdicts), lost=len(lost), **did)
-    assert did.total() >= 5
-    assert not {case: verdict for case, verdict in unlike.items() if case not in lost}
-    assert len(lost) <= len(verdicts) // 10

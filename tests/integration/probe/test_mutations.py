@@ -71,10 +71,6 @@ def delete(lines: Lines, place: int, _other: int, _flip: int) -> Lines:
     return lines[:place] + lines[place + 1 :]
 
 
-def delete_many(lines: Lines, place: int, other: int, _flip: int) -> Lines:
-    return lines[: min(place, other)] + lines[max(place, other) :]
-
-
 def repeat(lines: Lines, place: int, other: int, _flip: int) -> Lines:
     return [*lines[:other], lines[place], *lines[other:]]
 
@@ -91,19 +87,7 @@ def edit(lines: Lines, place: int, other: int, flip: int) -> Lines:
     return [*lines[:place], bytes(line), *lines[place + 1 :]]
 
 
-def cut_out(lines: Lines, place: int, other: int, flip: int) -> Lines:
-    line = lines[place]
-    begin = other % len(line)
-    return [*lines[:place], line[:begin] + line[begin + flip :], *lines[place + 1 :]]
-
-
-def put_in(lines: Lines, place: int, other: int, flip: int) -> Lines:
-    line = lines[place]
-    begin = other % len(line)
-    return [*lines[:place], line[:begin] + bytes([flip]) + line[begin:], *lines[place + 1 :]]
-
-
-MUTATIONS = (delete, delete_many, repeat, swap, edit, cut_out, put_in)
+MUTATIONS = (delete, repeat, swap, edit)
 Mutation = tuple[Callable[[Lines, int, int, int], Lines], int, int, int]
 NUMBERS = st.integers(0, 10_000)
 

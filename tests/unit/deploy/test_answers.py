@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.core.local_file import LocalFile
 from harness.deploy.layout import (
-    CLAIM_LASTS_S,
     StoreAnswerError,
     StoreView,
     entry_name,
@@ -83,7 +81,6 @@ def test_each_line_tells_one_thing_and_nothing_that_leads_elsewhere(
         (f"absent {A}", {A: ""}),
         ("absent", {}),
         (f"odd {A} {B}", {}),
-        (f"odd {A}", {}),
     ],
 )
 def test_why_no_set_was_made(line: str, wrong: dict[str, str]) -> None:
@@ -137,10 +134,10 @@ def test_what_is_stored_in_a_boot_carries_a_time_of_the_year_2000() -> None:
     assert stored_time[:6] == time.gmtime(NOW)[:6]
 
 
-@pytest.mark.parametrize("mode", [0o744, 0o654, 0o645, 0o111])
-def test_whatever_anybody_may_execute_is_an_entry_of_its_own(mode: int) -> None:
-    file: LocalFile = stored_file("probe", b"x")
-    assert entry_name(replace(file, mode=mode)) == f"{file.sha256}-x"
+def test_what_anybody_may_execute_is_an_entry_of_its_own() -> None:
+    file = stored_file("probe", b"x")
+    for mode in (0o744, 0o654, 0o645, 0o111):
+        assert entry_name(replace(file, mode=mode)) == f"{file.sha256}-x"
     assert entry_name(replace(file, mode=0o666)) == file.sha256
 
 
@@ -152,13 +149,8 @@ def test_what_a_look_is_told() -> None:
     assert look_input([first, two], ["set-1", A]) == f"set-1\nset-2\n\nset-1\n{A}\n".encode()
 
 
-@pytest.mark.parametrize(
-    ("name", "is_plain"),
-    [("a" * 255, True), ("a" * 256, False), ("_x-1.77", True), ("", False), (".x", False)],
-)
-def test_names_that_can_be_told_back_to_a_device(name: str, is_plain: bool) -> None:
-    assert is_safe_name(name) is is_plain
-
-
-def test_a_claim_that_nobody_refreshes_counts_for_a_day() -> None:
-    assert CLAIM_LASTS_S == 86_400
+def test_names_that_can_be_told_back_to_a_device() -> None:
+    for name in ("a" * 255, "_x-1.77"):
+        assert is_safe_name(name)
+    for name in ("a" * 256, "", ".x"):
+        assert not is_safe_name(name)

@@ -215,6 +215,6 @@ def test_closed_by_another_thread_it_leaves_nothing_and_begins_nothing(
     for thread in (beginning, closing):
         thread.join(60)
     assert run_folders(tmp_path) == []
-    with pytest.raises(InfraError, match="sim is not started: its run has ended"):
+    with pytest.raises(InfraError):
         instances.storage("sim")
     assert run_folders(tmp_path) == []

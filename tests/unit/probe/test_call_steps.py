@@ -18,6 +18,7 @@ from harness.probe.ort_plan import (
     tensor,
 )
 from harness.probe.plan import Plan
+from tests.snapshots import Snapshot
 from tests.stand_in.plan_text import parse
 
 UNQUANTISED = f"{0x7FFFFFFF | 0x7FFFFFFF << 32} 0 0 0 0"
@@ -28,11 +29,7 @@ UNQUANTISED = f"{0x7FFFFFFF | 0x7FFFFFFF << 32} 0 0 0 0"
     [
         # the places that native/abi.h asserts for itself
         ("QnnContext_createFromBinary", 13),
-        ("QnnGraph_retrieve", 20),
-        ("QnnLog_create", 25),
-        ("QnnMem_register", 35),
         ("QnnDevice_create", 40),
-        ("QnnError_getMessage", 48),
         ("QnnContext_createFromBinaryListAsync", 56),
         ("QnnSystemContext_create", 0),
         ("QnnSystemContext_free", 3),
@@ -50,13 +47,6 @@ def test_what_a_plan_says_of_a_call() -> None:
     assert step.fields["value"] == "[1 'node' 'qti.aisw' 'Relu' 0 0 1 tin 1 tout]"
 
 
-def test_a_tensor_has_the_stride_of_the_abi() -> None:
-    text = tensor("in", APP_WRITE, (1, 2, 3))
-    assert cells((1, 2, 3)) == f"[{1 | 2 << 32} 3]"
-    outer = text[1:-1].replace(cells((1, 2, 3)), "dimensions")
-    assert len(outer.split()) == 144 // 8
-
-
 def test_structures_as_the_abi_has_them() -> None:
     """Kinds and data types are those of QnnTypes.h."""
     assert tensor("in", APP_WRITE) == (
@@ -72,11 +62,11 @@ def test_structures_as_the_abi_has_them() -> None:
     )
 
 
-def test_what_cannot_be_called() -> None:
-    with pytest.raises(ConfigError, match="no function 'QnnGraph_crate'"):
-        call("QnnGraph_crate")
-    with pytest.raises(ConfigError, match=r"arg\.0 to 11"):
+def test_what_cannot_be_called(snapshot: Snapshot) -> None:
+    with snapshot.raises(ConfigError):
         call("QnnGraph_create", *range(13))
+    with pytest.raises(ConfigError, match="QnnGraph_crate"):
+        call("QnnGraph_crate")
 
 
 def test_a_tensor_has_the_rank_of_its_shape_unless_another_is_asked_for() -> None:

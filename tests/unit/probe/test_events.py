@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -12,8 +10,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.probe.events import MAX_EVENT_BYTES, TranscriptParser
-from harness.probe.transcript import MAX_KEPT, Accepted, Done, StepResult, Transcript
+from harness.probe.transcript import MAX_KEPT, Accepted, Done, Transcript
 from tests.properties import reached, reaches
+from tests.snapshots import Snapshot
 from tests.stand_in.events import event_line, event_lines, parse_transcript
 
 START = {"event": "start", "probe": 1, "source": "ab", "pid": 7, "target": "linux-x64"}
@@ -87,25 +86,6 @@ def test_a_crash_while_asking_what_a_code_means_keeps_the_code() -> None:
     assert (step.ok, step.unfinished, step.code) == (False, True, 0)
 
 
-def test_of_a_process_that_said_nothing_nothing_is_known() -> None:
-    transcript = Transcript()
-    assert not any(
-        [
-            transcript.cut_off,
-            transcript.deadline,
-            transcript.unread,
-            transcript.plan_damaged,
-            transcript.done,
-        ]
-    )
-    assert transcript.malformed_count == 0
-
-
-def test_a_step_of_which_nothing_was_heard_is_not_at_fault() -> None:
-    step = StepResult(3, "noop")
-    assert (step.ok, step.unfinished, step.failed) == (False, False, False)
-
-
 def test_a_step_that_had_nothing_to_do_began_and_was_skipped() -> None:
     skip = {"event": "skip", "step": 0, "verb": "context-load", "reason": "nothing to free"}
     (step,) = parse_transcript(line(START, LOAD, skip)).steps
@@ -129,65 +109,62 @@ def test_a_failure_of_the_probe_itself_has_no_code() -> None:
     assert (step.code, step.ok, step.failed) == (0, False, True)
 
 
-# one line between good ones, as it comes
-STRAYS: list[tuple[bytes, str]] = [
-    (b"\x1e\n", "damaged"),
-    (b'\x1e{"event":"done","n":2}\n', "damaged"),
-    (event_line(b'{"event":"done","n":2').replace(b"done", b"dune"), "damaged"),
-    (b'\x1e{"event":"don' + line(LOAD, first=2), "cut off"),
-    (line(LOAD, first=2)[:-1] + b"\x1e{\n", "cut off"),
-    (line(LOAD, first=2).replace(b"\x1e", b"\x1f"), "an event without its mark"),
-    (event_line(b"{]"), "not JSON"),
-    (event_line(b'{"event":"done"\xff'), "not JSON"),
-    (event_line(b'{"event":"done","elapsed_us":NaN'), "not JSON"),
-    (event_line(b"[" * 100_000), "not JSON"),
-    (event_line(b'{"event":"done","elapsed_us":' + b"9" * 5000), "not JSON"),
-    (event_line(b'{"event":"done"'), "n is not a number"),
-]
-WRONG: list[tuple[dict[str, Any], str]] = [
-    ({}, "unknown event"),
-    ({"event": ["done"]}, "unknown event"),
-    ({"event": "dance"}, "unknown event"),
-    ({"event": "done", "elapsed_us": "7"}, "elapsed_us is not a number"),
-    ({"event": "done", "elapsed_us": -1}, "elapsed_us is not a number"),
-    ({"event": "done", "elapsed_us": 1.5}, "elapsed_us is not a number"),
-    ({"event": "done", "elapsed_us": 2**63}, "elapsed_us is not a number"),
-    ({"event": "done", "elapsed_us": True}, "elapsed_us is not a number"),
-    ({"event": "begin", "step": 1}, "verb is not text"),
-    ({"event": "begin", "verb": "noop"}, "step is not a number"),
-    ({"event": "begin", "step": 1, "verb": "noop"}, "a step that began while another was under"),
-    ({"event": "end", "step": 9, "code": 0}, "a step that did not begin"),
-    ({"event": "call", "step": 9, "api": "x"}, "a step that did not begin"),
-    (START, "a second start"),
-    (PLAN, "a second plan"),
-    (LOAD, "a step that began already"),
-    ({"event": "end", "step": 0}, "neither code nor error"),
-    ({"event": "end", "step": 0, "code": 0, "data": []}, "data is not an object"),
-    (log(0) | {"text": None}, "text is not text"),
-]
-STRAYS += [(line(event, first=3), reason) for event, reason in WRONG]
+STRAYS: tuple[bytes, ...] = (
+    b"\x1e\n",
+    b'\x1e{"event":"done","n":2}\n',
+    event_line(b'{"event":"done","n":2').replace(b"done", b"dune"),
+    b'\x1e{"event":"don' + line(LOAD, first=2),
+    line(LOAD, first=2)[:-1] + b"\x1e{\n",
+    line(LOAD, first=2).replace(b"\x1e", b"\x1f"),
+    event_line(b"{]"),
+    event_line(b'{"event":"done"\xff'),
+    event_line(b'{"event":"done","elapsed_us":NaN'),
+    event_line(b"[" * 100_000),
+    event_line(b'{"event":"done","elapsed_us":' + b"9" * 5000),
+    event_line(b'{"event":"done"'),
+)
+"""A line between good ones, as it comes."""
+WRONG: tuple[dict[str, Any], ...] = (
+    {},
+    {"event": ["done"]},
+    {"event": "dance"},
+    *({"event": "done", "elapsed_us": wrong} for wrong in ("7", -1, 1.5, 2**63, True)),
+    {"event": "begin", "step": 1},
+    {"event": "begin", "verb": "noop"},
+    {"event": "begin", "step": 1, "verb": "noop"},
+    {"event": "end", "step": 9, "code": 0},
+    {"event": "call", "step": 9, "api": "x"},
+    START,
+    PLAN,
+    LOAD,
+    {"event": "end", "step": 0},
+    {"event": "end", "step": 0, "code": 0, "data": []},
+    log(0) | {"text": None},
+)
 
 
-@pytest.mark.parametrize(("stray", "reason"), STRAYS)
-def test_what_only_looks_like_an_event(stray: bytes, reason: str) -> None:
-    numbered = stray in [line(event, first=3) for event, _ in WRONG]
-    before, after = line(START, PLAN, LOAD), line(REFUSED, DONE, first=3 + numbered)
-    transcript = parse_transcript(before + stray + after)
-    assert transcript.malformed[0].reason.startswith(reason)
-    assert transcript.malformed_count >= 1
-    assert transcript.done
-    (step,) = transcript.steps
-    assert step.code == 1002
-    assert len(transcript.malformed[0].excerpt) <= 400
+def test_what_only_looks_like_an_event(snapshot: Snapshot) -> None:
+    reasons = []
+    for place, stray in enumerate([*STRAYS, *(line(event, first=3) for event in WRONG)]):
+        before = line(START, PLAN, LOAD)
+        after = line(REFUSED, DONE, first=3 + (place >= len(STRAYS)))
+        transcript = parse_transcript(before + stray + after)
+        assert transcript.malformed_count >= 1
+        assert transcript.done
+        (step,) = transcript.steps
+        assert step.code == 1002
+        assert len(transcript.malformed[0].excerpt) <= 400
+        reasons.append(transcript.malformed[0].reason.partition(": ")[0])
+    assert reasons == snapshot
 
 
 @pytest.mark.parametrize("lost", range(1, 10))
 def test_an_event_that_is_lost_or_comes_again_is_noticed(lost: int) -> None:
     events = WHOLE.splitlines(keepends=True)
     without = parse_transcript(b"".join(events[:lost] + events[lost + 1 :]))
-    assert without.malformed[0].reason == f"event {lost + 1} came instead of event {lost}"
+    assert f"event {lost + 1} " in without.malformed[0].reason
     again = parse_transcript(b"".join([*events[: lost + 1], *events[lost:]]))
-    assert [entry.reason for entry in again.malformed] == [f"event {lost} came again"]
+    assert again.malformed_count == 1
     assert again.steps == parse_transcript(WHOLE).steps
 
 
@@ -201,8 +178,7 @@ def test_a_byte_that_changed_is_noticed(place: int, flip: int) -> None:
 def test_a_second_end_changes_nothing() -> None:
     again = {"event": "end", "step": 0, "code": 0}
     transcript = parse_transcript(line(START, LOAD, REFUSED, again))
-    assert transcript.steps[0].code == 1002
-    assert [entry.reason for entry in transcript.malformed] == ["a step that is over"]
+    assert (transcript.steps[0].code, transcript.malformed_count) == (1002, 1)
 
 
 def test_text_that_no_file_could_hold_is_made_holdable() -> None:
@@ -300,28 +276,6 @@ def test_what_is_kept_is_bounded() -> None:
     assert len(transcript.malformed) == MAX_KEPT
     assert transcript.done
     assert len(transcript.steps) == 3
-
-
-def test_a_large_case_costs_little_more_than_its_json() -> None:
-    events: list[dict[str, Any]] = [START]
-    for number in range(66 * 4):
-        begin = {"event": "begin", "step": number, "verb": "execute", "context": 1, "api": "E"}
-        end = {"event": "end", "step": number, "code": 0, "data": {"run_us": [1]}} | FIGURES
-        events += [begin, log(number), end]
-    stream = line(*events)
-    texts = [json.dumps(event) for event in events]
-
-    def least_s(work: Callable[[], object]) -> float:
-        seconds = []
-        for _ in range(5):
-            start = time.process_time()
-            work()
-            seconds.append(time.process_time() - start)
-        return min(seconds)
-
-    assert len(parse_transcript(stream).steps) == 66 * 4
-    bare = least_s(lambda: [json.loads(text) for text in texts])
-    assert least_s(lambda: parse_transcript(stream)) < 20 * bare
 
 
 def test_short_lines_without_end_cost_little() -> None:

@@ -43,34 +43,19 @@ def test_a_session_on_qnn_refuses_the_cpu() -> None:
     }
 
 
-def test_fallback_must_be_asked_for() -> None:
-    step = ort_session(0, "/m", Provider(), fallback=True)
-    assert NO_FALLBACK not in step.fields.values()
-
-
-def test_what_the_case_says_counts_more() -> None:
-    options = {"session.disable_cpu_ep_fallback": "0"}
-    fields = ort_session(0, "/m", Provider(), options=options).fields
-    assert fields["session.0"] == "session.disable_cpu_ep_fallback=0"
-
-
-def test_a_session_without_provider_is_the_cpus() -> None:
-    fields = ort_session(0, "/m").fields
-    assert "ep" not in fields
-    assert NO_FALLBACK not in fields.values()
-
-
-def test_a_provider_built_in_is_called_by_its_short_name() -> None:
+def test_what_else_is_asked_of_a_session() -> None:
+    assert NO_FALLBACK not in ort_session(0, "/m", Provider(), fallback=True).fields.values()
+    option = {"session.disable_cpu_ep_fallback": "0"}  # what the case says counts more
+    chosen = ort_session(0, "/m", Provider(), options=option).fields
+    assert chosen["session.0"] == "session.disable_cpu_ep_fallback=0"
+    of_cpu = ort_session(0, "/m").fields
+    assert "ep" not in of_cpu
+    assert NO_FALLBACK not in of_cpu.values()
     assert ort_session(0, "/m", Provider("QNN", builtin=True)).fields["ep"] == "builtin:QNN"
-
-
-def test_options_of_a_dump() -> None:
-    assert dump_options("/x/c.onnx", embed=False) == {
-        "ep.context_enable": "1",
-        "ep.context_file_path": "/x/c.onnx",
-        "ep.context_embed_mode": "0",
-    }
-    assert dump_options("/x/c.onnx", embed=True)["ep.context_embed_mode"] == "1"
+    dumps = {embed: dump_options("/x/c.onnx", embed=embed) for embed in (False, True)}
+    assert [options["ep.context_embed_mode"] for options in dumps.values()] == ["0", "1"]
+    assert dumps[True]["ep.context_file_path"] == "/x/c.onnx"
+    assert ort_run(2).fields == {"context": "2", "tolerance": "0", "repeat": "1"}
 
 
 @pytest.mark.parametrize(
@@ -105,13 +90,3 @@ def test_steps_survive_their_text(provider: dict[str, str], session: dict[str, s
         )
     )
     assert parse(plan.text()) == plan
-
-
-def test_what_ort_logs_is_asked_for_unless_it_is_not_wanted() -> None:
-    assert ort_env().fields == {"severity": "0"}
-    assert ort_env(causes=False).fields == {}
-
-
-def test_a_model_is_run_once_and_compared_exactly_unless_more_is_asked_for() -> None:
-    assert ort_run(2).fields == {"context": "2", "tolerance": "0", "repeat": "1"}
-    assert ort_run(0, repeat=3).fields["repeat"] == "3"

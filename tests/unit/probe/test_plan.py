@@ -24,6 +24,7 @@ from harness.probe.plan import (
     sealed,
 )
 from tests.properties import damaged, reached, reaches
+from tests.snapshots import Snapshot
 from tests.stand_in.plan_text import parse
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1)
@@ -158,79 +159,64 @@ def test_the_text_of_a_plan() -> None:
 
 
 def test_a_step_says_what_was_asked_for() -> None:
-    steps, memory = plan, ort_plan
-    lines = [
-        (steps.execute(3), "execute context=3 graph=0 tolerance=0 repeat=1"),
-        (
-            steps.execute(3, graph=1, saved=[None, "/o"], tolerance=0.1),
-            "execute context=3 graph=1 save.1=/o tolerance=0.10000000000000001 repeat=1",
+    lines = {
+        "execute context=3 graph=0 tolerance=0 repeat=1": plan.execute(3),
+        "execute context=3 graph=1 save.1=/o tolerance=0.10000000000000001 repeat=1": plan.execute(
+            3, graph=1, saved=[None, "/o"], tolerance=0.1
         ),
-        (
-            steps.context_inspect("/a", offset=0, size=7),
-            "context-inspect file=/a offset=0 bytes=7",
+        "context-inspect file=/a offset=0 bytes=7": plan.context_inspect("/a", offset=0, size=7),
+        "io-bind context=1 graph=0 memory=raw input.0=/i": ort_plan.io_bind(
+            1, "raw", inputs=["/i"]
         ),
-        (
-            memory.io_bind(1, "raw", inputs=["/i"]),
-            "io-bind context=1 graph=0 memory=raw input.0=/i",
+        "io-run context=1 tolerance=0 repeat=1": ort_plan.io_run(1),
+        "memory-sample label=x back_ms=2000": ort_plan.memory_sample("x", all_back=True),
+        "context-load-list first=4 share=1 file.0=/a": ort_plan.context_load_list(4, ["/a"]),
+        "context-load context=5 file=/a max_spill_fill=9": ort_plan.context_load_shared(
+            5, "/a", max_spill_fill_bytes=9
         ),
-        (memory.io_run(1), "io-run context=1 tolerance=0 repeat=1"),
-        (memory.memory_sample("x"), "memory-sample label=x"),
-        (memory.memory_sample("x", all_back=True), "memory-sample label=x back_ms=2000"),
-        (memory.context_load_list(4, ["/a"]), "context-load-list first=4 share=1 file.0=/a"),
-        (
-            memory.context_load_list(4, ["/a"], share=False),
-            "context-load-list first=4 share=0 file.0=/a",
-        ),
-        (
-            memory.context_load_shared(5, "/a", max_spill_fill_bytes=9),
-            "context-load context=5 file=/a max_spill_fill=9",
-        ),
-    ]
-    assert [step.line() for step, _ in lines] == [line for _, line in lines]
+    }
+    assert [step.line() for step in lines.values()] == list(lines)
 
 
-def test_steps_may_come_as_any_sequence() -> None:
-    created = Plan([Step("noop")])  # type: ignore[arg-type]
-    assert created == Plan((Step("noop"),))
+EXECUTE = {"context": "0", "graph": "0"}
 
 
 @pytest.mark.parametrize(
-    ("verb", "fields", "message"),
+    ("verb", "fields"),
     [
-        ("explode", {}, "no verb 'explode' (valid: cleanup, backend-load, "),
-        ("noop", {"lib": "x"}, "noop has no field 'lib'"),
-        ("backend-load", {}, "backend-load needs 'lib'"),
-        ("backend-load", {"lib": ""}, "empty"),
-        ("backend-load", {"lib": "a\0b"}, "NUL"),
-        ("backend-load", {"lib": "\ud800"}, "no UTF-8 form"),
-        ("context-load", {"context": "-1", "file": "x"}, "'-1' is not a number"),
-        ("context-load", {"context": "8192", "file": "x"}, "8192 is not 0 to 8191"),
-        ("context-load", {"context": "1", "file": "x", "max_bytes": "1e9"}, "not a number"),
-        ("execute", {"context": "0", "graph": "0", "input": "x"}, "no field 'input'"),
-        ("execute", {"context": "0", "graph": "0", "input.": "x"}, "no field 'input.'"),
-        ("execute", {"context": "0", "graph": "0", "input.00": "x"}, "no field 'input.00'"),
-        ("execute", {"context": "0", "graph": "0", "input.512": "x"}, "no field 'input.512'"),
-        ("execute", {"context": "0", "graph": "0", "tolerance": "nan"}, "not a real"),
-        ("execute", {"context": "0", "graph": "0", "tolerance": "-1"}, "not a real"),
-        ("execute", {"context": "0", "graph": "0"} | {f"input.{i}": "x" for i in range(80)}, "64"),
-        ("execute", {"context": "0", "graph": "0", "repeat": "0"}, "0 is not 1 to 100000"),
-        ("io-bind", {"context": "0", "graph": "0", "memory": "ion"}, "valid: raw, memhandle"),
-        ("context-load-list", {"first": "0"}, "context-load-list needs 'file.0'"),
-        ("context-load-list", {"first": "0", "file.48": "x"}, "file.0 to 47"),
-        ("set", {"memory": "off"}, "no verb 'set'"),
+        ("explode", {}),
+        ("noop", {"lib": "x"}),
+        ("backend-load", {}),
+        ("backend-load", {"lib": ""}),
+        ("backend-load", {"lib": "a\0b"}),
+        ("backend-load", {"lib": "\ud800"}),
+        ("context-load", {"context": "-1", "file": "x"}),
+        ("context-load", {"context": "8192", "file": "x"}),
+        ("context-load", {"context": "1", "file": "x", "max_bytes": "1e9"}),
+        *(("execute", EXECUTE | {field: "x"}) for field in ("input", "input.", "input.00")),
+        ("execute", EXECUTE | {"tolerance": "nan"}),
+        ("execute", EXECUTE | {f"input.{number}": "x" for number in range(80)}),
+        ("io-bind", EXECUTE | {"memory": "ion"}),
+        ("context-load-list", {"first": "0"}),
+        ("set", {"memory": "off"}),
     ],
 )
-def test_a_wrong_step_is_refused(verb: str, fields: dict[str, str], message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+def test_a_wrong_step_is_refused(verb: str, fields: dict[str, str]) -> None:
+    """Those of the table of verbs: tests/integration/probe/test_process.py."""
+    with pytest.raises(ConfigError):
         Step(verb, fields)
-    assert message in str(caught.value)
+
+
+def test_what_a_wrong_step_is_told(snapshot: Snapshot) -> None:
+    for verb, fields in (("explode", {}), ("noop", {"lib": "x"}), ("backend-load", {})):
+        with snapshot.raises(ConfigError):
+            Step(verb, fields)
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
         {"deadline_ms": 0},
-        {"deadline_ms": -1},
         {"linger_ms": -1},
         {"max_log_bytes": -1},
         {"log_level": "loud"},
@@ -242,27 +228,20 @@ def test_a_wrong_setting_is_refused(wrong: dict[str, object]) -> None:
         Settings(**wrong)  # type: ignore[arg-type]
 
 
-def test_as_much_as_the_probe_holds_is_taken() -> None:
+def test_no_more_is_taken_than_the_probe_holds() -> None:
     assert len(Plan((Step("noop"),) * 65536).steps) == 65536
+    with pytest.raises(ConfigError, match="65537"):
+        Plan((Step("noop"),) * 65537)
     longest = "x" * 16383
     assert sealed([longest]).endswith(f"{longest}\n")
-    with pytest.raises(ConfigError, match="a step of 16384 bytes is too long") as caught:
+    with pytest.raises(ConfigError, match="16384") as caught:
         sealed(["noop", f"{longest}x"])
     # below the line that seals the plan
     assert caught.value.line == 3
     whole = [longest] * 512
     assert sealed(whole).startswith("probe-plan 2 bytes=8388608 crc32=")
-    with pytest.raises(ConfigError, match="8388609 bytes is longer than 8388608"):
+    with pytest.raises(ConfigError, match="8388609"):
         sealed([*whole, ""])
-
-
-def test_what_the_probe_could_not_hold_is_refused() -> None:
-    with pytest.raises(ConfigError, match="65537 steps"):
-        Plan((Step("noop"),) * 65537)
-    with pytest.raises(ConfigError, match="too long"):
-        Plan((plan.backend_load("/x" * 9000),)).text()
-    with pytest.raises(ConfigError, match="longer than"):
-        Plan((plan.backend_load("x" * 16000),) * 600).text()
 
 
 def test_all_that_the_table_says_is_read() -> None:
@@ -283,15 +262,8 @@ def test_all_that_the_table_says_is_read() -> None:
     assert VERBS["io-bind"]["memory"].words == TENSOR_MEMORIES
 
 
-@pytest.mark.parametrize(
-    ("step", "number"),
-    [
-        (plan.context_load(3, "/d/a.bin"), 1),
-        (ort_plan.context_load_list(0, ["/d/a.bin", "/d/b.bin", "/d/c.bin"], share=True), 3),
-        (Step("ort-session", {"context": "0", "file": "/d/a.onnx"}), 1),
-        (Step("context-free", {"context": "0"}), 0),
-        (Step("noop"), 0),
-    ],
-)
-def test_how_many_contexts_a_step_loads(step: Step, number: int) -> None:
-    assert loads(step) == number
+def test_how_many_contexts_a_step_loads() -> None:
+    several = ort_plan.context_load_list(0, ["/d/a.bin", "/d/b.bin", "/d/c.bin"], share=True)
+    session = Step("ort-session", {"context": "0", "file": "/d/a.onnx"})
+    steps = (plan.context_load(3, "/d/a.bin"), several, session, Step("noop"))
+    assert [loads(step) for step in steps] == [1, 3, 1, 0]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 from zlib import crc32
 
-import pytest
-
 from harness.probe.plan import Plan, Step
 from harness.probe.transcript import misfit
+from tests.snapshots import Snapshot
 from tests.stand_in.events import event_lines, parse_transcript
 
 PLAN = Plan((Step("noop"), Step("sleep", {"ms": "1"}), Step("cleanup"), Step("log-free")))
@@ -50,39 +49,32 @@ def test_a_plan_that_failed() -> None:
     assert find_misfit(START, HAD, *failed, CLEANUP, *FREE, DONE | {"failed": 1}) is None
 
 
-@pytest.mark.parametrize(
-    ("events", "message"),
-    [
-        ([], "did not report its start"),
-        ([HAD, *FIRST, *SECOND, CLEANUP, *FREE, DONE], "did not report its start"),
-        ([START, *FIRST, *SECOND, CLEANUP, *FREE, DONE], "did not report its start"),
-        ([START, HAD, *FIRST, *SECOND, CLEANUP, *FREE], "did not report its start"),
-        ([START, HAD, DONE], "reported 0 of 4 steps"),
-        ([START, HAD, *FIRST, CLEANUP, *FREE, DONE], "reported 3 of 4 steps"),
-        ([START, HAD | {"plan_crc": 1}, *FIRST, DONE], "not the one it was given"),
-        ([START, HAD | {"steps": 5}, *FIRST, DONE], "not the one it was given"),
-        ([START, HAD, *SECOND, *FIRST, CLEANUP, *FREE, DONE], "step 0 is noop, it reported step 1"),
-        (
-            [START, HAD, begin(0, "hang"), end(0), *SECOND, CLEANUP, *FREE, DONE],
-            "step 0 is noop, it reported step 0, hang",
-        ),
-        ([START, HAD, *FIRST, *SECOND, CLEANUP, begin(3, "log-free"), DONE], "did not end"),
-        (
-            [START, HAD, *FIRST, skip(1, "sleep", EARLIER), CLEANUP, *FREE, DONE],
-            "skipped for a failure that there was not",
-        ),
-        ([START, HAD, *FIRST, *SECOND, CLEANUP, *FREE, DONE | {"failed": 1}], "counted 1 failures"),
-        ([START, HAD, *FIRST, *SECOND, CLEANUP, *FREE, DONE | {"steps": 9}], "in 9 steps"),
-        ([START, HAD, *FIRST, *FIRST, *SECOND, CLEANUP, *FREE, DONE], "damaged on the way"),
-        ([START, HAD, begin(0, "noop"), *SECOND, CLEANUP, *FREE, DONE], "damaged on the way"),
-        (
-            [START, HAD, begin(0, "noop"), end(0, 7), *SECOND, CLEANUP, *FREE, DONE],
-            "counted 0 failures in 4 steps, 1 were reported",
-        ),
-    ],
+END = (CLEANUP, *FREE, DONE)
+UNFIT: tuple[tuple[Event, ...], ...] = (
+    (),
+    (HAD, *FIRST, *SECOND, *END),
+    (START, *FIRST, *SECOND, *END),
+    (START, HAD, *FIRST, *SECOND, CLEANUP, *FREE),
+    (START, HAD, DONE),
+    (START, HAD, *FIRST, *END),
+    (START, HAD | {"plan_crc": 1}, *FIRST, DONE),
+    (START, HAD | {"steps": 5}, *FIRST, DONE),
+    (START, HAD, *SECOND, *FIRST, *END),
+    (START, HAD, begin(0, "hang"), end(0), *SECOND, *END),
+    (START, HAD, *FIRST, *SECOND, CLEANUP, begin(3, "log-free"), DONE),
+    (START, HAD, *FIRST, skip(1, "sleep", EARLIER), *END),
+    (START, HAD, *FIRST, *SECOND, CLEANUP, *FREE, DONE | {"failed": 1}),
+    (START, HAD, *FIRST, *SECOND, CLEANUP, *FREE, DONE | {"steps": 9}),
+    (START, HAD, *FIRST, *FIRST, *SECOND, *END),
+    (START, HAD, begin(0, "noop"), *SECOND, *END),
+    (START, HAD, begin(0, "noop"), end(0, 7), *SECOND, *END),
 )
-def test_what_does_not_bear_it_out(events: list[Event], message: str) -> None:
-    assert message in (find_misfit(*events) or "")
+
+
+def test_what_does_not_bear_it_out(snapshot: Snapshot) -> None:
+    problems = [find_misfit(*events) for events in UNFIT]
+    assert all(problems)
+    assert problems == snapshot
 
 
 def test_more_steps_than_the_plan_has() -> None:
@@ -91,4 +83,4 @@ def test_more_steps_than_the_plan_has() -> None:
     body = short.text().partition("\n")[2]
     header = HAD | {"steps": 1, "plan_crc": crc32(body.encode())}
     transcript = parse_transcript(event_lines([START, header, *many, DONE | {"steps": 1}]))
-    assert misfit(transcript, short) == "it reported 700 of 1 steps"
+    assert "700 of 1" in (misfit(transcript, short) or "")

@@ -15,7 +15,7 @@ from harness.diagnosis.any_log import read_log
 from harness.diagnosis.explanation import explain
 from tests.integration.cli.test_run_litert import SELFIE, take
 from tests.integration.device_runs import DeviceRuns
-from tests.integration.probe.test_executorch_forms import LLAMA
+from tests.integration.probe.test_executorch import LLAMA
 from tests.planted import Graph
 from tests.unit.diagnosis.test_field_logs import NOISE
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from tests.integration.device_runs import ROOT, DeviceRuns
-from tests.integration.probe.test_executorch import PROGRAM
-from tests.integration.probe.test_executorch_forms import (
+from tests.integration.probe.test_executorch import (
     FORMS,
     LLAMA,
+    PROGRAM,
     Runner,
     X,
     llama_inputs,

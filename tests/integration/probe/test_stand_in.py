@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,19 @@ import pytest
 from harness.diagnosis.diagnosis import diagnosed
 from harness.diagnosis.verdict import judge
 from harness.probe import plan
+from harness.probe.ort_plan import (
+    context_load_list,
+    context_load_shared,
+    io_bind,
+    io_release,
+    io_run,
+    memory_sample,
+)
 from harness.probe.plan import Settings, Step
+from harness.probe.plan_runner import EXIT_DONE
 from harness.probe.transcript import StepResult
 from tests.android.bionic import ProbeBuild
-from tests.integration.probe.conftest import ALL_BUILDS, Runner, StandIn
+from tests.integration.probe.conftest import ALL_BUILDS, DATA_TYPES, Runner, StandIn
 
 FOUR = np.array([1.5, -2.0, 0.25, 1e6], np.float32)
 
@@ -391,3 +401,139 @@ def test_no_round_begins_when_the_time_is_over(run: Runner, stand_in: StandIn) -
     step = executed(run, stand_in, "plain", repeat=plan.Rounds(5, 99_999, 1))
     assert (step.data["runs"], step.data["warmup"] < 99_999) == (1, True)
     assert len(step.data["run_us"]) == 1
+
+
+def bound(stand_in: StandIn, behaviour: str = "plain") -> tuple[Step, Step]:
+    copied = stand_in.file("four", FOUR)
+    load = plan.context_load(0, stand_in.binary(behaviour))
+    return load, io_bind(0, "raw", inputs=[copied], expected=[copied])
+
+
+def test_buffers_are_used_again_and_given_back(run: Runner, stand_in: StandIn) -> None:
+    steps = (*bound(stand_in), io_run(0, repeat=2), io_run(0), memory_sample("now"), io_release(0))
+    again = bound(stand_in)[1]
+    completed = run(*stand_in.opened(*steps, io_release(0), again, plan.context_free(0)))
+    assert completed.exit_code == EXIT_DONE
+    _, _, first, second, sample, released, nothing, rebound, freed = completed.transcript.steps[5:]
+    assert (first.data["runs"], second.data["runs"]) == (2, 1)
+    assert first.data["digests"] == second.data["digests"]
+    assert sample.data["label"] == "now"
+    assert released.ok
+    assert nothing.skipped == "there is nothing to release"
+    assert rebound.ok
+    assert freed.ok
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "error"), [("overflow", "guard"), ("silent", "mismatch"), ("drift", "mismatch")]
+)
+def test_every_run_is_checked(run: Runner, stand_in: StandIn, behaviour: str, error: str) -> None:
+    completed = run(*stand_in.opened(*bound(stand_in, behaviour), io_run(0, repeat=5)))
+    assert completed.transcript.steps[7].error == error
+
+
+def test_what_a_library_lacks_is_said(run: Runner, stand_in: StandIn) -> None:
+    """This stand-in has neither QnnMem, nor profiles, nor the newer entries of the table."""
+    load, bind = bound(stand_in)
+    profiled = run(*stand_in.opened(load, bind, io_run(0, profile="detailed"))).transcript.steps[7]
+    assert profiled.ok
+    assert profiled.data["profile_code"] == 1000
+    registered = io_bind(0, "memhandle", inputs=[stand_in.file("four", FOUR)])
+    step = run(*stand_in.opened(load, registered)).transcript.steps[6]
+    assert (step.error, step.message) == ("symbol", "the interface has no memRegister")
+    listed = context_load_list(0, [stand_in.binary("plain")])
+    step = run(*stand_in.opened(listed)).transcript.steps[5]
+    assert step.error == "symbol"
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        (["LOAD", "BIND", "BIND"], "this context has buffers already"),
+        (["LOAD", io_run(0)], "this context has no buffers"),
+        (["BIND"], "this context is not loaded"),
+        ([context_load_shared(0, "/x", max_spill_fill_bytes=1, group=3)], "is not loaded"),
+        (["LOAD", context_load_list(0, ["/x"])], "this context is loaded already"),
+        ([context_load_list(8191, ["/x", "/x"])], "the last context must be below 8192"),
+    ],
+)
+def test_what_cannot_be_done_with_buffers(
+    run: Runner, stand_in: StandIn, steps: list[Step | str], message: str
+) -> None:
+    load, bind = bound(stand_in)
+    named = {"LOAD": load, "BIND": bind}
+    filled = [named[step] if isinstance(step, str) else step for step in steps]
+    step = run(*stand_in.opened(*filled)).transcript.first_failure
+    assert step is not None
+    assert (step.step, step.error) == (4 + len(steps), "plan")
+    assert message in (step.message or "")
+
+
+ELEMENTS = 96
+
+
+def pairs(kind: type[np.generic], seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """An array and one that differs from it in some places, by little, by much, by everything."""
+    random = np.random.default_rng(seed)
+    if np.issubdtype(kind, np.integer):
+        limits = np.iinfo(kind)
+        got = random.integers(limits.min, limits.max, ELEMENTS, kind, endpoint=True)
+        expected = got.copy()
+        expected[5] ^= kind(1)
+        expected[6], got[6] = limits.min, limits.max
+        expected[7::9] = random.permutation(got)[7::9]
+        return got, expected
+    got = random.standard_normal(ELEMENTS).astype(kind)
+    expected = got.copy()
+    expected[3] = np.nextafter(got[3], kind(9))
+    expected[4:9] += kind(0.25)
+    odd = [np.nan, np.inf, -np.inf, 0.0, -0.0, np.finfo(kind).tiny, np.finfo(kind).max]
+    got[10:17], expected[10:17] = odd, odd
+    got[20], expected[21] = np.nan, np.nan
+    got[22], expected[22] = np.inf, -np.inf
+    got[23], expected[23] = 0.0, -0.0
+    return got, expected
+
+
+def compared(got: np.ndarray, expected: np.ndarray, tolerance: float) -> dict[str, object]:
+    """Return the comparison that the probe should report."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if np.issubdtype(got.dtype, np.integer):
+            gaps = [abs(int(a) - int(b)) for a, b in zip(got, expected, strict=True)]
+            beyond = [float(gap) > tolerance for gap in gaps]
+        else:
+            real, target = got.astype(np.float64), expected.astype(np.float64)
+            same = (real == target) | (np.isnan(real) & np.isnan(target))
+            both = np.isfinite(real) & np.isfinite(target)
+            gaps = np.where(both, np.abs(real - target), 0.0).tolist()
+            beyond = (~same & (~both | (np.abs(real - target) > tolerance))).tolist()
+    nan = 0 if np.issubdtype(got.dtype, np.integer) else int(np.isnan(got).sum())
+    result: dict[str, object] = {"max_abs": max(gaps), "beyond": sum(beyond), "nan": nan}
+    if any(beyond):
+        result["first_index"] = beyond.index(True)
+    return result
+
+
+@pytest.mark.parametrize("data_type", DATA_TYPES, ids=hex)
+def test_it_finds_what_numpy_finds(run: Runner, stand_in: StandIn, data_type: int) -> None:
+    kind = DATA_TYPES[data_type]
+    steps, results = [], []
+    binary = stand_in.binary("plain", data_type, (ELEMENTS,))
+    for seed in range(4):
+        got, expected = pairs(kind, seed)
+        if seed == 3:
+            expected = got.copy()
+        files = [stand_in.file(f"got{seed}", got)], [stand_in.file(f"expected{seed}", expected)]
+        for tolerance in (0.0, 0.2, 1.0, 1e9):
+            # behind `cleanup`, a failure does not keep the others from being tried
+            steps.append(plan.execute(0, inputs=files[0], expected=files[1], tolerance=tolerance))
+            results.append(compared(got, expected, tolerance))
+    opened = stand_in.opened(plan.context_load(0, binary), plan.Step("cleanup"))
+    completed = run(*opened, *steps)
+    for step, figures in zip(completed.transcript.steps[7:], results, strict=True):
+        (output,) = step.data["outputs"]
+        assert output["elements"] == ELEMENTS
+        assert output["max_abs"] == pytest.approx(figures.pop("max_abs"), rel=1e-8)
+        assert {key: output.get(key) for key in figures} == figures
+        assert step.error == ("mismatch" if figures["beyond"] else None)

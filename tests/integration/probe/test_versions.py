@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from io import BytesIO
 from pathlib import Path
 
 import pytest
 
-from harness.diagnosis.any_log import read_log
-from harness.diagnosis.explanation import explain
 from harness.diagnosis.verdict import judge
 from harness.models.source import Context
 from harness.probe import plan
@@ -256,11 +253,6 @@ def test_whose_libraries_were_taken_is_told_of_what_failed(
     known = verdict.error.diagnosis
     assert known is not None
     assert (known.id, known.confidence) == ("older-libraries", "known")
-    # what was said of it, as a log: the same answer
-    diagnosis = explain(read_log(BytesIO(completed.raw_events)).lines).diagnoses[0]
-    assert (diagnosis.id, diagnosis.confidence) == ("older-libraries", "known")
-
     fine = taken(new, old)
     assert judge(fine).outcome == "passed", fine.transcript
-    assert (fine.transcript.libraries, judge(fine).error) == ([], None)
-    assert b'"library"' not in fine.raw_events
+    assert fine.transcript.libraries == []

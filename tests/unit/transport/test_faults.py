@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
+import tempfile
+import time
+from collections.abc import Iterator
 
 import pytest
 
+from harness.core.deadline import Deadline
 from harness.core.errors import DeviceError, DeviceLost, DeviceRefused, DeviceTimeout, InfraError
+from harness.core.socket_folder import host_file
 from harness.evidence.case_evidence import take_baseline
 from harness.lab.attach import read_facts
 from harness.lab.identity import give_device_id
@@ -18,9 +24,12 @@ from harness.transport.adb_server import AdbServer
 from harness.transport.faults import (
     AdbFailError,
     NoServerError,
+    OutOfReachError,
     ProtocolError,
+    Reach,
     device_faults,
     server_faults,
+    server_lost,
 )
 from tests.snapshots import Snapshot
 
@@ -94,3 +103,52 @@ def test_all_that_asks_a_device_says_so_in_words() -> None:
         with pytest.raises(DeviceError) as caught:
             action()
         assert (caught.value.command or "").startswith("ask ")
+
+
+ADDRESS = TcpAddress("lab-pc.invalid", 5037)
+
+
+@pytest.fixture
+def runtime_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    # pytest's own folders are too long for a socket
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
+        yield
+
+
+@pytest.mark.usefixtures("runtime_folder")
+def test_one_looks_and_the_others_are_told() -> None:
+    ours, others = Reach(ADDRESS), Reach(ADDRESS)
+    others.require()
+    ours.mark_lost("it is gone")
+    assert others.is_lost
+    for reach in (ours, others):
+        with pytest.raises(OutOfReachError, match="it is gone"):
+            reach.require()
+    earlier = time.time() - 60
+    os.utime(host_file(ADDRESS, "away"), (earlier, earlier))
+    ours.require()
+    with pytest.raises(OutOfReachError):  # the other one is looking
+        others.require()
+    others.mark_reached()
+    others.require()
+    assert not ours.is_lost
+
+
+@pytest.mark.usefixtures("runtime_folder")
+def test_a_server_that_is_not_found_is_told_the_same_way_twice() -> None:
+    server = AdbServer(ADDRESS)
+    texts = []
+    for _ in range(2):
+        with pytest.raises(InfraError) as caught:
+            server.version(deadline=Deadline(20))
+        texts.append(str(caught.value))
+    assert [server_lost(text) for text in texts] == [str(ADDRESS)] * 2
+    assert texts[0] != texts[1]
+
+
+@pytest.mark.usefixtures("runtime_folder")
+def test_a_folder_that_others_may_change_is_refused() -> None:
+    host_file(ADDRESS, "away").parent.chmod(0o777)
+    with pytest.raises(InfraError, match="not a private folder"):
+        Reach(ADDRESS)

@@ -138,7 +138,7 @@ def test_a_probe_that_does_not_start_is_no_verdict(
     device: AdbDevice, folder: str, wrong: str
 ) -> None:
     place = folder if wrong == "probe" else f"{folder}/none"
-    with pytest.raises(DeviceError, match="the probe did not start"):
+    with pytest.raises(DeviceError, match="did not start"):
         run_plan(device, f"{folder}/none/none", Plan(()), env={}, cwd=place, timeout_s=60)
 
 
@@ -153,7 +153,7 @@ def test_an_exit_status_that_changed_on_its_way_is_no_verdict(
     connected: AdbDevice, folder: str, monkeypatch: pytest.MonkeyPatch, step: Step, code: int
 ) -> None:
     monkeypatch.setattr("harness.transport.shell.exit_status", lambda _status: exit_status(code))
-    with pytest.raises(DeviceError, match="exit status differs from the one that the shell"):
+    with pytest.raises(DeviceError, match="exit status"):
         run(connected, folder, step)
 
 

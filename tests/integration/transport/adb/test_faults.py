@@ -91,7 +91,7 @@ def test_a_server_that_is_killed(own_server: tuple[PrivateAdbServer, AdbDevice])
     with in_time(5), pytest.raises(DeviceLost) as caught:
         device.shell("echo up; sleep 100", timeout_s=60, on_stdout=kill)
     assert caught.value.output == b"up\n"
-    with in_time(1), pytest.raises(DeviceLost, match="no adb server at"):
+    with in_time(1), pytest.raises(DeviceLost):
         device.shell("true", timeout_s=1)
     deadline = Deadline(2)
     while private.running:

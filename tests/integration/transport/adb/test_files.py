@@ -80,7 +80,7 @@ def test_a_file_larger_than_allowed_is_not_kept(
 ) -> None:
     any_device.push([PushItem(bytes(100_000), f"{folder}/file")], timeout_s=60)
     (tmp_path / "x").write_bytes(b"before")
-    with pytest.raises(DeviceError, match="more than the 99999 allowed"):
+    with pytest.raises(DeviceError, match="99999"):
         any_device.pull(f"{folder}/file", tmp_path / "x", timeout_s=60, max_bytes=99_999)
     assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("x", b"before")]
 
@@ -111,7 +111,7 @@ def test_a_path_where_nobody_may_write(any_device: AdbDevice) -> None:
 def test_trouble_on_this_host_is_told_as_such(
     any_device: AdbDevice, folder: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(InfraError, match="nothing on this host: No such file"):
+    with pytest.raises(InfraError, match="No such file"):
         any_device.push([PushItem(tmp_path / "nothing", f"{folder}/f")], timeout_s=60)
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(InfraError, match="not a regular file"):

@@ -163,7 +163,7 @@ def test_the_users_server_is_not_started_by_a_question() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         server = AdbServer(TcpAddress(port=free.getsockname()[1]))
-    with pytest.raises(InfraError, match="start-server` starts it"):
+    with pytest.raises(InfraError, match="start-server"):
         server.devices()
     assert not server.is_running()
 
@@ -191,6 +191,6 @@ def test_a_mute_device_does_not_hold_us(adb_server: AdbServer) -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:
         address = f"127.0.0.1:{mute.getsockname()[1]}"
         start = time.monotonic()
-        with pytest.raises(InfraError, match="did not become ready in 1 s"):
+        with pytest.raises(InfraError, match="1 s"):
             adb_server.connect(address, deadline=Deadline(1))
         assert time.monotonic() - start < 1 + SLACK_S

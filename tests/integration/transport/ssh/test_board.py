@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
+import json
+import os
 import shlex
 import subprocess
 import sys
@@ -12,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from harness.core.errors import (
     DeviceError,
@@ -26,6 +30,7 @@ from harness.transport.ssh_board import SshBoard
 from harness.transport.ssh_connection import SshLogin
 from tests.faults.table import TRANSPORT, Fault
 from tests.faults.test_transport import BIG, SECONDS, inject, operations
+from tests.integration.device_runs import DeviceRuns
 from tests.integration.lab.ssh_host import SshHost
 from tests.integration.transport.adb.faulty_link import FaultyLink
 from tests.integration.transport.adb.remote import (
@@ -259,3 +264,41 @@ def test_what_is_asked_of_a_file_with_any_name(board: SshBoard, folder: str) -> 
     statuses = [board.stat(path), board.stat(f"{folder}/to")]
     assert [status and (status.size, status.is_file) for status in statuses] == [(2, True)] * 2
     assert board.stat(f"{folder}/off") is None
+
+
+@pytest.fixture
+def lab(sshd: SshHost, link: FaultyLink, tmp_path: Path) -> DeviceRuns:
+    """A lab of one board."""
+    lab = DeviceRuns(tmp_path)
+    described = {
+        "name": "board",
+        "transport": "ssh",
+        "address": f"{getpass.getuser()}@{link.address}",
+        "soc": "QCS8550",
+        "workdir": str(tmp_path / "board"),
+        # it is this computer, which other tests keep busy
+        "gate": {"max_temperature_c": 150, "max_busy_percent": 100},
+    }
+    lab.file.write_text(yaml.safe_dump({"schema": 1, "devices": [described]}))
+    lab.environment["PATH"] = os.environ["PATH"]
+    return lab
+
+
+def test_a_board_from_its_address_to_its_health(lab: DeviceRuns, link: FaultyLink) -> None:
+    login, written = f"{getpass.getuser()}@{link.address}", lab.folder / "new.yaml"
+    written_lab = lab.qnn_harness(
+        "init", "--board", login, "--board", "no.invalid", "--lab", written
+    )
+    assert written_lab.returncode == 0, written_lab.stderr
+    (device, simulated) = yaml.safe_load(written.read_text())["devices"]
+    assert (device["transport"], device["address"]) == ("ssh", login)
+    assert (device["target"], simulated["enabled"]) == ("linux-x64", False)
+    assert "no.invalid" in written.read_text()
+    again = lab.qnn_harness("init", "--board", "no.invalid", "--lab", lab.folder / "x.yaml")
+    assert (again.returncode, "no.invalid" in again.stderr) == (3, True)
+    wrong = lab.qnn_harness("init", "--board", "ssh://x", "--lab", lab.folder / "x.yaml")
+    assert (wrong.returncode, "'ssh://x'" in wrong.stderr) == (2, True)
+
+    listed = lab.qnn_harness("devices", "--json", "--lab", lab.file)
+    (row,) = json.loads(listed.stdout)["devices"]
+    assert (row["serial"], row["state"], row["health"]) == (login, "device", "good")

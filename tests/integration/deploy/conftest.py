@@ -27,19 +27,14 @@ from tests.integration.transport.adb.faulty_link import FaultyLink
 from tests.integration.transport.adb.real_adbd import Android, RealDevice
 from tests.needed import ANDROID
 
-Daemon = SimulatedDevice | RealDevice
-
 
 class CountingDevice(AdbDevice):
     """The real thing, which also counts: scripts run, pushes, bytes pushed."""
 
-    def __init__(
-        self, server: AdbServer, storage: Path, root: str, link: FaultyLink, daemon: Daemon
-    ) -> None:
+    def __init__(self, server: AdbServer, storage: Path, root: str, link: FaultyLink) -> None:
         super().__init__(link.address, server)
         self.storage = storage
         self.link = link
-        self.daemon = daemon
         self._root = root
         self.scripts = 0
         self.pushes = 0
@@ -125,7 +120,7 @@ def make_device(adb_server: AdbServer, key_folder: Path, tmp_path: Path) -> Iter
             kind: str = "simulated", limit: int | None = None, storage: str = "storage"
         ) -> CountingDevice:
             folder = tmp_path / storage
-            daemon: Daemon
+            daemon: SimulatedDevice | RealDevice
             if kind != "simulated":
                 # its /data only, but under the same name
                 folder.mkdir(exist_ok=True)
@@ -145,7 +140,7 @@ def make_device(adb_server: AdbServer, key_folder: Path, tmp_path: Path) -> Iter
             adb_server.connect(link.address, deadline=Deadline(60))
             cleanup.callback(adb_server.disconnect, link.address)
             root = str(folder) if kind == "simulated" else ""
-            return CountingDevice(adb_server, folder, root, link, daemon)
+            return CountingDevice(adb_server, folder, root, link)
 
         yield connect
 

@@ -11,6 +11,8 @@ import contextlib
 import os
 import secrets
 import shlex
+import signal
+import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,13 +24,12 @@ from _pytest.runner import runtestprotocol
 
 from harness.core.deadline import Deadline
 from harness.simulator.device import SimulatedDevice
-from harness.simulator.private_server import harness_key
+from harness.simulator.private_server import PrivateAdbServer, harness_key
 from harness.transport.adb_device import AdbDevice
 from harness.transport.adb_server import AdbServer
 from tests.android.bionic import x64_root
 from tests.integration.transport.adb.faulty_link import FaultyLink
 from tests.integration.transport.adb.real_adbd import Android, RealDevice
-from tests.integration.transport.adb.steady_server import CRASHES, SteadyServer, end_in_words
 from tests.needed import ANDROID
 
 REAL = pytest.mark.needs("QNN_HARNESS_ADBD_ROOT")
@@ -61,6 +62,51 @@ NEWEST_SERVER = pytest.mark.parametrize(
 )
 """For tests of what stands above the transport: the server's version makes no difference there."""
 CONNECT_S = 15.0
+CRASHES = {128 + number for number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)}
+
+
+class SteadyServer:
+    """An adb server that many tests share, started anew whenever it has ended.
+
+    adb 29 can crash by itself when connections break: a use after free in its
+    `local_socket_event_func`. That is no fault of the harness, which reports the device as lost;
+    but the tests behind it need a server.
+    """
+
+    def __init__(self, home: Path, adb: Path | None = None) -> None:
+        self._home = home
+        self.adb = adb
+        self._private: PrivateAdbServer | None = None
+        self.ends: list[int] = []
+
+    @property
+    def server(self) -> AdbServer:
+        """The running server; another one, on another port, if the last one has ended."""
+        self.look()
+        if self._private is None:
+            private = PrivateAdbServer(key_folder=self._home, adb=self.adb)
+            private.start()
+            self._private = private
+        return self._private.server
+
+    def look(self) -> None:
+        """Notes in `ends` how the server ended, if it has."""
+        private = self._private
+        if private is None or private.server.is_running():
+            return
+        deadline = Deadline(CONNECT_S)  # a crash takes as long as its core takes to be written
+        while private.exit_code is None and not deadline.expired:
+            time.sleep(0.02)
+        code = private.exit_code
+        self.stop()
+        self.ends.append(128 + signal.SIGKILL if code is None else code)
+
+    def stop(self) -> None:
+        private, self._private = self._private, None
+        if private is not None:
+            private.stop()
+
+
 OLD_SERVERS = pytest.StashKey[SteadyServer]()
 
 
@@ -108,9 +154,9 @@ def server_survives(request: pytest.FixtureRequest) -> Iterator[None]:
     ends = servers.ends[before:]
     # a crash of adb 29 that the test has survived is no failure
     if [code for code in ends if servers.adb is None or code not in CRASHES]:
-        pytest.fail(f"the shared adb server {', '.join(map(end_in_words, ends))}", pytrace=False)
+        pytest.fail(f"the shared adb server ended with {ends}", pytrace=False)
     if ends:
-        warnings.warn(f"adb 29 was {', '.join(map(end_in_words, ends))}", stacklevel=1)
+        warnings.warn(f"adb 29 ended with {ends}", stacklevel=1)
 
 
 class Daemon(Protocol):

@@ -109,8 +109,8 @@ def simplest(verb: str) -> str:
 
 @ALL_BUILDS
 def test_every_verb_is_known_on_both_sides(probe: Path) -> None:
-    ending = ("set", "cleanup", "exit", "crash", "hang")
-    verbs = ["cleanup", *(verb for verb in VERBS if verb not in ending), "exit"]
+    others = ("set", "cleanup", "exit", "crash", "hang", "sleep", "spew")
+    verbs = ["cleanup", *(verb for verb in VERBS if verb not in others), "exit"]
     text = plan.sealed(map(simplest, verbs))
     transcript = parse_transcript(feed(probe, text.encode()).stdout)
     assert transcript.plan_error is None

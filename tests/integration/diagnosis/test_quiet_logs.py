@@ -1,16 +1,21 @@
 """Logs in which no NPU failed are explained by nothing: real programs write them, here and now.
 
 By day a few; by night all of `tests/quiet`. Runs of all engines that succeed are in
-`tests/nightly/test_explain_nightly.py`.
+`tests/nightly/test_explain_nightly.py`. A program runs in a folder whose name has words of ours, as
+a project's that uses QNN would.
 """
 
 from __future__ import annotations
 
 import io
+import os
+import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -18,7 +23,56 @@ from harness.diagnosis.any_log import read_log
 from harness.diagnosis.explanation import explain
 from tests.android.bionic import x64_root
 from tests.needed import C_COMPILERS, need
-from tests.quiet.failures import failures
+
+ROWS: Final = Path(__file__).parents[2] / "quiet" / "failures.txt"
+FOLDER: Final = "qnn-htp-genie"
+_LONGEST_S: Final = 120
+_DATA: Final = bytes(range(1, 256)) * 16
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A program, and the line of the shell in which it fails."""
+
+    program: str
+    line: str
+
+    @property
+    def here(self) -> bool:
+        """Return whether this computer has the program."""
+        return shutil.which(self.program) is not None
+
+    def log(self, within: Path) -> bytes:
+        """What it prints, run in a new folder within that one."""
+        folder = within / FOLDER
+        folder.mkdir()
+        (folder / "data.bin").write_bytes(_DATA)
+        (folder / "data.bin").chmod(0o755)
+        completed = subprocess.run(
+            ("bash", "-c", self.line),
+            cwd=folder,
+            env=_environment(folder),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=_LONGEST_S,
+            check=False,
+        )
+        return completed.stdout
+
+
+def failures() -> list[Failure]:
+    """All of them, whatever is here."""
+    rows = ROWS.read_text("utf-8").splitlines()
+    return [Failure(program, line) for program, _, line in (row.partition("\t") for row in rows)]
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    variables = {
+        key: os.environ[key] for key in ("PATH", "LANG", "RUSTUP_HOME") if key in os.environ
+    }
+    return variables | {"HOME": str(folder), "TMPDIR": str(folder)}
+
 
 ENTER = Path(__file__).parents[2] / "android/enter.sh"
 ANDROID_LINES = Path(__file__).parents[2] / "quiet/android.txt"

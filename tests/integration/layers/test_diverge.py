@@ -16,9 +16,8 @@ from tests.hostile_models import nested, twice_defined
 from tests.integration.device_runs import ROOT, DeviceRuns
 from tests.integration.in_process import qnn_harness
 from tests.planted import Graph, cnn, write
-from tests.planted_pairs import PAIRS, pair
+from tests.planted_pairs import pair
 
-_BY_DAY = ("outputs of Split swapped", "scale of DequantizeLinear")
 SCHEMA = json.loads((ROOT / "docs/schema/diverge.schema.json").read_text())
 
 
@@ -33,11 +32,8 @@ def diverge(lab: DeviceRuns, *arguments: object) -> tuple[int, dict[str, Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(1, 6))]
-)
-def test_an_op_that_was_changed_is_named(lab: DeviceRuns, seed: int) -> None:
-    tested, reference, name = write(lab.folder, seed)
+def test_an_op_that_was_changed_is_named(lab: DeviceRuns) -> None:
+    tested, reference, name = write(lab.folder, 0)
     code, document = diverge(lab, tested, "--reference", reference)
     assert code == 1
     assert (document["first"]["op"], document["first"]["because"]) == (name, "the model")
@@ -56,10 +52,7 @@ def test_an_op_that_was_changed_is_named(lab: DeviceRuns, seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "error",
-    [name if name in _BY_DAY else pytest.param(name, marks=pytest.mark.nightly) for name in PAIRS],
-)
+@pytest.mark.parametrize("error", ["outputs of Split swapped", "scale of DequantizeLinear"])
 def test_an_error_as_people_make_it_is_named(lab: DeviceRuns, error: str) -> None:
     tested, reference, name = pair(error)
     onnx.save(tested, lab.folder / "tested.onnx")
@@ -108,7 +101,7 @@ def test_a_context_says_that_its_model_is_needed(lab: DeviceRuns) -> None:
         (["a.onnx", "--against", "2.51.0", "--qnn", "2.51.0"], "--against"),
         (["a.onnx", "--against", "2.47.0", "--reference", "other.onnx"], "--against"),
         (["a.onnx", "--inputs", "nowhere"], "nowhere"),
-        (["a.onnx", "--reference", "other.onnx"], "other.onnx"),
+        (["a.onnx", "--reference", "other.onnx"], "take the same"),
         (["open.onnx"], "dimension 0 (n)"),
         (["endless.onnx"], "549,755,813,888 nodes"),
         (["twice.onnx"], "Duplicate definition of name (t)"),

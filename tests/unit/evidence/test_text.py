@@ -1,7 +1,8 @@
-"""Texts for files: readable, never too large, and saying that they were cut."""
+"""Texts for files: readable, without what is private, and never too large."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -99,3 +100,104 @@ def test_logs_tell_and_other_files_do_not(tmp_path: Path) -> None:
     (tmp_path / "dmesg.txt").write_bytes(b"\xff\n" + b"x\n" * 5000)
     lines = telling_lines(tmp_path, [*files, "dmesg.txt", "avc.txt"])
     assert lines == ("a", "b", "SSR Detected", *["x"] * 500)
+
+
+# pieces that patterns are made of, so that texts come near to matching
+PIECES = (
+    "SSID|bssid|=|: |\"|'|aa:bb:cc:dd:ee:ff|0a-0b-0c-0d-0e-0f|a@b.de|user%40x.org|12:34:|::"
+    "|Account {name=|accountName=|}|,|imei|490154203237518|+49 170 1234567|+12345678|10.0.0.1"
+    "|fe80::1|\n| |<ssid>|<|>|7|x|\t|é|\x00|%40|a@|.com"
+)
+TEXTS = st.one_of(
+    st.text(max_size=200), st.lists(st.sampled_from(PIECES.split("|")), max_size=30).map("".join)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("login of jane.doe+x@mail.example.com failed", "login of <email> failed"),
+        ("https://x/?u=jane%40example.com&z", "https://x/?u=<email>&z"),
+        ("Account {name=Jane Doe, type=com.google}", "Account {name=<account>, type=com.google}"),
+        ('accountName="Jane D" ok', "accountName=<account> ok"),
+        ("account: jane, 3", "account: <account>, 3"),
+        ('SSID: "My Net", BSSID: aa:bb:cc:dd:ee:ff, x', "SSID: <ssid>, BSSID: <ssid>, x"),
+        ("Trying to associate with SSID 'My Net'", "Trying to associate with SSID <ssid>"),
+        ("wlan0: aa:bb:cc:dd:ee:ff: up", "wlan0: <mac>: up"),
+        ("AA-BB-CC-DD-EE-FF", "<mac>"),
+        ("IMEI: 490154203237518", "IMEI: <id>"),
+        ("got 490154203237518 from modem", "got <imei> from modem"),
+        ("androidboot.serialno=abc123", "androidboot.serialno=<id>"),
+        ("dial +49 170 1234567 now", "dial <phone> now"),
+        ("ACCOUNT: jane", "ACCOUNT: <account>"),
+        ('Accounts of account "Jane D", and', "Accounts of account <account>, and"),
+        ("u=jane%40example.com", "u=<email>"),
+        # what stands in for one thing lets another be seen
+        ("490154203237518+49 170 1234567", "<imei><phone>"),
+    ],
+)
+def test_what_is_taken_out(text: str, expected: str) -> None:
+    assert redact(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "05-21 12:34:56.789  1234  5678 E QnnDsp  : <E> Failed to load skel, error: 4000",
+        "/vendor/lib64/hw/android.hardware.audio@7.0-impl.so",
+        "vendor.qti.hardware.dsp@1.0::IDspService/dspservice",
+        "#04 pc 0000000000012345  /apex/libc.so (__pthread_cond_wait+104) (BuildId: 0123456789ab)",
+        "7f00aabbc000-7f00aabbd000 r-xp 00001000 fd:01 1234567  /data/local/tmp/libQnnHtp.so",
+        "NSsid:\t3947",
+        "memcpy@@GLIBC_2.14 pthread_create@plt",
+        "uptime 123456789012345 ns",
+        "QNN 2.47.0.260601 at 192.168.1.2",
+        "Failed to find available PD for contextId 56 on deviceId 0 coreId 0",
+    ],
+)
+def test_what_stays(text: str) -> None:
+    assert redact(text) == text
+
+
+@given(TEXTS)
+def test_it_is_idempotent_bounded_and_keeps_lines(text: str) -> None:
+    once = redact(text)
+    assert redact(once) == once
+    assert len(once) <= 2 * len(text)
+    assert once.count("\n") == text.count("\n")
+
+
+@given(TEXTS, TEXTS)
+def test_lines_do_not_affect_one_another(first: str, second: str) -> None:
+    lines = [*first.split("\n"), *second.split("\n")]
+    together = redact("\n".join(lines))
+    assert together == "\n".join(redact(line) for line in lines)
+
+
+REPEATED = (
+    'a|1|a.|aa:|ssid |a@a.|+12345678|ssid="|account=|1.2.| \t|ssid=a |1:|%40a.|Account {name='
+    "|490154203237518|a-|+1 2|::1"
+)
+
+
+@pytest.mark.parametrize("piece", REPEATED.split("|"))
+def test_no_text_takes_long(piece: str) -> None:
+    start_s = time.monotonic()
+    redact(piece * (60_000 // len(piece)))
+    assert time.monotonic() - start_s < 20
+
+
+def test_a_line_that_is_made_to_defy_redaction_is_taken_out_as_a_whole() -> None:
+    defying = "490154203237518" + "+12345678" * 20
+    assert redact(f"before\n{defying}\nmail to a@b.de") == "before\n<line>\nmail to <email>"
+
+
+@given(st.text("0123456789", min_size=14, max_size=14))
+def test_a_number_of_15_digits_is_an_imei_if_its_last_one_checks(digits: str) -> None:
+    """The check digit as 3GPP TS 23.003, annex B, has it: every second digit counts twice."""
+    single = sum(map(int, digits[0::2]))
+    double = sum(int(digit) for one in digits[1::2] for digit in str(2 * int(one)))
+    check = -(single + double) % 10
+    numbers = [f"x {digits}{last} y" for last in range(10)]
+    expected = ["x <imei> y" if index == check else number for index, number in enumerate(numbers)]
+    assert [redact(number) for number in numbers] == expected

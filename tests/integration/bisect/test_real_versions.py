@@ -11,11 +11,9 @@ from harness.core.versions import QNN_WHEELS
 from tests.integration.bisect.bisections import (
     PLAIN,
     RESIDENT,
-    SESSION,
     bisect,
     bisect_stand_in,
     every_version,
-    refused,
 )
 from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import DeviceRuns
@@ -48,10 +46,9 @@ def test_which_runtime_keeps_the_budget(lab: DeviceRuns) -> None:
     assert completed.result["versions"]["qnn"][QNN[change]] is not None
     # stdout is the result and nothing else; stderr says what goes on, a line each
     error_lines = completed.errors.splitlines()
-    assert "at most 4 runs" in error_lines[0]
+    assert completed.result["most_runs"] == 4
     assert (Path(error_lines[1]) / "log.jsonl").is_file()
     assert len(error_lines) == 2 + len(completed.result["runs"])
-    assert f"at most {completed.result['most_runs']} runs" in error_lines[0]
     # the newest run of pytest's own is still what it was
     assert not (lab.reports / "latest").resolve().name.endswith("bisect")
 
@@ -63,21 +60,6 @@ def test_which_compiler_an_old_runtime_refuses(lab: DeviceRuns) -> None:
     assert completed.result["answer"]["first_bad"] == QNN[1]
     assert completed.bad_side["record"]["error"]["code"] == 5000
     assert len(completed.result["runs"]) <= 4
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--case", SESSION.replace("tiny", "huge"), "--axis", "qnn"], "has no case [huge]"),
-        (["--case", SESSION, "--axis", "qnn", "--good", "2.12"], "unknown QNN version"),
-    ],
-)
-def test_wrong_input_is_named_before_much_is_run(
-    lab: DeviceRuns, arguments: list[str], message: str
-) -> None:
-    completed = refused(lab, *arguments)
-    assert completed.code == 2, completed.errors
-    assert message in completed.errors
 
 
 @pytest.mark.nightly
@@ -123,10 +105,9 @@ def test_which_runtime_gives_other_outputs(lab: DeviceRuns, context_for: Context
     answer = completed.result["answer"]
     assert (answer["last_good"], answer["first_bad"]) == (QNN[0], "2.48.40")
     assert len(completed.result["runs"]) <= 4
-    assert "net.bin, output y: 535 of 1000 elements, max abs 0.0078" in completed.errors
     # half precision has no steps, so that it is beyond none of them
     completed = bisect(lab, *options, "--match", "drift:1", "--versions", f"{QNN[0]},{QNN[-1]}")
     assert completed.answers == {(QNN[0],): "good", (QNN[-1],): "good"}
     # a case whose outputs nobody keeps can tell nothing of them
     completed = bisect(lab, *options[2:], "--match", "drift:0", "--case", PLAIN)
-    assert (completed.code, "is for a case that keeps outputs" in completed.errors) == (2, True)
+    assert completed.code == 2

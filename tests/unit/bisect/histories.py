@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.bisect.driver import VersionSearch
 from harness.bisect.match import Point, Question, RunAnswer
-from harness.bisect.result import AxisFinding
+from harness.bisect.result import AxisFinding, CornersFinding
 from harness.bisect.search import AxisSpec, CornerSpec, Task
 
 World = Callable[[Point], RunAnswer]
@@ -36,13 +36,15 @@ def changing(
     return world
 
 
-def drive(search: VersionSearch, world: World) -> tuple[AxisFinding, list[Point]]:
+def drive(search: VersionSearch, world: World) -> tuple[Any, list[Point]]:
+    """Return the finding of a search to its end, and the points that it asked for."""
     points: list[Point] = []
-    while isinstance(question := search.next(), Question):
-        points.append(question.at)
-        search.answer(question, world(question.at))
-    assert isinstance(question, AxisFinding), question
-    return question, points
+    while isinstance(step := search.next(), Question):
+        assert step.number == len(points) + 1
+        points.append(step.at)
+        search.answer(step, world(step.at))
+    assert isinstance(step, AxisFinding | CornersFinding), step
+    return step, points
 
 
 def corners(first: int, second: int, **options: Any) -> CornerSpec:

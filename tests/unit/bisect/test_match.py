@@ -18,23 +18,12 @@ from harness.core.errors import ConfigError
 from harness.results.drift import changes
 from harness.results.record import CaseRecord
 from tests.properties import damaged, reached, reaches
+from tests.snapshots import Snapshot
 from tests.unit.results.records import error, record
 
 FAILED = record(outcome="failed")
 OTHER = record(outcome="failed", error=error(code=1008, symbol=None, message="Stub lib mismatch"))
 CRASHED = record(outcome="crashed", error=error(code=None, symbol=None))
-
-
-@pytest.mark.parametrize(
-    ("failed_record", "why"),
-    [
-        (FAILED, f"failed: {error().call}"),
-        (record(outcome="failed", error=error(api=None, code=None, symbol=None)), "failed: Fail"),
-        (record(outcome="crashed", error=None), "crashed"),
-    ],
-)
-def test_what_counts_as_bad_is_told_with_its_call(failed_record: CaseRecord, why: str) -> None:
-    assert ANY_FAILURE.judge(failed_record).why.startswith(why)
 
 
 @pytest.mark.parametrize(
@@ -169,56 +158,61 @@ def test_outputs_of_other_contexts_are_not_compared() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"),
+    "text",
     [
-        ("", "none of its forms"),
-        ("code=", "none of its forms"),
-        ("code=12x", "is not a code"),
-        ("code= else good", "none of its forms"),
-        ("symbol= else good", "none of its forms"),
-        ("measurement loaded < 60 else good", "compares no measurement"),
-        ("colour=red", "none of its forms"),
-        ("drift", "none of its forms"),
-        ("drift:-1", "none of its forms"),
-        ("drift:1 else good", "none of its forms"),
-        *(
-            (f"measurement {text}", "compares no measurement with a number")
-            for text in (
-                "",
-                "loaded",
-                "loaded <",
-                "loaded < * 3",
-                "loaded < 3 < 4",
-                "3 < loaded",
-                "good > 3",
-                "loaded > (3",
-                "loaded in many",
-                "loaded > 2 ** 9",
-                "loaded > 2 * good * 2",
-                "loaded > True",
-                "loaded > other",
-                "loaded > 1e999",
-                "loaded > __import__('os')",
-                "loaded > 3; 4",
-                "loaded > 3 # 4",
-                '"loaded < 60',
-                '"',
-                '""',
-                "-" * 400,
-            )
-        ),
-        ("code=" + "1," * 1000, "at most 1000 characters"),
+        "",
+        "code=",
+        "code=12x",
+        "code= else good",
+        "symbol= else good",
+        "measurement loaded < 60 else good",
+        "colour=red",
+        "drift",
+        "drift:-1",
+        "drift:1 else good",
+        "measurement ",
+        "measurement loaded",
+        "measurement loaded <",
+        "measurement loaded < * 3",
+        "measurement loaded < 3 < 4",
+        "measurement 3 < loaded",
+        "measurement good > 3",
+        "measurement loaded > (3",
+        "measurement loaded in many",
+        "measurement loaded > 2 ** 9",
+        "measurement loaded > 2 * good * 2",
+        "measurement loaded > True",
+        "measurement loaded > other",
+        "measurement loaded > 1e999",
+        "measurement loaded > __import__('os')",
+        "measurement loaded > 3; 4",
+        "measurement loaded > 3 # 4",
+        'measurement "loaded < 60',
+        'measurement "',
+        'measurement ""',
+        "measurement " + "-" * 400,
+        "code=" + "1," * 1000,
+        "op-slower:a",
+        "op-slower:a:20",
+        "op-slower::20%",
+        "op-slower:a:0%",
     ],
 )
-def test_what_cannot_be_read_is_refused(text: str, problem: str) -> None:
-    with pytest.raises(ConfigError, match=problem):
+def test_what_cannot_be_read_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError):
         parse_match(text)
+
+
+def test_the_forms_are_told_to_who_uses_none(snapshot: Snapshot) -> None:
+    for text in ("colour=red", "code=12x", "measurement loaded in many"):
+        with snapshot.raises(ConfigError):
+            parse_match(text)
 
 
 def test_a_thousand_characters_can_be_read() -> None:
     signature = "signature=" + "x" * 990
     assert parse_match(signature).text == signature
-    with pytest.raises(ConfigError, match="at most 1000 characters"):
+    with pytest.raises(ConfigError):
         parse_match(f"{signature}x")
 
 
@@ -285,13 +279,6 @@ def test_a_figure_by_its_path(path: str, value: float) -> None:
     assert figure({"x": {"y": [1, 5, 2]}, "z": 7}, path) == value
 
 
-def test_a_case_that_could_not_be_set_up_says_why() -> None:
-    setup_error = error(code=None, symbol=None, message="RuntimeError: user's own bug")
-    judged = ANY_FAILURE.judge(record(outcome="error", cause="config", error=setup_error))
-    assert judged.answer == "untestable"
-    assert judged.why.endswith("RuntimeError: user's own bug")
-
-
 def profiled(**cycles: int) -> CaseRecord:
     ops = [
         {"op": f"{name}:OpId_{index}", "cycles": n}
@@ -321,18 +308,20 @@ def test_an_op_is_compared_with_the_good_end(run: CaseRecord, answer: str) -> No
     assert match.judge(run, good=good).answer == answer
 
 
-def test_an_op_that_is_not_there_is_said_with_those_that_are() -> None:
+def test_reasons_of_answers(snapshot: Snapshot) -> None:
+    setup_error = error(code=None, symbol=None, message="RuntimeError: user's own bug")
+    judged = [
+        ANY_FAILURE.judge(FAILED),
+        ANY_FAILURE.judge(record(outcome="failed", error=error(api=None, code=None, symbol=None))),
+        ANY_FAILURE.judge(record(outcome="crashed", error=None)),
+        ANY_FAILURE.judge(record(outcome="error", cause="config", error=setup_error)),
+        parse_match("op-slower:a:b c:2.5%").judge(profiled(conv=7, relu=9), good=1.0),
+        parse_match("op-slower:a:b c:2.5%").judge(record(), good=1.0),
+    ]
+    assert [f"{answer.answer}: {answer.why}" for answer in judged] == snapshot
+
+
+def test_an_op_may_have_a_colon_and_a_space_in_its_name() -> None:
     match = parse_match("op-slower:a:b c:2.5%")
     assert match.comparison is not None
     assert match.comparison.number == 1.025
-    why = match.judge(profiled(conv=7, relu=9), good=1.0).why
-    assert why == "no op a:b c was profiled: the largest are relu, conv"
-    assert match.judge(record(), good=1.0).why == "no op a:b c was profiled, nor any other"
-
-
-@pytest.mark.parametrize(
-    "text", ["op-slower:a", "op-slower:a:20", "op-slower::20%", "op-slower:a:0%"]
-)
-def test_an_op_needs_a_name_and_by_how_much(text: str) -> None:
-    with pytest.raises(ConfigError, match="none of its forms"):
-        parse_match(text)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
+from pydantic import ValidationError
 
 from harness.bisect.driver import VersionSearch
 from harness.bisect.match import Evidence, Question, RunAnswer, Stopped
@@ -117,53 +118,6 @@ def test_only_what_lies_between_two_claims_is_searched() -> None:
         "2.13",
         "2.14",
     )
-    assert finding.notes == (
-        "older versions are bad and newer ones good: this version fixed it, or is the oldest "
-        "that can run the case",
-    )
-
-
-def test_a_claim_between_ends_that_are_alike_finds_what_broke_it() -> None:
-    for n, start, end in itertools.product(range(3, 17), range(1, 17), range(1, 17)):
-        if not start < end < n:
-            continue
-        order = names(n)
-        search = VersionSearch(axis(n, bad=order[(start + end) // 2]))
-        world = {o: "bad" if start <= i < end else "good" for i, o in enumerate(order)}
-        finding, points = drive(search, lambda point, world=world: world[point[0]])  # type: ignore[misc]
-        assert len(points) <= search.spec.most_runs
-        assert (finding.kind, finding.last_good) == ("change", order[start - 1])
-
-
-def test_a_change_back_is_told_behind_what_broke_it() -> None:
-    bad = {"2.13", "2.14"}
-    spec = axis(9, good="2.12")
-    finding, _ = drive(VersionSearch(spec), lambda point: "bad" if point[0] in bad else "good")
-    assert (finding.kind, finding.verdict) == ("no-change", "good")
-    assert finding.notes == ("3 of 9 candidates were run; --bad names another",)
-    spec = axis(9, good="2.14")
-    finding, _ = drive(VersionSearch(spec), lambda point: "good" if point[0] in bad else "bad")
-    assert str(finding) == "last good 2.14, first bad 2.15"
-    spec = axis(9, good="2.15", bad="2.12")
-    finding, _ = drive(VersionSearch(spec), lambda point: "good" if point[0] in bad else "bad")
-    assert "2.15 was said to be good, and is bad" in finding.notes
-    spec = axis(9, bad="2.13")
-    finding, _ = drive(VersionSearch(spec), lambda point: "bad" if point[0] in bad else "good")
-    assert str(finding) == "last good 2.12, first bad 2.13"
-
-
-def test_no_change_names_what_could_not_be_tested() -> None:
-    holes = frozenset({0, 1, 2})
-    finding, _ = drive(
-        VersionSearch(axis(5, good="2.10", bad="2.14")), changing(5, 3, "good", holes)
-    )
-    assert str(finding) == (
-        "no change: all that could be tested are bad; undecided: 2.10, 2.11, 2.12"
-    )
-    assert finding.between == ("2.10", "2.11", "2.12")
-    assert "2.10 was said to be good, and cannot be tested" in finding.notes
-    exact, _ = drive(VersionSearch(axis(5)), changing(5, 5))
-    assert (str(exact), exact.between) == ("no change: all 2 that were run are good", ())
 
 
 @pytest.mark.parametrize("spec", [axis(4), corners(3, 3)])
@@ -184,47 +138,43 @@ def test_trouble_is_asked_again_and_stops_in_a_row(spec: AxisSpec | CornerSpec) 
 
 
 @pytest.mark.parametrize(
-    ("options", "text"),
+    ("options", "field"),
     [
-        ({"good": "9"}, "good: '9' is not one"),
-        ({"good": "2.10", "bad": "2.10"}, "cannot be good and bad"),
-        ({"repeat": 0}, "repeat"),
-        ({"repeat": 1001}, "repeat"),
-        ({"repeat": "auto"}, "repeat"),
-        ({"untestable": ["2.10"]}, "untestable"),
-        ({"candidates": ("x" * 201,)}, "at most 200 characters"),
-        ({"candidates": ("",)}, "at least 1 character"),
+        ({"good": "9"}, ()),
+        ({"good": "2.10", "bad": "2.10"}, ()),
+        ({"repeat": 0}, ("repeat",)),
+        ({"repeat": 1001}, ("repeat",)),
+        ({"repeat": "auto"}, ("repeat",)),
+        ({"untestable": ["2.10"]}, ("untestable",)),
+        ({"candidates": ("x" * 201,)}, ("candidates", 0)),
+        ({"candidates": ("",)}, ("candidates", 0)),
     ],
 )
-def test_a_spec_that_makes_no_sense_is_refused(options: dict[str, object], text: str) -> None:
-    with pytest.raises(ValueError, match=text):
+def test_a_spec_that_makes_no_sense_is_refused(
+    options: dict[str, object], field: tuple[str | int, ...]
+) -> None:
+    with pytest.raises(ValidationError) as refusal:
         AxisSpec.model_validate(axis(3).model_dump() | options)
+    assert refusal.value.errors()[0]["loc"] == field
 
 
 @pytest.mark.parametrize(
-    ("options", "text"),
+    ("options", "field"),
     [
-        ({"candidates": (("1", "1"), ("2",))}, "qnn: 1 listed twice"),
-        ({"axes": ("qnn", "qnn")}, "both axes are 'qnn'"),
-        ({"good": ("2.10", "1.29")}, "good: '1.29' is not one of the candidates of ort"),
-        ({"bad": ("2.10", "1.21")}, "qnn is '2.10' in the good and in the bad pair"),
-        ({"good": ("2.10",)}, "good"),
-        ({"candidates": (names(1001), ("1.20", "1.21"))}, "at most 1000 items"),
+        ({"candidates": (("1", "1"), ("2",))}, ()),
+        ({"axes": ("qnn", "qnn")}, ()),
+        ({"good": ("2.10", "1.29")}, ()),
+        ({"bad": ("2.10", "1.21")}, ()),
+        ({"good": ("2.10",)}, ("good", 1)),
+        ({"candidates": (names(1001), ("1.20", "1.21"))}, ("candidates", 0)),
     ],
 )
-def test_corners_that_make_no_sense_are_refused(options: dict[str, Any], text: str) -> None:
-    with pytest.raises(ValueError, match=text):
+def test_corners_that_make_no_sense_are_refused(
+    options: dict[str, Any], field: tuple[str | int, ...]
+) -> None:
+    with pytest.raises(ValidationError) as refusal:
         CornerSpec.model_validate(corners(2, 2).model_dump() | options)
-
-
-def test_limits_and_defaults_of_a_spec() -> None:
-    assert axis(1000, repeat=1000).most_runs == 12_000
-    assert list(axis(2).points()) == [("2.10",), ("2.11",)]
-    single = axis(1)
-    assert AxisSpec.model_validate(vars(single)) == single
-    assert single.repeat == 1
-    with pytest.raises(ValueError, match="frozen"):
-        single.repeat = 4
+    assert refusal.value.errors()[0]["loc"] == field
 
 
 @pytest.mark.parametrize(
@@ -239,6 +189,7 @@ def test_limits_and_defaults_of_a_spec() -> None:
         (axis(17, bad="2.26"), 6),
         (axis(30, bad="2.12", good="2.28"), 6),
         (axis(17, repeat=2), 12),
+        (axis(1000, repeat=1000), 12_000),
         (corners(2, 2), 4),
         (corners(9, 3), 8),
         (corners(9, 3, good=("2.12", "1.20"), bad=("2.16", "1.22")), 7),

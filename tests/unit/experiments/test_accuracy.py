@@ -19,6 +19,7 @@ from harness.experiments.accuracy import (
     judge_accuracy,
 )
 from harness.models.source import ClosenessLimits
+from tests.snapshots import Snapshot
 
 
 @pytest.mark.parametrize(
@@ -47,18 +48,7 @@ def test_figures(
     near, far = judge_accuracy(accuracy, CLOSENESS["uint8"])
     assert far.figures == {"max_abs": accuracy.relative_max_abs, "asked": 0.08}
     if cosine is None:
-        assert (near.verdict, near.reason[:20]) == ("broken", "no figure, at least ")
-
-
-@pytest.mark.parametrize(
-    ("kind", "cosine", "relative"),
-    [("float32", 0.999_999, 0.0001), ("float16", 0.9999, 0.01), ("uint8", 0.998, 0.08)],
-)
-def test_how_close_is_close_enough(kind: Arithmetic, cosine: float, relative: float) -> None:
-    near = Accuracy("y", 10, cosine, 1.0, relative, 0)
-    assert [check.verdict for check in judge_accuracy(near, CLOSENESS[kind])] == ["held", "held"]
-    off = Accuracy("y", 10, cosine - 1e-7, 1.0, relative * 1.001, 0)
-    assert [check.verdict for check in judge_accuracy(off, CLOSENESS[kind])] == ["broken", "broken"]
+        assert near.verdict == "broken"
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
@@ -67,7 +57,6 @@ def test_what_is_not_finite_is_never_close(bad: float) -> None:
     assert accuracy.not_finite == 1
     checks = judge_accuracy(accuracy, CLOSENESS["uint8"])[:2]
     assert [check.verdict for check in checks] == ["broken", "broken"]
-    assert "1 of 2 elements are NaN or infinite on one side" in checks[0].reason
     assert checks[1].figures == {"max_abs": None, "asked": 0.08}
 
 
@@ -94,15 +83,15 @@ def test_nan_on_one_side_is_wrong_whatever_is_asked(
 
 @pytest.mark.parametrize("shape", [(3,), (0,)])
 def test_other_shapes_are_no_comparison(shape: tuple[int]) -> None:
-    with pytest.raises(ValueError, match="y: shape"):
+    with pytest.raises(ValueError, match="y: "):
         compare("y", np.zeros(shape, "f4"), np.zeros(0 if shape == (0,) else 2, "f4"))
 
 
-@pytest.mark.parametrize("kind", CLOSENESS)
-def test_each_bound_counts_by_itself(kind: Arithmetic) -> None:
-    cosine, relative = CLOSENESS[kind].min_cosine, CLOSENESS[kind].max_relative
-    assert cosine is not None
-    assert relative is not None
+@pytest.mark.parametrize(
+    ("kind", "cosine", "relative"),
+    [("float32", 0.999_999, 0.0001), ("float16", 0.9999, 0.01), ("uint8", 0.998, 0.08)],
+)
+def test_each_bound_counts_by_itself(kind: Arithmetic, cosine: float, relative: float) -> None:
     at_bounds = Accuracy("y", 10, cosine, 1.0, relative)
     turned = Accuracy("y", 10, cosine - 1e-7, 1.0, relative)
     far = Accuracy("y", 10, cosine, 1.0, relative * 1.001)
@@ -229,8 +218,9 @@ def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_no_output_can_keep_is_no_condition(option: str, values: tuple[float, ...]) -> None:
     for value in values:
-        with pytest.raises(ConfigError, match=f"--{option.replace('_', '-')}: {value} is not "):
+        with pytest.raises(ConfigError) as error:
             ClosenessLimits(**{option: value})  # type: ignore[arg-type]
+        assert error.value.field == f"--{option.replace('_', '-')}"
 
 
 @pytest.mark.parametrize(
@@ -242,14 +232,16 @@ def test_what_no_output_can_keep_is_no_condition(option: str, values: tuple[floa
         (ClosenessLimits(min_cosine=0.99), ["broken"]),
         (ClosenessLimits(min_sqnr=30.0), ["broken"]),
     ],
+    ids=["none", "all", "max-error", "min-cosine", "min-sqnr"],
 )
-def test_what_a_user_asks_of_an_output(limits: ClosenessLimits, verdicts: list[str]) -> None:
+def test_what_a_user_asks_of_an_output(
+    limits: ClosenessLimits, verdicts: list[str], snapshot: Snapshot
+) -> None:
     accuracy = compare("y", np.array([[3.0, 1.0]]), np.array([[3.0, 3.0]]), against="a file")
     checks = judge_accuracy(accuracy, limits)
     assert [check.verdict for check in checks] == verdicts
     assert bool(limits) == bool(verdicts)
-    if verdicts == ["broken"]:
-        assert "of a file is asked; furthest at [0, 1]: 1 for 3" in checks[0].reason
+    assert [check.reason for check in checks] == snapshot
     same = compare("y", np.ones(2), np.ones(2))
     assert all(check.verdict == "held" for check in judge_accuracy(same, limits))
 

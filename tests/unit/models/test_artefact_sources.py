@@ -14,6 +14,7 @@ from harness.models.context_file import ContextFile
 from harness.models.models import Model
 from harness.models.onnx_model import OnnxModel
 from tests.logged import Logged
+from tests.snapshots import Snapshot
 from tests.unit.containers.made import CONTEXT, Pte
 
 CONTENT = b"head" + b"first" + b"second!" + b"tail"
@@ -48,41 +49,24 @@ def test_each_piece_is_a_file_of_its_own_in_their_order(tmp_path: Path) -> None:
     assert contexts_of(model, cache) == sources
 
 
-@pytest.mark.parametrize(
-    ("kind", "contexts", "others", "message"),
-    [
-        ("context", 1, None, ""),
-        ("manifest", 2, None, ""),
-        ("pte", 1, 0, ""),
-        (
-            "pte",
-            2,
-            0,
-            "only its 2 contexts ran, each by itself\n{} executorch {}",
-        ),
-        (
-            "pte",
-            1,
-            1,
-            "only its 1 context ran, each by itself, and not its 1 other node\n{} executorch {}",
-        ),
-        (
-            "epcontext",
-            1,
-            2,
-            "only its 1 context ran, each by itself, and not its 2 other nodes\n{} ort {}",
-        ),
-        ("tflite", 2, 4, "only its 2 contexts ran, each by itself, and not its 4 other nodes"),
-    ],
-)
 def test_what_of_a_file_is_not_run_is_told_with_what_runs_it(
-    tmp_path: Path, kind: ArtefactKind, contexts: int, others: int | None, message: str
+    tmp_path: Path, snapshot: Snapshot
 ) -> None:
-    model = artefact(tmp_path, *(["context"] * contexts), kind=kind)
-    model = replace(model, facts={} if others is None else {"other_nodes": others})
-    sources = contexts_of(model, tmp_path / "cache")
-    hint = ("how right all of the file is: --engine", "--inputs DIR --expected DIR")
-    assert sources.not_run == message.format(*hint)
+    lines = []
+    cases: list[tuple[ArtefactKind, int, int | None]] = [
+        ("context", 1, None),
+        ("manifest", 2, None),
+        ("pte", 1, 0),
+        ("pte", 2, 0),
+        ("pte", 1, 1),
+        ("epcontext", 1, 2),
+        ("tflite", 2, 4),
+    ]
+    for kind, contexts, others in cases:
+        model = artefact(tmp_path, *(["context"] * contexts), kind=kind)
+        model = replace(model, facts={} if others is None else {"other_nodes": others})
+        lines.append(f"{kind}: {contexts_of(model, tmp_path / 'cache').not_run}")
+    assert lines == snapshot
 
 
 def test_a_file_that_is_one_context_is_taken_as_it_lies(tmp_path: Path) -> None:
@@ -117,18 +101,23 @@ def test_where_the_inputs_of_each_context_are(
 
 
 @pytest.mark.parametrize(
-    ("kinds", "kind", "problem"),
+    ("kinds", "kind"),
     [
-        (("context", "dlc"), "pte", r"model.pte: forward/1: is a DLC"),
-        (("context", "context", "empty"), "epcontext", r"model.pte: forward/2 holds no context"),
-        ((), "onnx", r"model.pte: cannot be read as an ONNX model"),
+        (("context", "dlc"), "pte"),
+        (("context", "context", "empty"), "epcontext"),
     ],
+    ids=["dlc", "empty"],
 )
 def test_what_holds_no_contexts(
-    tmp_path: Path, kinds: tuple[PieceKind, ...], kind: ArtefactKind, problem: str
+    tmp_path: Path, kinds: tuple[PieceKind, ...], kind: ArtefactKind, snapshot: Snapshot
 ) -> None:
-    with pytest.raises(ConfigError, match=problem):
+    with snapshot.raises(ConfigError):
         contexts_of(artefact(tmp_path, *kinds, kind=kind), tmp_path / "cache")
+
+
+def test_what_is_no_onnx_model_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"model\.pte: "):
+        contexts_of(artefact(tmp_path, kind="onnx"), tmp_path / "cache")
 
 
 def test_a_folder_is_run_without_what_holds_no_contexts(tmp_path: Path, logged: Logged) -> None:
@@ -136,18 +125,19 @@ def test_a_folder_is_run_without_what_holds_no_contexts(tmp_path: Path, logged: 
     Pte({"forward": []}, []).write(tmp_path / "other.pte")
     (artefact,) = artefacts_with_contexts([tmp_path])
     assert artefact.path == tmp_path / "a.bin"
-    assert logged.warnings == [f"{tmp_path}/other.pte: ignored: a pte without contexts"]
+    (warning,) = logged.warnings
+    assert str(tmp_path / "other.pte") in warning
 
 
 def test_a_dlc_among_extracted_files_is_named(tmp_path: Path) -> None:
     piece = Piece(tmp_path / "net.dlc", 0, 4, "", "dlc")
-    with pytest.raises(ConfigError, match=r"net.dlc: is a DLC, a model that is not compiled yet"):
+    with pytest.raises(ConfigError, match=r"net\.dlc: "):
         contexts_of(Artefact(tmp_path / "manifest.json", "manifest", (piece,)), tmp_path)
 
 
 def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("in the way")
-    with pytest.raises(InfraError, match="cannot copy forward/0 of"):
+    with pytest.raises(InfraError):
         contexts_of(artefact(tmp_path, "context"), tmp_path / "cache")
 
 
@@ -163,9 +153,7 @@ def test_an_onnx_model_is_compiled_with_inputs_that_fit_it(
         folder = tmp_path / option / "model.pte"
         folder.mkdir(parents=True)
         (folder / "of_it.raw").write_bytes(bytes(60))
-        with pytest.raises(
-            ConfigError, match=rf"model.pte: {option}: .* has 60 bytes .* \(64 bytes"
-        ):
+        with pytest.raises(ConfigError, match=rf"model.pte: {option}: .*60 .*64"):
             contexts_of(artefact, tmp_path / "cache", ModelOptions(**{option: tmp_path / option}))
         (folder / "of_it.raw").write_bytes(bytes(64))
     options = ModelOptions(inputs=tmp_path / "inputs", expected=tmp_path / "expected")
@@ -179,5 +167,6 @@ def test_an_onnx_model_is_compiled_with_inputs_that_fit_it(
 def test_a_model_that_is_compiled_whole_has_no_graph_to_choose(tmp_path: Path) -> None:
     path = tmp_path / "mine.onnx"
     path.write_bytes(Model("tiny").serialized())
-    with pytest.raises(ConfigError, match=r"mine\.onnx: graph: it is compiled whole: there is no"):
+    with pytest.raises(ConfigError) as error:
         contexts_of(Artefact(path, "onnx", ()), tmp_path / "cache", ModelOptions(graph="nope"))
+    assert error.value.field == "graph"

@@ -10,6 +10,7 @@ import pytest
 from harness.core.errors import InfraError
 from harness.models.compiler import CompileError, CompileJob, output_of, results_of
 from harness.runtimes.pypi import CompilerHost
+from tests.snapshots import Snapshot
 
 HOST = CompilerHost("2.51.0", "1.26.0", Path("/ort"), Path("/qnn"))
 JOBS = [
@@ -70,20 +71,12 @@ def test_the_first_cause_goes_without_places_in_the_source_of_onnx_runtime() -> 
     )
 
 
-@pytest.mark.parametrize(
-    ("code", "message"),
-    [
-        (-11, "the compiler crashed with signal 11"),
-        (-27, "it did not come to an end in 40 s of computing"),
-        (1, "the compiler ended its process with exit code 1"),
-        ("?", "exit code ?"),
-    ],
-)
-def test_a_job_whose_process_died(code: object, message: str) -> None:
+@pytest.mark.parametrize("code", [-11, -27, 1, "?"])
+def test_a_job_whose_process_died(code: object, snapshot: Snapshot) -> None:
     died = {"event": "died", "job": "two", "code": code, "most_s": 40.0}
     by_job = results([BEGIN_ONE, MADE_ONE, BEGIN_TWO, died])
     assert by_job["one"] is None
-    assert message in str(by_job["two"])
+    assert str(by_job["two"]).splitlines()[0] == snapshot
 
 
 @pytest.mark.parametrize("signal", [14, 9, 15, 2])
@@ -91,7 +84,7 @@ def test_a_job_that_waited_or_was_ended_from_outside_says_nothing_of_the_compile
     signal: int,
 ) -> None:
     died = {"event": "died", "job": "two", "code": -signal}
-    with pytest.raises(InfraError, match="does not compile two: it "):
+    with pytest.raises(InfraError):
         results([BEGIN_ONE, MADE_ONE, BEGIN_TWO, died])
 
 

@@ -15,6 +15,7 @@ from harness.models.litert import (
     run_on_cpu,
     soc_for,
 )
+from tests.snapshots import Snapshot
 
 OLD_QNN = """\
 INFO: [qnn_manager.cc:176] Loading qnn shared library from "libQnnSystem.so"
@@ -43,15 +44,10 @@ def test_there_is_a_soc_for_each_htp() -> None:
 
 
 @pytest.mark.parametrize(
-    ("log", "message"),
-    [
-        (OLD_QNN, "Qnn System library version 1.13.0 is mismatched. The minimum is 1.14.0."),
-        ("INFO: [a.cc:1] ERROR: [b.cc:2] not at the start\n", "it wrote nothing, and logged no"),
-        ("", "it wrote nothing, and logged no error"),
-    ],
+    "log", [OLD_QNN, "INFO: [a.cc:1] ERROR: [b.cc:2] not at the start\n"], ids=["old", "none"]
 )
-def test_why_nothing_was_written(log: str, message: str) -> None:
-    assert refusal_in(log).startswith(message)
+def test_why_nothing_was_written(log: str, snapshot: Snapshot) -> None:
+    assert refusal_in(log) == snapshot
 
 
 def test_a_model_without_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,5 +58,5 @@ def test_a_model_without_end_is_ended(tmp_path: Path, monkeypatch: pytest.Monkey
     model.write_bytes(b"")
     monkeypatch.setattr(compiler, "JOB_S", 1.0)
     host = LitertHost("2.51.0", tmp_path, tmp_path, tmp_path)
-    with pytest.raises(RefusedByCpu, match="it did not come to an end in 1 s of computing"):
+    with pytest.raises(RefusedByCpu):
         run_on_cpu(host, model, {}, [], tmp_path)

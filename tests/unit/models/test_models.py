@@ -16,6 +16,7 @@ from harness.core.errors import ConfigError, InfraError
 from harness.models.generated_models import OPERATORS, random_bytes
 from harness.models.models import KINDS, PREPARATIONS, Model, OnnxFiles
 from tests.properties import damaged, reached, reaches
+from tests.snapshots import Snapshot
 
 SPECS = [
     Model("tiny"),
@@ -119,25 +120,27 @@ def test_names(spec: Model, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "megabytes", "variant", "message"),
+    ("kind", "megabytes", "variant"),
     [
-        (
-            "huge",
-            0,
-            0,
-            r"unknown model 'huge' \(valid: tiny, weights-heavy, .*, mobilenet-v2-8bit, relu-float",
-        ),
-        ("tiny", 4, 0, "tiny cannot have 4 MB"),
-        ("weights-heavy", 0, 0, r"weights-heavy cannot have 0 MB \(valid: 1 to 1024\)"),
-        ("io-heavy", 55, 0, r"io-heavy cannot have 55 MB \(valid: 2 to 1024, even\)"),
-        ("io-heavy", 2000, 0, "2000 MB"),
-        ("tiny", 0, -1, "variant -1"),
-        ("tiny", 0, 10_000, "variant 10000"),
+        ("tiny", 4, 0),
+        ("weights-heavy", 0, 0),
+        ("io-heavy", 55, 0),
+        ("io-heavy", 2000, 0),
+        ("tiny", 0, -1),
+        ("tiny", 0, 10_000),
     ],
 )
-def test_models_that_do_not_exist(kind: str, megabytes: int, variant: int, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+def test_models_that_do_not_exist(
+    kind: str, megabytes: int, variant: int, snapshot: Snapshot
+) -> None:
+    with snapshot.raises(ConfigError):
         Model(kind, megabytes, variant)
+
+
+def test_kinds_of_models_are_listed() -> None:
+    with pytest.raises(ConfigError) as error:
+        Model("huge")
+    assert error.value.choices == list(KINDS)
 
 
 @reaches(0.01)
@@ -161,7 +164,7 @@ def test_how_a_context_is_prepared_changes_nothing_in_its_model() -> None:
     other = Model("io-heavy", 2, prepare="memhandle", htp_arch=75)
     assert (str(other), Model.parse(str(other))) == ("io-heavy-2mb-by-memhandle-for-v75", other)
     assert other.serialized() == raw.serialized()
-    with pytest.raises(ConfigError, match=r"unknown preparation 'somehow' \(valid: raw, memhandle"):
+    with pytest.raises(ConfigError):
         Model("tiny", prepare="somehow")  # type: ignore[arg-type]
 
 
@@ -182,7 +185,7 @@ def test_a_damaged_file_is_made_again(tmp_path: Path) -> None:
 
 def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "onnx").write_text("in the way")
-    with pytest.raises(InfraError, match="cannot keep"):
+    with pytest.raises(InfraError):
         OnnxFiles(tmp_path).path(Model("tiny"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from pathlib import Path
 
 import onnx
@@ -16,6 +17,7 @@ from harness.models.onnx_model import OnnxModel, OnnxNodes, OnnxSurface, inlined
 from tests.hostile_models import bodies, model, nested, recursive, relu, relu_many, weighty
 from tests.planted import Graph
 from tests.properties import reached, reaches
+from tests.snapshots import Snapshot
 
 
 def _saved(model: onnx.ModelProto, folder: Path) -> Path:
@@ -24,26 +26,26 @@ def _saved(model: onnx.ModelProto, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("hostile", "problem"),
+    "hostile",
     [
-        (nested(40), r"it comes to 549,755,813,888 nodes, and 200,000 are the most"),
-        (bodies(30), r"it comes to 4,294,967,294 visits of nested nodes, and 3,200,000 are"),
-        (relu_many(300_000), r"it comes to 300,000 nodes, and 200,000 are the most"),
-        (
-            weighty(400),
-            r"it comes to 40,\d{3},\d{3} bytes of nodes, and 1",
-        ),
-        (recursive(), r"its function f calls itself"),
-        (relu(*[1] * 70), r"input x has 70 dimensions; 32 are the most"),
-        (relu(1, 3_000_000_000), r"12,000,000,000 bytes, and 536,870,912 are made up at most"),
-        (relu(2**62, 2**62), r"are made up at most"),
+        nested(40),
+        bodies(30),
+        relu_many(300_000),
+        weighty(400),
+        recursive(),
+        relu(*[1] * 70),
+        relu(1, 3_000_000_000),
+        relu(2**62, 2**62),
     ],
+    ids=["nested", "bodies", "many", "weighty", "recursive", "dimensions", "bytes", "overflow"],
 )
 def test_a_model_that_asks_for_too_much_is_refused(
-    hostile: onnx.ModelProto, problem: str, tmp_path: Path
+    hostile: onnx.ModelProto, tmp_path: Path, snapshot: Snapshot
 ) -> None:
-    with pytest.raises(ConfigError, match=problem):
+    with pytest.raises(ConfigError) as error:
         OnnxModel.of(_saved(hostile, tmp_path))
+    # the bytes of nodes are those of a version of onnx
+    assert re.sub(r"\d\d,\d{3},\d{3}( bytes of nodes| are)", r"N\1", str(error.value)) == snapshot
 
 
 def test_inference_ends_where_its_time_does(
@@ -52,7 +54,7 @@ def test_inference_ends_where_its_time_does(
     monkeypatch.setattr(onnx_model, "MOST_NODES", 1 << 62)
     monkeypatch.setattr(onnx_model, "MOST_GROWTH", 1 << 62)
     monkeypatch.setattr(onnx_model, "MOST_CPU_S", 2)
-    with pytest.raises(ConfigError, match=r"may take 2 s of a processor .* exit code 152"):
+    with pytest.raises(ConfigError, match=r"2 s .*152"):
         shaped(_saved(nested(40), tmp_path))
 
 
@@ -62,7 +64,7 @@ def test_inference_ends_where_its_memory_does(
     monkeypatch.setattr(onnx_model, "MOST_NODES", 1 << 62)
     monkeypatch.setattr(onnx_model, "MOST_GROWTH", 1 << 62)
     monkeypatch.setattr(onnx_model, "_MOST_BYTES", 1 << 30)
-    with pytest.raises(ConfigError, match=r"cannot be read .* 1024 MiB|MemoryError|bad_alloc"):
+    with pytest.raises(ConfigError, match=r"1024 MiB|MemoryError|bad_alloc"):
         inlined(nested(40))
 
 

@@ -17,6 +17,7 @@ from harness.core.errors import ConfigError
 from harness.models import tensor_files
 from harness.models.context_file import ContextFiles
 from harness.models.tensor_files import TensorFiles, made_up, match_files
+from tests.snapshots import Snapshot
 
 X, MASK = Tensor("x", 8, "float32"), Tensor("mask:0", 4, "uint8")
 BINARY = Path("/mine/model.bin")
@@ -73,15 +74,11 @@ def test_raw_files_are_used_as_they_lie_and_arrays_by_their_content(
 
 @pytest.mark.parametrize("field", ["inputs", "expected"])
 def test_a_file_of_another_name_beside_those_of_tensors_is_never_taken(
-    field: str, files: TensorFiles, tmp_path: Path
+    field: str, files: TensorFiles, tmp_path: Path, snapshot: Snapshot
 ) -> None:
     for name in ("x.raw", "maks_0.raw"):
         (tmp_path / name).write_bytes(b"12345678")
-    message = (
-        f"^{BINARY}: {field}: {tmp_path} has no file for mask:0 \\(4 bytes of uint8\\); "
-        "maks_0.raw is called like none$"
-    )
-    with pytest.raises(ConfigError, match=message):
+    with snapshot.raises(ConfigError):
         files.resolve(field, tmp_path, [X, MASK], BINARY)
 
 
@@ -109,31 +106,28 @@ def test_files_that_neither_names_nor_numbers_give_to_tensors_are_refused(
     if not is_refused:
         assert len(files.resolve("inputs", tmp_path, tensors, BINARY)) == 2
         return
-    message = r"inputs: no file in .* is called like its tensor \(x, y\) or numbered from 0"
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError) as error:
         files.resolve("inputs", tmp_path, tensors, BINARY)
+    assert error.value.field == "inputs"
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    "content",
     [
-        ({}, r"in has 0 files, and the graph takes 1: x \(8 bytes of float32\); .* \(x.npy\)"),
-        ({"a.raw": b"12345678", "b.raw": b"12345678"}, "in has 2 files, and the graph takes 1"),
-        ({"x.raw": b"1234"}, r"x.raw has 4 bytes \(raw\), and x \(8 bytes of float32\) is wanted"),
-        (
-            {"x.npy": np.zeros(2)},
-            r"x.npy has 16 bytes \(float64, \(2,\)\), and x ",
-        ),
-        ({"x.npy": np.array([{}], object)}, "cannot read .*x.npy: "),
-        ({"x.npy": b"no array"}, "cannot read .*x.npy: that is no .npy file$"),
-        ({"x.npy": b""}, "cannot read .*x.npy: that is no .npy file$"),
-        ({"x.npy": np.zeros(2, "i4")}, r"x.npy has 8 bytes \(int32, \(2,\)\), and x .*float32"),
-        ({"x.npy": np.zeros(1, "f8")}, r"x.npy has 8 bytes \(float64, \(1,\)\), and x "),
-        (None, "there is no .*in, a folder with a raw file or a .npy for each of: x"),
+        {},
+        {"a.raw": b"12345678", "b.raw": b"12345678"},
+        {"x.raw": b"1234"},
+        {"x.npy": np.zeros(2)},
+        {"x.npy": np.array([{}], object)},
+        {"x.npy": b"no array"},
+        {"x.npy": b""},
+        {"x.npy": np.zeros(2, "i4")},
+        {"x.npy": np.zeros(1, "f8")},
+        None,
     ],
 )
 def test_files_that_do_not_fit(
-    content: dict[str, bytes | np.ndarray] | None, message: str, files: TensorFiles, tmp_path: Path
+    content: dict[str, bytes | np.ndarray] | None, files: TensorFiles, tmp_path: Path
 ) -> None:
     folder = tmp_path / "in"
     for name, data in (content or {}).items():
@@ -144,8 +138,9 @@ def test_files_that_do_not_fit(
             np.save(folder / name, data)
     if content == {}:
         folder.mkdir()
-    with pytest.raises(ConfigError, match=f"^/mine/model.bin: inputs: .*{message}"):
+    with pytest.raises(ConfigError) as error:
         files.resolve("inputs", folder, [X], BINARY)
+    assert (error.value.file, error.value.field) == (BINARY, "inputs")
 
 
 @pytest.mark.parametrize(
@@ -174,7 +169,7 @@ def test_elements_of_an_array_are_those_of_the_tensor(
         (raw,) = files.resolve("expected", (tmp_path / "x.npy",), [tensor], BINARY)
         assert raw.read_bytes() == values.astype(values.dtype.newbyteorder("<")).tobytes()
         return
-    with pytest.raises(ConfigError, match=f"x.npy has .*, and x .*{data_type}.* is wanted"):
+    with pytest.raises(ConfigError, match=f"x.npy .*{data_type}"):
         files.resolve("expected", (tmp_path / "x.npy",), [tensor], BINARY)
 
 
@@ -205,8 +200,7 @@ def test_an_array_has_the_shape_of_the_tensor(
         (raw,) = files.resolve("inputs", (tmp_path / "x.npy",), [tensor], BINARY)
         assert raw.read_bytes() == values.tobytes()
         return
-    message = f"x.npy has 48 bytes (float32, {array_shape}, not {shape}), and x "
-    with pytest.raises(ConfigError, match=re.escape(message)):
+    with pytest.raises(ConfigError, match=re.escape(f"{array_shape}, not {shape}")):
         files.resolve("inputs", (tmp_path / "x.npy",), [tensor], BINARY)
 
 
@@ -216,7 +210,7 @@ def test_what_is_no_file_is_never_read(name: str, files: TensorFiles, tmp_path: 
     os.mkfifo(tmp_path / f"pipe-{name}")
     for path in (tmp_path / name, tmp_path / f"pipe-{name}"):
         tensor = Tensor("x", path.stat().st_size, "uint8")
-        with pytest.raises(ConfigError, match=f"inputs: cannot read {path}: not a regular file"):
+        with pytest.raises(ConfigError, match=re.escape(str(path))):
             files.resolve("inputs", (path,), [tensor], BINARY)
 
 
@@ -229,7 +223,7 @@ def test_inputs_that_are_made_up(files: TensorFiles) -> None:
     assert len(set(made_up(Tensor("u", 5000, "ufixed16")))) == 256
     assert files.generated([X, MASK], BINARY) == files.generated([X, MASK], BINARY)
     assert made_up(Tensor("a", 8, "uint8")) != made_up(Tensor("b", 8, "uint8"))
-    with pytest.raises(ConfigError, match="give files"):
+    with pytest.raises(ConfigError):
         files.generated([Tensor("x", 1 << 40, "uint8")], BINARY)
 
 
@@ -250,7 +244,7 @@ def test_a_link_that_was_put_there_meanwhile_is_not_followed(
     size = 8 if name == "x.npy" else (tmp_path / "secret.npy").stat().st_size
     tensor = Tensor("x", size, "float32" if name == "x.npy" else "uint8")
     swapped = mock.patch.object(tensor_files, "match_files", then_swapped)
-    with swapped, pytest.raises(ConfigError, match=f"cannot read .*{name}: is a link"):
+    with swapped, pytest.raises(ConfigError, match=name):
         files.resolve("inputs", folder, [tensor], BINARY)
 
 
@@ -273,7 +267,7 @@ def test_no_folder_of_a_graph_leads_elsewhere(files: TensorFiles, tmp_path: Path
     (tmp_path / "in").mkdir()
     (tmp_path / "in/forward").symlink_to("../secret")
     read = ContextFiles(tmp_path / "cache", cast(Any, None), cast(Any, None))
-    with pytest.raises(ConfigError, match=r"cannot read .*forward.*: is a link"):
+    with pytest.raises(ConfigError, match="forward"):
         read._tensor_files("inputs", tmp_path / "in", [X], "forward", BINARY)
     (tmp_path / "in/forward").unlink()
     (tmp_path / "secret").rename(tmp_path / "in/forward")

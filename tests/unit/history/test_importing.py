@@ -163,7 +163,7 @@ def test_a_damaged_file_and_one_of_another_version_are_refused(
         open_database(str(file))
     assert file.read_bytes() == before
     file.write_bytes(before[:5000])
-    with pytest.raises(InfraError, match="h.sqlite"):
+    with pytest.raises(InfraError, match=r"h\.sqlite"):
         open_database(str(file))
 
 

@@ -37,7 +37,7 @@ def test_words_of_a_device_are_no_command_and_steer_nothing() -> None:
 
 def test_the_summary_says_what_is_new_and_is_bounded(snapshot: Snapshot) -> None:
     records = [record(case=f"s.py::{n}", **BAD) for n in range(9)]
-    became = {"s.py::3": "new", "s.py::4": "failing"}
+    became = {"s.py::3": "new", "s.py::4": "failing", "s.py::5": "fixed"}
     assert step_summary(run_of(records, Since("base", became, (), {}))) == snapshot
     assert step_summary(run_of([record()], problem="x\n<b>")) == snapshot
     many = [

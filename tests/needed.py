@@ -28,13 +28,10 @@ FORMATS = "binfmt_misc for user namespaces (Linux 6.7)"
 HEXAGON = "qemu-hexagon with vector float and HMX (qnn-harness simulator build-dsp)"
 """An emulator of a DSP that executes all of a skel."""
 
-PERF_HISTORY = "QNN_HARNESS_PERF_HISTORY"
-"""A file with measurements of real devices over time, which no repository of ours holds."""
-
 DSP = "a DSP in this computer: a qemu-hexagon for v68 (see build-dsp) and ziglang"
 """What runs a skel."""
 
-NOT_EVERYWHERE = frozenset({ANDROID, FORMATS, PERF_HISTORY})
+NOT_EVERYWHERE = frozenset({ANDROID, FORMATS})
 """What .ci/run cannot install: without it tests are left out, by name, there too."""
 
 C_COMPILERS = ("cc", "gcc", "clang")

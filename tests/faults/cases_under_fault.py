@@ -5,11 +5,13 @@ Run by test_cases.py in a process of its own; the lab around it is a BreakableLa
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,7 +25,6 @@ from harness.probe.plan_runner import run_plan
 from harness.transport.adb_device import AdbDevice
 from harness.transport.files import PushItem
 from tests.faults.control import ask
-from tests.faults.inside import deploy_anew, preloaded, probe_of, use_probe
 from tests.faults.table import CASES, Fault
 from tests.stand_in.events import event_lines
 
@@ -67,8 +68,38 @@ true
 """Names processes and files of earlier calls; a simulated device shows all of its host's."""
 
 
-def plan(*steps: Step, settings: Settings | None = None) -> Plan:
-    return Plan(steps, settings or Settings())
+def plan(*steps: Step) -> Plan:
+    return Plan(steps, Settings())
+
+
+def probe_of(bench: Bench) -> str:
+    """The probe's path on the device."""
+    return bench.case.target.probe
+
+
+def use_probe(bench: Bench, path: str) -> None:
+    """Has the case run another program in place of the probe."""
+    bench.case.target = replace(bench.case.target)  # others share the one that it was given
+    vars(bench.case.target)["probe"] = path
+
+
+@contextlib.contextmanager
+def preloaded(bench: Bench, library: str) -> Iterator[None]:
+    """Probes run with a library in front of all others."""
+    environment = bench.case.runtime.environment
+    environment["LD_PRELOAD"] = library
+    try:
+        yield
+    finally:
+        del environment["LD_PRELOAD"]
+
+
+def deploy_anew(bench: Bench) -> None:
+    """Makes the device ready as if nothing were known of it."""
+    device = bench.case.target.provisioned
+    device.deployer.forget()
+    device.ready.clear()
+    device.prepare(bench.placement)
 
 
 def while_it_waits(

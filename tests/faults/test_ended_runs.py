@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,20 +21,17 @@ from tests.integration.device_runs import ROOT, DeviceRuns
 from tests.integration.plugin.test_killed import environment_of, running
 
 SUITE = HERE / "ended_suite/cases_that_end.py"
-PHASES = ("collection", "preparation", "case", "teardown", "reporting")
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
-BY_DAY = {
+ENDS = {
     "collection": signal.SIGINT,
     "preparation": signal.SIGTERM,
     "case": signal.SIGKILL,
     "reporting": signal.SIGTERM,
 }
-"""One end of a phase; the others come by night, as does the teardown, which a case is like."""
 START_S = 300
 """Far more than a run takes to get anywhere, for computers that are busy."""
 ENDS_WITHIN_S = 60.0
 LOOK_EVERY_S = 0.15  # a look goes through all processes of the host
-FINISHED_CASES = {"collection": 0, "preparation": 0, "case": 1, "teardown": 0, "reporting": 3}
+FINISHED_CASES = {"collection": 0, "preparation": 0, "case": 1, "reporting": 3}
 EXIT_INTERRUPTED = 2
 
 
@@ -47,18 +43,17 @@ def wait_for(condition: Callable[[], object], timeout_s: float) -> None:
 
 
 class Ended:
-    """A run that was ended in one phase by one signal."""
+    """A run that was ended in one phase by its signal, and a healthy one on the same device."""
 
-    def __init__(self, folder: Path, phase: str, number: signal.Signals) -> None:
+    def __init__(self, folder: Path, phase: str) -> None:
         self.phase = phase
         self.lab = DeviceRuns(folder)
-        self.name = f"{phase}-{number.name}"
-        reached = folder / f"reached-{self.name}"
+        reached = folder / "reached"
         settings = {"QNN_FAULT_PHASE": phase, "QNN_FAULT_REACHED": str(reached)}
-        said = folder / f"output-{self.name}"
+        said = folder / "output"
         with said.open("wb") as output:
             process = subprocess.Popen(
-                self.lab.command(SUITE, "--reports", folder / self.name),
+                self.lab.command(SUITE, "--reports", folder / phase),
                 cwd=ROOT,
                 env=self.lab.environment | settings | {"PYTHONPATH": str(ROOT)},
                 stdin=subprocess.DEVNULL,
@@ -68,7 +63,7 @@ class Ended:
         try:
             wait_for(lambda: self._reached(reached) or process.poll() is not None, START_S)
             assert process.poll() is None, said.read_text()
-            process.send_signal(number)
+            process.send_signal(ENDS[phase])
             start = time.monotonic()
             self.code = process.wait(3 * ENDS_WITHIN_S)
             self.seconds = time.monotonic() - start
@@ -85,9 +80,6 @@ class Ended:
         self.info = self._newest("run.json")
         journal = self._newest("results.jsonl")
         self.cases = read_journal(journal) if journal else None
-
-    def go_on(self) -> None:
-        """A healthy run on the same device."""
         self.again = self.lab.run("-k", "first", suites=SUITE, PYTHONPATH=str(ROOT))
         storage = self.lab.folder / "simulated"
         self.files = [
@@ -103,7 +95,7 @@ class Ended:
         return {pid for pid in running() if mark in environment_of(pid)}
 
     def _newest(self, name: str) -> Path | None:
-        paths = sorted((self.lab.folder / self.name).glob(f"2*/{name}"))
+        paths = sorted((self.lab.folder / self.phase).glob(f"2*/{name}"))
         return paths[-1] if paths else None
 
     def _reached(self, reached: Path) -> bool:
@@ -123,65 +115,28 @@ def _waits(pid: int) -> bool:
         return False
 
 
-def ended_by_each(
-    folder: Path, phase: str, numbers: Sequence[signal.Signals]
-) -> dict[signal.Signals, Ended]:
-    """One run behind the other on one device, so that each shows that the one before left it well;
-    but a preparation needs a device that has nothing yet."""
-    ends: dict[signal.Signals, Ended] = {}
-    for number in numbers:
-        place = folder / number.name if phase == "preparation" else folder
-        place.mkdir(exist_ok=True)
-        ends[number] = end = Ended(place, phase, number)
-        if phase == "preparation":
-            end.go_on()
-    if phase != "preparation":
-        end.go_on()
-        for other in ends.values():
-            other.again, other.files = end.again, end.files
-    return ends
-
-
 def begin(
     background: Background, factory: pytest.TempPathFactory, items: Sequence[pytest.Item]
 ) -> None:
-    """Ends a run as often as the chosen tests want it."""
-    signals: dict[str, set[signal.Signals]] = {}
+    """Ends a run in each phase that the chosen tests want."""
     for item in items:
         if isinstance(item, pytest.Function) and item.path == Path(__file__):
-            parameters = item.callspec.params
-            signals.setdefault(parameters["phase"], set()).add(parameters["number"])
-    for phase, numbers in signals.items():
-        folder = factory.mktemp(phase)
-        background.begin(phase, partial(ended_by_each, folder, phase, sorted(numbers)))
+            phase = item.callspec.params["phase"]
+            background.begin(phase, partial(Ended, factory.mktemp(phase), phase))
 
 
-@pytest.fixture
-def ended(background: Background) -> Callable[[str], dict[signal.Signals, Ended]]:
-    return background.result
-
-
-def _marks(phase: str) -> list[Any]:
-    return [] if phase in ("preparation", "case") else [pytest.mark.slow]
-
-
-def rows(phases: tuple[str, ...], numbers: tuple[signal.Signals, ...]) -> list[Any]:
-    return [
-        pytest.param(
-            *(phase, number),
-            id=f"{phase}-{number.name}",
-            marks=_marks(phase) if BY_DAY.get(phase) == number else pytest.mark.nightly,
-        )
-        for phase in phases
-        for number in numbers
-    ]
-
-
-@pytest.mark.parametrize(("phase", "number"), rows(PHASES, SIGNALS))
-def test_nothing_stays_and_the_journal_is_whole_and_the_next_run_is_well(
-    ended: Callable[[str], dict[signal.Signals, Ended]], phase: str, number: signal.Signals
+@pytest.mark.parametrize(
+    "phase",
+    [
+        *(pytest.param(phase, marks=pytest.mark.slow) for phase in ("collection", "reporting")),
+        "preparation",
+        "case",
+    ],
+)
+def test_nothing_stays_the_run_reports_and_the_next_is_well(
+    background: Background, phase: str
 ) -> None:
-    end = ended(phase)[number]
+    end: Ended = background.result(phase)
     assert end.left == [], "processes stay behind"
     assert end.seconds < ENDS_WITHIN_S
     if end.cases is not None:
@@ -191,17 +146,12 @@ def test_nothing_stays_and_the_journal_is_whole_and_the_next_run_is_well(
         assert not [case for case in end.cases.records if case.outcome == "failed"]
     assert end.again.code == 0, end.again.output
     assert end.files == [], "files stay behind on the device"
-
-
-# during collection there is no run yet that could be reported
-@pytest.mark.parametrize(("phase", "number"), rows(PHASES[1:], SIGNALS[:2]))
-def test_a_run_that_is_asked_to_end_says_so_and_reports(
-    ended: Callable[[str], dict[signal.Signals, Ended]], phase: str, number: signal.Signals
-) -> None:
-    end = ended(phase)[number]
+    # during collection there is no run yet that could be reported
+    if phase == "collection" or ENDS[phase] == signal.SIGKILL:
+        return
     assert end.code == EXIT_INTERRUPTED, end.output
     assert "Traceback" not in end.output, end.output
     assert "INTERNALERROR" not in end.output, end.output
-    if end.info is not None:
-        assert json.loads(end.info.read_text())["exit_code"] == EXIT_INTERRUPTED
-        assert (end.info.parent / "junit.xml").exists()
+    assert end.info is not None
+    assert json.loads(end.info.read_text())["exit_code"] == EXIT_INTERRUPTED
+    assert (end.info.parent / "junit.xml").exists()

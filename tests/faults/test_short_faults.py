@@ -10,13 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from harness.results.journal import read_journal
 from tests.faults.breakable import BreakableLab
-from tests.faults.chaos import EXPECTED, run_once, verdict_of
-from tests.faults.chaos_link import Disturbance
-from tests.faults.chaos_suite import KINDS, kind_of
 from tests.faults.table import SIMULATED
 from tests.integration.device_runs import ROOT, Finished
 from tests.integration.transport.adb.faulty_link import FaultyLink
@@ -134,42 +130,3 @@ def test_a_device_that_was_away_is_used_again(tmp_path: Path) -> None:
     assert events[-1] == "healed", completed.output
     assert events.count("quarantine") == 1
     assert not list((tmp_path / "quarantine").iterdir())
-
-
-@pytest.mark.nightly
-def test_cases_of_a_device_that_is_not_there_have_records(tmp_path: Path) -> None:
-    with BreakableLab(tmp_path, SIMULATED, None) as lab:
-        text = (tmp_path / "devices.yaml").read_text()
-        described = yaml.safe_load(text)
-        described["devices"] = [described["devices"][0] | {"serial": "R5CX1234"}]
-        (tmp_path / "devices.yaml").write_text(yaml.safe_dump(described))
-        start = time.monotonic()
-        completed = run_with_faults(lab, lambda link, journal: None, cases=16)
-        took_s = time.monotonic() - start
-    assert completed.code == 3, completed.output
-    assert last_outcomes(completed) == {("error", "infra"): 16}
-    assert len(completed.cases) == 16  # there is nothing to try again on
-    for case in completed.cases:
-        message = case["error"]["message"]
-        assert "does not answer" in message
-        assert "unplugged or switched off" in message
-    assert took_s < 90  # once, not once a case
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    "opening",
-    [
-        Disturbance("cut", event="begin"),
-        Disturbance("stall", 12.0, event="start"),
-        Disturbance("flip", event="end", place=5),
-    ],
-    ids=lambda opening: opening.action,
-)
-def test_a_fault_while_the_probe_is_tried_for_the_first_time(
-    tmp_path: Path, opening: Disturbance
-) -> None:
-    run = run_once(tmp_path / "run", SIMULATED, range(len(KINDS)), quiet=True, opening=opening)
-    ends = {kind_of(seed): verdict_of(run.final(seed))[:2] for seed in run.attempts}
-    assert ends == EXPECTED, run.done.output
-    assert not run.left

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,12 +15,6 @@ def linger(phase: str) -> None:
     if phase == PHASE:
         Path(os.environ["QNN_FAULT_REACHED"]).touch()
         time.sleep(60)
-
-
-@pytest.fixture
-def lingering_teardown() -> Iterator[None]:
-    yield
-    linger("teardown")
 
 
 def pytest_collection_modifyitems() -> None:

@@ -25,7 +25,7 @@ MAX_STRING: Final = 1024
 
 # Source of all numbers: the System V ABI (gabi), /usr/include/elf.h, LLVM's ELF.h for Hexagon.
 _PT_LOAD, _PT_DYNAMIC, _PT_NOTE = 1, 2, 4
-_DT_NEEDED, _DT_STRTAB, _DT_STRSZ, _DT_SONAME = 1, 5, 10, 14
+_DT_NEEDED, _DT_STRTAB, _DT_STRSZ = 1, 5, 10
 _DT_VERNEED, _DT_VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
 _VER_WEAK = 2
 _MACHINES: Final = {3: "x86", 40: "arm", 62: "x86-64", 164: "hexagon", 183: "aarch64"}
@@ -50,7 +50,6 @@ class ElfFacts:
 
     bits: Literal[32, 64]
     machine: str
-    soname: str | None
     needed: tuple[str, ...]
     version_needs: tuple[tuple[str, str], ...]
     android_api: int | None
@@ -117,7 +116,6 @@ class ElfReader:
         return ElfFacts(
             bits=64 if self.wide else 32,
             machine=self.machine,
-            soname=self.string(single[_DT_SONAME]) if _DT_SONAME in single else None,
             needed=tuple(self.string(value) for tag, value in tags if tag == _DT_NEEDED),
             version_needs=tuple(self._needs(single)),
             android_api=self._android_api(),

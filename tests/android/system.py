@@ -38,7 +38,7 @@ def android(folder: Path, name: str = "phone") -> Android:
     (programs / "properties").write_text(getprop_text(properties))
     libraries.mkdir(parents=True)
     for library in ("libcdsprpc.so", "libOpenCL.so"):  # nobody opens them
-        (libraries / library).write_bytes(elf_file(soname=library))
+        (libraries / library).write_bytes(elf_file(needed=[library]))
     return Android(
         root=str(x64_root()),
         vendor=str(libraries.parent),

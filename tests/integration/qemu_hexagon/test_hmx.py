@@ -11,9 +11,9 @@ import pytest
 from harness.core.cache import BOARDS, cache_root
 from harness.dsp.emulator import find_qemu
 from tests.integration.qemu_hexagon import hmx_program as program
+from tests.integration.qemu_hexagon.hmx_model import Hmx
 from tests.integration.qemu_hexagon.hmx_program import ACTIVATIONS, AT, WEIGHTS
 from tests.needed import HEXAGON
-from tests.unit.qemu_hexagon.hmx_model import Hmx
 
 pytestmark = pytest.mark.slow
 SIZE = 0x40000
@@ -53,10 +53,13 @@ class Both:
         return int(self.rng.integers(end))
 
     def _write_bias(self, memory: np.ndarray) -> None:
-        low = self.rng.integers(0, 1 << 32, 32) & ~(0x78000 | 31 << 10) | 16 << 10
-        high = self.rng.integers(-(1 << 16), 1 << 16, 32)
+        """Words without the bits of an unknown shape, by which not all sums saturate."""
+        low = self.rng.integers(0, 1 << 32, 32) & ~(1 << 18 | 1 << 17 | 1 << 15 | 31 << 10)
+        low |= self.rng.integers(14, 20, 32) << 10
+        high = self.rng.integers(-(1 << 17), 1 << 17, 32)
         if self.kind == "hf":
-            low, high = np.full(32, 0x38003C00), self.rng.integers(0, 8, 32) << 8
+            low, high = self.rng.integers(0, 1 << 32, (2, 32))
+            low, high = low & 0xBFFFBFFF, high & 0xBFFFFFFF
         words = np.concatenate([low, high]).astype("<i8").astype("<u4")
         memory[BIAS : BIAS + 256] = words.view(np.uint8)
 
@@ -81,10 +84,10 @@ class Both:
         self.model.store(store, to, rt)
         self.code += program.single(program.STORES[store], AT + to, rt)
 
-    def clear(self) -> None:
-        """All sums of this type."""
-        self.model.clear(self.kind)
-        self.code += program.single(program.CLEARS[self.kind])
+    def clear(self, kind: str) -> None:
+        """All sums of a type."""
+        self.model.clear(kind)
+        self.code += program.single(program.CLEARS[kind])
 
     def swap(self) -> None:
         """The other set becomes the current one."""
@@ -109,8 +112,12 @@ def test_every_packet_of_activations_and_weights(
         both.multiply(which, major, weights)
         both.swap()
         both.multiply(which, major, weights)
-        both.convert_and_store("bytes" if kind == "ub" else "halves", both.number(4), store)
-        both.clear()
+        both.clear("hf" if kind == "ub" else "ub")
+        if kind == "ub":
+            both.convert_and_store("bytes", both.number(32), store)
+        else:
+            both.convert_and_store("halves", both.number(32) & ~8, store)
+        both.clear(kind)
     both.check(qemu, tmp_path)
 
 

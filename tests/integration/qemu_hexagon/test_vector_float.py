@@ -9,10 +9,10 @@ import pytest
 
 from harness.core.cache import BOARDS, cache_root
 from harness.dsp.emulator import find_qemu
+from tests.integration.qemu_hexagon.qfloat_model import Instruction, instructions
+from tests.integration.qemu_hexagon.qfloat_operands import operands
 from tests.integration.qemu_hexagon.vector_program import OPERANDS, RESULTS, run
 from tests.needed import HEXAGON
-from tests.unit.qemu_hexagon.qfloat_model import Instruction, instructions
-from tests.unit.qemu_hexagon.qfloat_operands import operands
 
 pytestmark = pytest.mark.slow
 ROUNDS = 64

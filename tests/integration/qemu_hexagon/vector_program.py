@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.dsp.emulator import hexagon_program
+from tests.integration.qemu_hexagon.hmx_program import assign
 
 _IN, _OUT = 0x400000, 0x800000
 OPERANDS = 4 * 128
@@ -64,27 +65,21 @@ def _code(words: Sequence[int], rounds: int, size: int, predicate: bool) -> list
         0x7512C000,  # p0 = cmp.eq(r18,#0)
     ]
     return [
-        *_set(16, _IN),
-        *_set(17, _OUT),
-        *_set(18, rounds),
-        *_set(20, 0x01010101),
+        *assign(16, _IN),
+        *assign(17, _OUT),
+        *assign(18, rounds),
+        *assign(20, 0x01010101),
         *body,
         _back(len(body)),
-        *_set(0, 1),
-        *_set(1, _OUT),
-        *_set(2, size),
-        *_set(6, 64),  # write
+        *assign(0, 1),
+        *assign(1, _OUT),
+        *assign(2, size),
+        *assign(6, 64),  # write
         0x5400C004,  # trap0(#1)
-        *_set(0, 0),
-        *_set(6, 94),  # exit_group
+        *assign(0, 0),
+        *assign(6, 94),  # exit_group
         0x5400C004,
     ]
-
-
-def _set(register: int, value: int) -> tuple[int, int]:
-    """rN = ##value: a packet of two words."""
-    extender = (value >> 20 & 0xFFF) << 16 | 0x4000 | (value >> 6 & 0x3FFF)
-    return extender, 0x7800C000 | (value & 0x3F) << 5 | register
 
 
 def _back(words: int) -> int:

@@ -14,7 +14,6 @@ def elf_file(
     *,
     bits: int = 64,
     flags: int = 0,
-    soname: str | None = None,
     needed: Sequence[str] = (),
     needs: Mapping[str, Sequence[str]] | None = None,
     defines: Sequence[str] = (),
@@ -35,8 +34,6 @@ def elf_file(
     header, program = (64, 56) if wide else (52, 32)
     start = header + 3 * program
     tags: list[tuple[int, int]] = [(1, string(name)) for name in needed]
-    if soname is not None:
-        tags.append((14, string(soname)))
     verneed = b""
     for index, (library, versions) in enumerate((needs or {}).items()):
         last = index + 1 == len(needs or {})

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given, strategies as st
 
 from harness.core.errors import ConfigError
+from harness.lab.fields import RuntimeSource
 from harness.lab.inventory import load_lab
 from harness.runtimes.aar import AarSource
 from harness.runtimes.catalog import Catalog, choose_runtimes, source_at
 from harness.runtimes.local_sources import FolderSource, SdkSource
 from tests.properties import reached, reaches
+from tests.snapshots import Snapshot
 from tests.unit.runtimes.elf_files import elf_file
 
 LIBRARY = elf_file(needed=["libc.so.6"], content=b"\0v2.49.0.260701120000\0")
@@ -54,25 +57,23 @@ def test_a_path_is_the_source_that_lies_there(
     assert again.name == f"{name}-2"
 
 
-@pytest.mark.parametrize(
-    ("path", "message"), [("notes.txt", "neither a folder nor an AAR"), ("x/y", "does not exist")]
-)
-def test_paths_that_are_no_source(path: str, message: str, places: Path) -> None:
-    with pytest.raises(ConfigError, match=message):
-        source_at(places / path, [], places / "cache")
+def test_paths_that_are_no_source(tmp_path: Path, places: Path, snapshot: Snapshot) -> None:
+    for path in ("notes.txt", "x/y"):
+        with snapshot.raises(ConfigError):
+            source_at(places / path, [], places / "cache")
 
 
-def test_a_path_as_version(places: Path) -> None:
+def test_a_path_as_version(tmp_path: Path, places: Path, snapshot: Snapshot) -> None:
     catalog = Catalog(places / "cache")
     spec = str(places / "Mine, all mine!")
-    with pytest.raises(ConfigError, match=r"--qnn: .*Mine"):
+    with snapshot.raises(ConfigError):
         catalog.resolve(spec, "linux-arm64", field="--qnn")  # a comma ends a spec
     (places / "Mine, all mine!").rename(places / "mine")
     spec = str(places / "mine")
     assert catalog.resolve(spec, "linux-arm64") == ["mine:2.49.0.260701"]
     assert catalog.resolve(spec, "linux-arm64") == ["mine:2.49.0.260701"]
     assert catalog.compiler_for("mine:2.49.0.260701", "linux-arm64") == "2.48.40"
-    with pytest.raises(ConfigError, match=r"--qnn: .*has no QNN libraries for linux-x64"):
+    with snapshot.raises(ConfigError):
         catalog.resolve(spec, "linux-x64", field="--qnn")
 
 
@@ -132,3 +133,58 @@ def test_no_spec_is_lost(specs: list[str], targets: list[str]) -> None:
             assert (
                 is_reported if resolved is None else set(resolved) <= set(choice.runtimes[target])
             )
+
+
+LAB = """schema: 1
+devices:
+  - {name: a, serial: b}
+runtimes:
+  - {name: mine, kind: share, drive: Z}
+"""
+
+
+class Share(RuntimeSource):
+    kind: Literal["share"]
+    drive: str
+
+    def open(self, folder: Path, cache_root: Path) -> object:
+        return f"{self.drive}: of {folder}"
+
+
+class SecondFolder(RuntimeSource):
+    kind: Literal["folder"]
+
+
+class Unnamed(RuntimeSource):
+    pass
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [[7], "ab", [Path], [Unnamed], [SecondFolder], OSError("no share")],
+    ids=["number", "text", "other", "unnamed", "taken", "raises"],
+)
+def test_a_mistake_of_a_plug_in_is_an_error_that_names_it(
+    kinds: Any, add_plug_in: Callable[..., None], tmp_path: Path, snapshot: Snapshot
+) -> None:
+    add_plug_in("qnn_runtime_sources", kinds)
+    with snapshot.raises(ConfigError):
+        RuntimeSource.kinds()
+    lab_file = tmp_path / "devices.yaml"
+    lab_file.write_text(LAB)
+    with pytest.raises(ConfigError, match="plug-in acme: "):
+        load_lab(lab_file)
+
+
+def test_a_kind_is_stored_with_its_fields_and_must_open_a_source(
+    add_plug_in: Callable[..., None], tmp_path: Path, snapshot: Snapshot
+) -> None:
+    add_plug_in("qnn_runtime_sources", [Share])
+    lab_file = tmp_path / "devices.yaml"
+    lab_file.write_text(LAB)
+    lab = load_lab(lab_file)
+    assert isinstance(lab.runtimes[0], Share)
+    (entry,) = lab.model_dump(mode="json")["runtimes"]
+    assert entry == {"name": "mine", "kind": "share", "drive": "Z"}
+    with snapshot.raises(ConfigError):
+        Catalog.of(lab, {}, tmp_path / "cache")

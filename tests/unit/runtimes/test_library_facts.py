@@ -118,7 +118,7 @@ def runtime(tmp_path: Path) -> Runtime:
     folder.mkdir()
     build = b"\0v2.49.0.260701120000\0"
     needs = {"libc.so.6": ["GLIBC_2.34"]}
-    whole = elf_file(soname="libQnnHtp.so", needed=["libc.so.6"], needs=needs, content=build)
+    whole = elf_file(needed=["libc.so.6"], needs=needs, content=build)
     (folder / "libQnnHtp.so").write_bytes(whole)
     skel = elf_file("hexagon", bits=32, flags=0x73, content=build)
     (folder / "libQnnHtpV73Skel.so").write_bytes(skel)

@@ -20,6 +20,7 @@ from harness.runtimes.local_sources import (
 )
 from harness.runtimes.runtime import short_version
 from tests.properties import damaged, reached, reaches
+from tests.snapshots import Snapshot
 from tests.unit.runtimes.elf_files import elf_file
 
 BUILD = "2.31.0.250130151446"
@@ -94,8 +95,10 @@ def test_the_version_of_a_tree(
 
 
 @pytest.mark.parametrize(("yaml", "header"), [(None, None), ("version: nonsense", "#define X 1")])
-def test_a_tree_without_a_version(yaml: str | None, header: str | None, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"does not say which version it is, in include/QNN/"):
+def test_a_tree_without_a_version(
+    yaml: str | None, header: str | None, tmp_path: Path, snapshot: Snapshot
+) -> None:
+    with snapshot.raises(ConfigError):
         version_of(make_sdk(tmp_path), yaml, header)
 
 
@@ -168,17 +171,19 @@ def test_a_folder_of_trees(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["libQnnHtp.so", "../hexagon-v73/unsigned", ".."])
-def test_a_link_out_of_a_tree_is_not_followed(tmp_path: Path, name: str) -> None:
+def test_a_link_out_of_a_tree_is_not_followed(
+    tmp_path: Path, name: str, snapshot: Snapshot
+) -> None:
     sdk, folder = make_sdk(tmp_path / "sdk"), tmp_path / "mine"
     link = Path(os.path.normpath(sdk / "lib/x86_64-linux-clang" / name))
     target = link.rename(tmp_path / "elsewhere")
     link.symlink_to(target)
     source = SdkSource("sdk", sdk, tmp_path / "cache")
-    with pytest.raises(ConfigError, match=r"runtimes\.sdk\.path: .*link to somewhere outside of"):
+    with snapshot.raises(ConfigError):
         source.runtime("2.31.0.250130", "linux-x64")
     folder.symlink_to(sdk / "lib/x86_64-linux-clang")
     if name == "libQnnHtp.so":
-        with pytest.raises(ConfigError, match=r"mine\.path: .*link to somewhere outside of"):
+        with snapshot.raises(ConfigError):
             FolderSource("mine", folder, tmp_path / "cache").versions("linux-x64")
 
 
@@ -194,11 +199,11 @@ def test_links_within_a_tree_are_followed_and_the_tree_may_be_one(tmp_path: Path
 
 
 @pytest.mark.parametrize("exists", [True, False])
-def test_no_tree(tmp_path: Path, exists: bool) -> None:
+def test_no_tree(tmp_path: Path, exists: bool, snapshot: Snapshot) -> None:
     path = tmp_path / "sdk"
     if exists:
         path.mkdir()
-    with pytest.raises(ConfigError, match=r"runtimes\.sdk\.path: .*(no QAIRT SDK|not a folder)"):
+    with snapshot.raises(ConfigError):
         SdkSource("sdk", path, tmp_path).versions("linux-x64")
 
 
@@ -234,11 +239,11 @@ def test_a_folder_is_what_its_libraries_say(tmp_path: Path, content: bytes, targ
     assert runtime.library_dirs == ("lib", "lib/dsp")
 
 
-def test_a_folder_that_does_not_tell(tmp_path: Path) -> None:
+def test_a_folder_that_does_not_tell(tmp_path: Path, snapshot: Snapshot) -> None:
     folder = tmp_path / "mine"
     write(folder / "libQnnHtp.so", b"no library")
     source = FolderSource("mine", folder, tmp_path / "cache")
-    with pytest.raises(ConfigError, match=r"runtimes\.mine\.version: .*do not name"):
+    with snapshot.raises(ConfigError):
         source.versions("linux-x64")
     configured = FolderSource(
         "mine", folder, tmp_path / "c", version="2.20.0", target="linux-arm64"
@@ -246,10 +251,10 @@ def test_a_folder_that_does_not_tell(tmp_path: Path) -> None:
     assert configured.versions("linux-arm64") == ["2.20.0"]
 
 
-def test_a_folder_without_libraries(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="has no libraries"):
+def test_a_folder_without_libraries(tmp_path: Path, snapshot: Snapshot) -> None:
+    with snapshot.raises(ConfigError):
         FolderSource("mine", tmp_path, tmp_path / "cache").versions("linux-x64")
-    with pytest.raises(ConfigError, match="is not a folder"):
+    with snapshot.raises(ConfigError):
         FolderSource("mine", tmp_path / "x", tmp_path / "cache").versions("linux-x64")
 
 

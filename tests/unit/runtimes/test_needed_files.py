@@ -13,6 +13,7 @@ from hypothesis import given, strategies as st
 from harness.core.axes import BACKENDS, Backend
 from harness.core.errors import ConfigError
 from harness.core.local_file import LocalFile
+from harness.runtimes.difference import FileChange, difference, plain_name
 from harness.runtimes.runtime import DRIVERS, Driver, Runtime, narrowed
 
 ARCHS = (68, 69, 73, 75, 79, 81)
@@ -88,15 +89,6 @@ def test_what_each_process_gets(
     backend: Backend, engine: Driver, arch: int | None, expected: set[str]
 ) -> None:
     assert names(select(EVERYTHING, backend, engine, arch)) == expected
-
-
-@pytest.mark.parametrize("arch", ARCHS)
-def test_one_stub_and_one_skel(arch: int) -> None:
-    chosen = names(select(EVERYTHING, "htp", "qnn", arch))
-    assert {name for name in chosen if "Stub" in name or "Skel" in name} == {
-        f"libQnnHtpV{arch}Stub.so",
-        f"libQnnHtpV{arch}Skel.so",
-    }
 
 
 def test_an_unknown_arch_takes_every_stub_and_skel() -> None:
@@ -177,3 +169,20 @@ def test_a_narrowed_runtime() -> None:
 def test_a_backend_or_engine_that_does_not_exist(backend: str, engine: str) -> None:
     with pytest.raises(ConfigError, match="unknown"):
         narrowed(runtime(), backend, engine, 73)
+
+
+def test_files_are_paired_by_their_plain_names() -> None:
+    assert plain_name("capi/libonnxruntime.so.1.24.1") == "capi/libonnxruntime.so"
+    assert plain_name("x.libs/libstdc++-0a1b2c3d.so.6") == "x.libs/libstdc++.so"
+    assert plain_name("libQnnHtpV73Stub.so") == "libQnnHtpV73Stub.so"
+    old, new = (
+        [LocalFile(Path(name), name, size, digit * 64) for name, size, digit in files]
+        for files in (
+            [("liba.so.1", 10, "1"), ("libsame.so", 10, "2"), ("libgone.so", 10, "3")],
+            [("liba.so.2", 12, "4"), ("libsame.so", 10, "2"), ("libnew.so", 11, "5")],
+        )
+    )
+    changes = difference(old, new)
+    assert (changes.gone, changes.new) == ({"libgone.so": 10}, {"libnew.so": 11})
+    assert changes.same == ["libsame.so"]
+    assert changes.changed == [FileChange(name="liba.so", size_before=10, size_after=12)]

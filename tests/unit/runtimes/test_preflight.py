@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -18,6 +19,7 @@ from harness.runtimes.preflight import (
 )
 from harness.runtimes.runtime import LibraryFacts, SdkBuild, kind_of, library_facts
 from tests.properties import reached, reaches
+from tests.snapshots import Snapshot
 from tests.unit.runtimes.elf_files import elf_file
 
 BUILD = b"\0v2.51.0.260929181845\0"
@@ -156,230 +158,137 @@ def test_nothing_is_found_in_a_clean_set(subject: PreflightInput) -> None:
 
 S = "libQnnHtpV73Stub.so"
 K = "libQnnHtpV73Skel.so"
+SYSTEM_NAME = "libQnnSystem.so"
+DSP_68 = replace(ON_BOARD, files=(*without(S, K), stub(68), skel(68)))
+Fault = tuple[PreflightInput, str, str, tuple[str, ...]]
 
-# subject, code, severity, files at fault, and what the explanation or the fix must say
-FAULTS: list[tuple[PreflightInput, str, str, tuple[str, ...], str]] = [
-    (
-        replace(ON_BOARD, files=with_(stub(73, OTHER))),
-        *("sdk-mix", "error", (S, "libQnnHtp.so"), "is of 2.50.40.260831140417"),
+
+def fault(subject: PreflightInput, code: str, severity: str, *files: str) -> Fault:
+    """A set of libraries, its only finding, and the files that are at fault."""
+    return subject, code, severity, files
+
+
+def board(*files: LibraryFacts, **changed: Any) -> PreflightInput:
+    """The clean set, in which some files are others."""
+    return replace(ON_BOARD, files=with_(*files), **changed)
+
+
+def more(*files: LibraryFacts, **changed: Any) -> PreflightInput:
+    """The clean set and more files."""
+    return replace(ON_BOARD, files=(*CLEAN, *files), **changed)
+
+
+def on(soc: str | None, *contexts: ContextFacts, **facts: Any) -> PreflightInput:
+    """The clean set and contexts on a board with this SoC."""
+    return replace(ON_BOARD, device=replace(BOARD, soc=soc, **facts), contexts=contexts)
+
+
+def on_phone(**library_: Any) -> PreflightInput:
+    """The phone's set and one more library."""
+    return replace(ON_PHONE, files=[*ON_PHONE.files, library("x.so", **library_)])
+
+
+def floats(place: PreflightInput) -> PreflightInput:
+    """Contexts for v68 with and without floats."""
+    device = replace(place.device, soc=None, htp_arch=68)
+    contexts = [C("c.bin", "2.51.0", 68, has_floats=True), C("d.bin", "2.51.0", 68)]
+    return replace(place, device=device, contexts=contexts)
+
+
+FAULTS: list[Fault] = [
+    fault(board(stub(73, OTHER)), "sdk-mix", "error", S, "libQnnHtp.so"),
+    fault(board(skel(73, OTHER)), "sdk-mix", "error", K, "libQnnHtp.so"),
+    fault(
+        more(library("libQnnHtpPrepare.so", content=OTHER)),
+        *("sdk-mix", "error", "libQnnHtpPrepare.so", "libQnnHtp.so"),
     ),
-    (
-        replace(ON_BOARD, files=with_(skel(73, OTHER))),
-        *("sdk-mix", "error", (K, "libQnnHtp.so"), "1008"),
+    fault(
+        board(library(SYSTEM_NAME, content=b"\000260831140417\0")),
+        *("sdk-mix", "warning", SYSTEM_NAME, "libQnnHtp.so"),
     ),
-    (
-        replace(ON_BOARD, files=(*CLEAN, library("libQnnHtpPrepare.so", content=OTHER))),
-        *("sdk-mix", "error", ("libQnnHtpPrepare.so", "libQnnHtp.so"), "one SDK"),
+    fault(replace(ON_BOARD, qnn_version="2.50.40"), "version-label", "warning", "libQnnHtp.so"),
+    fault(
+        more(replace(BACKEND, name="more/libQnnHtp.so")),
+        *("library-twice", "error", "libQnnHtp.so", "more/libQnnHtp.so"),
     ),
-    (
-        replace(ON_BOARD, files=with_(library("libQnnSystem.so", content=b"\000260831140417\0"))),
-        *("sdk-mix", "warning", ("libQnnSystem.so", "libQnnHtp.so"), "the build of 260831140417"),
-    ),
-    (
-        replace(ON_BOARD, qnn_version="2.50.40"),
-        *("version-label", "warning", ("libQnnHtp.so",), "said to be QNN 2.50.40"),
-    ),
-    (
-        replace(ON_BOARD, files=(*CLEAN, replace(BACKEND, name="more/libQnnHtp.so"))),
-        *("library-twice", "error", ("libQnnHtp.so", "more/libQnnHtp.so"), "1009"),
-    ),
-    (
-        replace(ON_BOARD, files=without("libQnnHtp.so")),
-        *("backend-missing", "error", (), "libQnnHtp.so"),
-    ),
-    (
-        replace(ON_BOARD, files=without("libQnnSystem.so")),
-        *("system-missing", "warning", (), "libQnnSystem.so"),
-    ),
-    (
+    fault(replace(ON_BOARD, files=without("libQnnHtp.so")), "backend-missing", "error"),
+    fault(replace(ON_BOARD, files=without(SYSTEM_NAME)), "system-missing", "warning"),
+    fault(
         replace(ON_BOARD, files=(*without(S), stub(75))),
-        *("stub-missing", "error", ("libQnnHtpV75Stub.so",), "the stubs are: v75"),
+        *("stub-missing", "error", "libQnnHtpV75Stub.so"),
     ),
-    (
-        replace(ON_BOARD, files=without(K)),
-        *("skel-missing", "error", (), "Add libQnnHtpV73Skel.so"),
-    ),
-    (
-        replace(ON_BOARD, device=replace(BOARD, soc="QCS610")),
-        *("no-htp", "error", (), "without HTP"),
-    ),
-    (
-        replace(ON_BOARD, device=replace(BOARD, soc="SM8650", htp_arch=73)),
-        *("soc-arch", "warning", (), "SM8650 has v75"),
-    ),
-    (
-        replace(ON_BOARD, device=replace(BOARD, soc="SM9999", htp_arch=73)),
-        *("soc-unknown", "warning", (), "SM9999"),
-    ),
-    (
-        replace(ON_BOARD, contexts=[C("c.bin", "2.52.0", 73)]),
-        *("context-newer", "error", ("c.bin",), "5000"),
-    ),
-    (
-        replace(ON_BOARD, contexts=[C("c.bin", "2.51.0", 75)]),
-        *("context-arch", "error", ("c.bin",), "for HTP v75"),
-    ),
-    (
-        replace(ON_BOARD, contexts=[C("c.bin", "2.51.0", 69)]),
-        *("context-arch", "warning", ("c.bin",), "Compile it for v73"),
-    ),
-    (
+    fault(replace(ON_BOARD, files=without(K)), "skel-missing", "error"),
+    fault(on("QCS610"), "no-htp", "error"),
+    fault(on("SM8650", htp_arch=73), "soc-arch", "warning"),
+    fault(on("SM9999", htp_arch=73), "soc-unknown", "warning"),
+    fault(on("SM8550", C("c.bin", "2.52.0", 73)), "context-newer", "error", "c.bin"),
+    fault(on("SM8550", C("c.bin", "2.51.0", 75)), "context-arch", "error", "c.bin"),
+    fault(on("SM8550", C("c.bin", "2.51.0", 69)), "context-arch", "warning", "c.bin"),
+    fault(
         replace(
             SIMULATOR,
             device=replace(SIMULATOR.device, htp_arch=73),
             contexts=[C("c.bin", "2.51.0", 81)],
         ),
-        *("context-arch", "info", ("c.bin",), "simulator"),
+        *("context-arch", "info", "c.bin"),
     ),
-    (
-        replace(
-            ON_BOARD,
-            device=replace(BOARD, soc="sm8550"),
-            contexts=[C("c.bin", "2.51.0", 73, (8 << 20) + 1)],
+    fault(on("sm8550", C("c.bin", "2.51.0", 73, (8 << 20) + 1)), "context-vtcm", "error", "c.bin"),
+    fault(on("SM8550", C("c.bin", "2.51.0", 73, 16 << 20)), "context-vtcm", "error", "c.bin"),
+    fault(on("QCS9100", C("c.bin", "2.51.0", 73, soc_model=43)), "context-soc", "warning", "c.bin"),
+    fault(
+        on("SM8550", C("c.bin", "2.51.0", 73, soc_model=9999)), "context-soc", "warning", "c.bin"
+    ),
+    fault(floats(DSP_68), "context-floats", "warning", "c.bin"),
+    fault(floats(SIMULATOR), "context-floats", "info", "c.bin"),
+    fault(
+        on(
+            "SM8550",
+            C("c.bin", "2.51.0", 73, has_floats=True),
+            C("d.bin", "2.51.0", 73),
+            lacks_floats=True,
         ),
-        *("context-vtcm", "error", ("c.bin",), "SM8550 has 8: it is refused with 5005"),
+        *("emulator-floats", "warning", "c.bin"),
     ),
-    (
-        replace(ON_BOARD, contexts=[C("c.bin", "2.51.0", 73, 16 << 20)]),
-        *("context-vtcm", "error", ("c.bin",), "is for 16 MiB of VTCM, and SM8550 has 8"),
-    ),
-    (
-        replace(
-            ON_BOARD,
-            device=replace(BOARD, soc="QCS9100"),
-            contexts=[C("c.bin", "2.51.0", 73, soc_model=43)],
-        ),
-        *("context-soc", "warning", ("c.bin",), "compiled for SM8550 or QCS8550 (soc_model 43)"),
-    ),
-    (
-        replace(
-            ON_BOARD,
-            device=replace(BOARD, soc="SM8550"),
-            contexts=[C("c.bin", "2.51.0", 73, soc_model=9999)],
-        ),
-        *("context-soc", "warning", ("c.bin",), "compiled for a SoC (soc_model 9999)"),
-    ),
-    *(
-        (
-            replace(
-                place,
-                device=replace(place.device, soc=None, htp_arch=68),
-                contexts=[C("c.bin", "2.51.0", 68, has_floats=True), C("d.bin", "2.51.0", 68)],
-            ),
-            *("context-floats", severity, ("c.bin",), message),
-        )
-        for place, severity, message in (
-            (
-                replace(ON_BOARD, files=(*without(S, K), stub(68), skel(68))),
-                "warning",
-                "it fails there",
-            ),
-            (SIMULATOR, "info", "the simulator does not mind, a device does"),
-        )
-    ),
-    (
-        replace(
-            ON_BOARD,
-            device=replace(BOARD, lacks_floats=True),
-            contexts=[C("c.bin", "2.51.0", 73, has_floats=True), C("d.bin", "2.51.0", 73)],
-        ),
-        *("emulator-floats", "warning", ("c.bin",), "no vector instructions for them"),
-    ),
-    (
-        replace(ON_BOARD, device=replace(BOARD, soc=None), contexts=[TOO_LARGE]),
-        *("context-memory", "error", ("c.bin",), "needs 4026531841 bytes at least"),
-    ),
-    (
-        replace(ON_BOARD, files=with_(library_facts("libQnnSystem.so", b"<html>"))),
-        *("elf-damaged", "error", ("libQnnSystem.so",), "it is not an ELF file"),
-    ),
-    (
-        replace(ON_BOARD, files=with_(library("libQnnSystem.so", **X64))),  # type: ignore[arg-type]
-        *("wrong-machine", "error", ("libQnnSystem.so",), "is for x86-64"),
-    ),
-    (
-        replace(ON_BOARD, files=with_(library("libQnnSystem.so", "arm", bits=32))),
-        *("wrong-machine", "error", ("libQnnSystem.so",), "arm with 32 bits"),
-    ),
-    (
-        replace(ON_BOARD, files=with_(library(K))),
-        *("wrong-machine", "error", (K,), "hexagon-vXX/unsigned"),
-    ),
-    (
-        replace(ON_BOARD, files=with_(android("libQnnSystem.so"))),
-        *("wrong-libc", "error", ("libQnnSystem.so",), "built for Android"),
-    ),
-    (
+    fault(on(None, TOO_LARGE), "context-memory", "error", "c.bin"),
+    fault(board(library_facts(SYSTEM_NAME, b"<html>")), "elf-damaged", "error", SYSTEM_NAME),
+    fault(board(library(SYSTEM_NAME, **X64)), "wrong-machine", "error", SYSTEM_NAME),  # type: ignore[arg-type]
+    fault(board(library(SYSTEM_NAME, "arm", bits=32)), "wrong-machine", "error", SYSTEM_NAME),
+    fault(board(library(K)), "wrong-machine", "error", K),
+    fault(board(android(SYSTEM_NAME)), "wrong-libc", "error", SYSTEM_NAME),
+    fault(
         replace(ON_PHONE, files=(*ON_PHONE.files[:1], *ON_PHONE.files[2:], SYSTEM)),
-        *("wrong-libc", "error", ("libQnnSystem.so",), "built for Linux (glibc)"),
+        *("wrong-libc", "error", SYSTEM_NAME),
     ),
-    (
-        replace(ON_BOARD, files=with_(library("libQnnSystem.so", glibc="GLIBC_2.38"))),
-        *("glibc-too-old", "error", ("libQnnSystem.so",), "needs glibc 2.38"),
+    fault(board(library(SYSTEM_NAME, glibc="GLIBC_2.38")), "glibc-too-old", "error", SYSTEM_NAME),
+    fault(on_phone(needed=["libc.so"], android_api=35), "android-api", "warning", "x.so"),
+    fault(
+        replace(LARGE_PAGES, files=with_(library(SYSTEM_NAME, content=STAMP, pages=4096))),
+        *("page-size", "error", SYSTEM_NAME),
     ),
-    (
-        replace(
-            ON_PHONE,
-            files=[*ON_PHONE.files, library("x.so", needed=["libc.so"], android_api=35)],
-        ),
-        *("android-api", "warning", ("x.so",), "API 35"),
+    fault(
+        board(library(SYSTEM_NAME, needed=["libc++-71bc274c.so.1"])),
+        *("needed-missing", "error", SYSTEM_NAME),
     ),
-    (
-        replace(LARGE_PAGES, files=with_(library("libQnnSystem.so", content=STAMP, pages=4096))),
-        *("page-size", "error", ("libQnnSystem.so",), "4 KB at most, and the device's have 16"),
-    ),
-    (
-        replace(ON_BOARD, files=with_(library("libQnnSystem.so", needed=["libc++-71bc274c.so.1"]))),
-        *("needed-missing", "error", ("libQnnSystem.so",), "Add libc++-71bc274c.so.1, or install"),
-    ),
-    (
-        replace(
-            ON_PHONE,
-            files=[*ON_PHONE.files, library("x.so", needed=["libc++_shared.so"], android_api=30)],
-        ),
-        *("needed-missing", "error", ("x.so",), "of the NDK"),
-    ),
-    (
-        replace(ON_BOARD, device=replace(BOARD, libraries=frozenset(LINUX))),
-        *("needed-missing", "error", (S,), "not on the device"),
-    ),
-    (
-        replace(ON_BOARD, files=[*CLEAN, PLUGIN, ort("1.22.0")]),
-        *("ort-too-old", "error", (PLUGIN.name, "libonnxruntime.so.1"), "says so"),
-    ),
-    (
-        replace(ON_BOARD, files=[*CLEAN, SILENT], ort_version="1.20.1"),
-        *("ort-too-old", "error", (PLUGIN.name,), "crashes"),
-    ),
-    (
-        replace(ON_BOARD, files=[*CLEAN, SILENT, ort("1.31.1")]),
-        *("ort-too-new", "error", (PLUGIN.name, "libonnxruntime.so.1"), "2.4.0 or newer"),
-    ),
-    (
-        replace(ON_BOARD, files=[*CLEAN, PLUGIN, library("libonnxruntime.so")]),
-        *("ort-unknown", "info", (PLUGIN.name,), "not known"),
-    ),
-    (
-        replace(ON_BOARD, executorch="1.5.1"),
-        *("executorch-device", "error", ("libQnnHtp.so",), "Take QNN 2.49.40"),
-    ),
+    fault(on_phone(needed=["libc++_shared.so"], android_api=30), "needed-missing", "error", "x.so"),
+    fault(on("SM8550", libraries=frozenset(LINUX)), "needed-missing", "error", S),
+    fault(more(PLUGIN, ort("1.22.0")), "ort-too-old", "error", PLUGIN.name, "libonnxruntime.so.1"),
+    fault(more(SILENT, ort_version="1.20.1"), "ort-too-old", "error", PLUGIN.name),
+    fault(more(SILENT, ort("1.31.1")), "ort-too-new", "error", PLUGIN.name, "libonnxruntime.so.1"),
+    fault(more(PLUGIN, library("libonnxruntime.so")), "ort-unknown", "info", PLUGIN.name),
+    fault(replace(ON_BOARD, executorch="1.5.1"), "executorch-device", "error", "libQnnHtp.so"),
 ]
 
 
-@pytest.mark.parametrize(
-    ("subject", "code", "severity", "files", "message"),
-    FAULTS,
-    ids=[f"{number}-{fault[1]}" for number, fault in enumerate(FAULTS)],
-)
-def test_a_fault_is_the_only_thing_found(
-    subject: PreflightInput, code: str, severity: str, files: tuple[str, ...], message: str
-) -> None:
-    findings = preflight(subject)
-    assert [(finding.code, finding.severity, finding.files) for finding in findings] == [
-        (code, severity, files)
-    ]
-    assert message in f"{findings[0].explanation} {findings[0].fix}"
-    assert findings[0].thread == CODES[code].thread
+def test_a_fault_is_the_only_thing_found(snapshot: Snapshot) -> None:
+    texts = []
+    for subject, code, severity, files in FAULTS:
+        findings = preflight(subject)
+        assert [(finding.code, finding.severity, finding.files) for finding in findings] == [
+            (code, severity, files)
+        ]
+        assert findings[0].thread == CODES[code].thread
+        texts.append(f"{findings[0].explanation} {findings[0].fix}")
+    assert texts == snapshot
 
 
 def test_every_code_is_in_the_table_of_faults() -> None:
@@ -391,15 +300,13 @@ def test_the_worst_comes_first() -> None:
     assert [finding.severity for finding in preflight(subject)] == ["error", "warning"]
 
 
-def test_a_finding_as_a_line() -> None:
-    line = str(preflight(replace(ON_BOARD, files=with_(stub(73, OTHER))))[0])
-    assert line.startswith("error sdk-mix: libQnnHtpV73Stub.so is of 2.50.40.260831140417, ")
-    assert line.endswith("(https://github.com/pytorch/executorch/issues/8762)")
+def test_a_finding_as_a_line(snapshot: Snapshot) -> None:
+    assert str(preflight(board(stub(73, OTHER)))[0]) == snapshot
 
 
 def test_a_wrong_file_is_not_told_twice() -> None:
     """An Android stub on Linux: that its libc.so is missing follows from that."""
-    findings = preflight(replace(ON_BOARD, files=with_(android(S))))
+    findings = preflight(board(android(S)))
     assert [finding.code for finding in findings] == ["wrong-libc"]
 
 

@@ -1,7 +1,8 @@
-"""ORT for a device: which wheel, and what a runtime with ORT is made of."""
+"""ONNX Runtime for a device: of a wheel, a folder or an AAR, and a runtime joined with it."""
 
 from __future__ import annotations
 
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 
 from harness.core.errors import ConfigError
 from harness.core.local_file import LocalFile
+from harness.runtimes.catalog import Catalog
+from harness.runtimes.local_sources import FolderSource
 from harness.runtimes.ort import (
     ORT_DEVICE_VERSION,
     ORT_PLATFORMS,
@@ -22,6 +25,8 @@ from harness.runtimes.ort import (
 )
 from harness.runtimes.pypi import WheelCache, known_sha256
 from harness.runtimes.runtime import Runtime
+from tests.snapshots import Snapshot
+from tests.unit.runtimes.elf_files import elf_file
 
 
 def file(name: str, sha256: str = "a") -> LocalFile:
@@ -35,6 +40,9 @@ RUNTIME = Runtime(
     files=(file("onnxruntime_qnn/libQnnHtp.so"), file("onnxruntime_qnn.libs/libc++.so")),
 )
 ORT = file("onnxruntime/capi/libonnxruntime.so.1.26.0")
+ORT_FILE = elf_file(needed=["libc.so.6"], defines=["VERS_1.21.0"])
+ANDROID = elf_file(needed=["libc.so"], defines=["VERS_1.21.1"], android_api=24)
+HTP = elf_file(needed=["libc.so.6"], content=b"\0v2.49.0.260701120000\0")
 
 
 @pytest.mark.parametrize("target", ORT_PLATFORMS)
@@ -124,16 +132,16 @@ def wheels(tmp_path: Path) -> OrtLibraries:
     return OrtLibraries(WheelCache(tmp_path), tmp_path)
 
 
-def test_a_runtime_with_an_ort_of_its_own_stays_as_it_is(wheels: OrtLibraries) -> None:
+def test_a_runtime_with_an_ort_of_its_own_stays_as_it_is(
+    wheels: OrtLibraries, snapshot: Snapshot
+) -> None:
     with_ort = replace(RUNTIME, ort_version="1.22.0", source="aar")
     assert wheels.join(with_ort, "1.22.0", []) is with_ort
     assert wheels.join(with_ort, None, []) is with_ort
-    with pytest.raises(ConfigError, match=r"brings ORT 1\.22\.0 of its own"):
+    with snapshot.raises(ConfigError):
         wheels.join(with_ort, "1.26.0", [])
-
-
-def test_a_runtime_without_plug_in_takes_no_ort(wheels: OrtLibraries) -> None:
-    with pytest.raises(ConfigError, match="which ORT from PyPI needs"):
+    # without the plug-in it takes none
+    with snapshot.raises(ConfigError):
         wheels.join(RUNTIME, "1.26.0", [])
 
 
@@ -141,3 +149,67 @@ def test_versions_by_target(wheels: OrtLibraries) -> None:
     assert wheels.versions("linux-x64") == wheels.versions("linux-arm64") == list(ORT_VERSIONS)
     assert wheels.versions("android-arm64") == []
     assert not wheels.is_cached("1.26.0", "linux-x64")
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    return Catalog(tmp_path / "cache")
+
+
+def folder_with(folder: Path, files: dict[str, bytes]) -> Path:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def test_a_folder(catalog: Catalog, tmp_path: Path) -> None:
+    place = folder_with(tmp_path / "ORT", {"lib/libonnxruntime.so.1.21.0": ORT_FILE})
+    (name,) = catalog.ort.resolve(str(place), "linux-arm64")
+    assert name == "ort:1.21.0"
+    libraries = folder_with(tmp_path / "qnn", {"libQnnHtp.so": HTP})
+    runtime = FolderSource("qnn", libraries, tmp_path / "cache").runtime(
+        "2.49.0.260701", "linux-arm64"
+    )
+    combined = catalog.ort.join(runtime, name)
+    assert [file.name for file in combined.files] == [
+        "lib/libQnnHtp.so",
+        "ort/libonnxruntime.so.1.21.0",
+    ]
+    assert (combined.ort_version, combined.library_dirs) == ("1.21.0", ("lib", "ort"))
+    assert combined.key != runtime.key
+
+
+def test_an_aar(catalog: Catalog, tmp_path: Path, snapshot: Snapshot) -> None:
+    with zipfile.ZipFile(tmp_path / "onnxruntime-android-qnn.aar", "w") as archive:
+        archive.writestr("jni/arm64-v8a/libonnxruntime.so", ANDROID)
+        archive.writestr("jni/arm64-v8a/libonnxruntime4j_jni.so", ANDROID)
+    place = str(tmp_path / "onnxruntime-android-qnn.aar")
+    assert catalog.ort.resolve(place, "android-arm64") == ["onnxruntime-android-qnn:1.21.1"]
+    with snapshot.raises(ConfigError):
+        catalog.ort.resolve(place, "linux-arm64", field="--ort")
+
+
+PLACES: tuple[dict[str, bytes], ...] = (
+    {"x.txt": b""},
+    {"a/libonnxruntime.so": ORT_FILE, "b/libonnxruntime.so": ORT_FILE},
+    {"libonnxruntime.so": b"no library"},
+    {"libonnxruntime.so": HTP},
+)
+
+
+def test_places_that_are_none(catalog: Catalog, tmp_path: Path, snapshot: Snapshot) -> None:
+    texts = []
+    for number, files in enumerate(PLACES):
+        place = folder_with(tmp_path / f"place-{number}", files)
+        with pytest.raises(ConfigError) as refused:
+            catalog.ort.resolve(str(place), "linux-arm64")
+        texts.append(str(refused.value))
+    assert texts == snapshot
+
+
+def test_words_that_mean_nothing(catalog: Catalog, snapshot: Snapshot) -> None:
+    with snapshot.raises(ConfigError):
+        catalog.ort.resolve("/no/such/place", "linux-x64")
+    with snapshot.raises(ConfigError):
+        catalog.ort.resolve("latest", "android-arm64", field="--ort")

@@ -168,24 +168,15 @@ def test_a_handle_names_a_file_that_the_client_made(
         os.close(file)
 
 
-def test_what_the_client_maps_stays_until_it_says_so_and_counts(
-    fastrpc: Callable[..., FastRpc],
-) -> None:
+def test_what_cannot_be_mapped_is_refused_and_told(fastrpc: Callable[..., FastRpc]) -> None:
     rpc = fastrpc(mapped_mb=2)
     assert rpc.map(0, 4096) == 0x6B, "no session is open"
-    _, handle = rpc.open()
-    first, fd = rpc.alloc(1 << 20)
-    second, other = rpc.alloc((1 << 20) + 1)
-    assert (rpc.map(fd, 1 << 20), rpc.map(fd, 1 << 20)) == (0, 0x1A)
-    assert rpc.map(other, (1 << 20) + 1) == 1
-    assert "1048576 of 2097152 are mapped" in rpc.said()[0].words
-    assert (rpc.unmap(fd), rpc.unmap(fd)) == (0, 0x48)
-    assert rpc.map(other, (1 << 20) + 1) == 0
-    assert rpc.mapped(handle) == [other]
-    rpc.free(second)
-    assert rpc.mapped(handle) == [other]
+    rpc.open()
+    address, fd = rpc.alloc((2 << 20) + 1)
+    assert rpc.map(fd, (2 << 20) + 1) == 1
+    assert "0 of 2097152 are mapped" in rpc.said()[0].words
     assert [rpc.map(fd, 4096, flags=1), rpc.map(-1, 4096), rpc.map(fd, 0)] == [0xE] * 3
-    rpc.free(first)
+    rpc.free(address)
 
 
 def test_a_process_has_so_many_dma_handles(fastrpc: Callable[..., FastRpc]) -> None:
@@ -272,14 +263,6 @@ def test_scripted_answers_stand_in_for_the_dsps(fastrpc: Callable[..., FastRpc])
     rpc.free(address)
 
 
-def test_a_dsp_that_is_gone_for_good_does_not_come_back(fastrpc: Callable[..., FastRpc]) -> None:
-    rpc = fastrpc("invoke=die-for-good;")
-    _, handle = rpc.open()
-    assert rpc.reverse(handle, b"ab")[0] == BAD_STATE
-    assert rpc.close(handle) == 0
-    assert rpc.open()[0] == 0x68
-
-
 def test_a_device_without_unsigned_domains_says_so(fastrpc: Callable[..., FastRpc]) -> None:
     rpc = fastrpc(unsigned_pd=0)
     query = (ctypes.c_uint32 * 3)(CDSP, 1, 9)
@@ -290,17 +273,13 @@ def test_a_device_without_unsigned_domains_says_so(fastrpc: Callable[..., FastRp
     assert rpc.said()[0].words == "no unsigned protection domains"
 
 
-@pytest.mark.parametrize(
-    ("attribute", "value"),
-    [(0, 1), (1, 1), (3, 6), (4, 2 << 20), (5, 1), (6, 0x75), (9, 0), (16, 0)],
-)
-def test_the_dsp_tells_what_it_is(
-    fastrpc: Callable[..., FastRpc], attribute: int, value: int
-) -> None:
+def test_the_dsp_tells_what_it_is(fastrpc: Callable[..., FastRpc]) -> None:
     rpc = fastrpc(arch=75, hvx_threads=6, vtcm_mb=2)
-    query = (ctypes.c_uint32 * 3)(CDSP, attribute, 99)
-    assert (rpc.library.remote_handle_control(2, query, 12), query[2]) == (0, value)
-    assert rpc.library.remote_handle_control(2, (ctypes.c_uint32 * 3)(99, attribute, 0), 12) == 0xE
+    values = {0: 1, 1: 1, 3: 6, 4: 2 << 20, 5: 1, 6: 0x75, 9: 0, 16: 0}
+    for attribute, value in values.items():
+        query = (ctypes.c_uint32 * 3)(CDSP, attribute, 99)
+        assert (rpc.library.remote_handle_control(2, query, 12), query[2]) == (0, value)
+    assert rpc.library.remote_handle_control(2, (ctypes.c_uint32 * 3)(99, 0, 0), 12) == 0xE
 
 
 def test_a_session_is_told_by_its_number_and_what_nobody_asks_is_named(
@@ -321,15 +300,6 @@ def test_a_session_is_told_by_its_number_and_what_nobody_asks_is_named(
     assert effective(4)[0] == 0xE
     assert rpc.library.remote_session_control(99, ctypes.byref(ctypes.c_int(CDSP)), 4) == 0x14
     assert [(reply.call, reply.words) for reply in rpc.said()] == [("session", "request 99")]
-
-
-def test_an_answer_can_come_late(fastrpc: Callable[..., FastRpc]) -> None:
-    rpc = fastrpc("invoke@2=delay:300;")
-    _, handle = rpc.open()
-    assert rpc.reverse(handle, b"ab") == (0, b"ba")
-    start = time.monotonic()
-    assert rpc.reverse(handle, b"ab") == (0, b"ba")
-    assert time.monotonic() - start >= 0.3
 
 
 @settings(

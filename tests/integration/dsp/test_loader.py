@@ -221,16 +221,6 @@ def test_arguments_without_names_lie_on_the_stack(channel: Channel) -> None:
     assert answer.status == len(b"-3 skel 1.50 123456789 x")
 
 
-def test_calls_of_several_channels_run_side_by_side(process: DspProcess, channel: Channel) -> None:
-    others = [process.channel() for _ in range(3)]
-    assert [call_and_unpack(channel_, THREADS, 8)[0] for channel_ in (channel, *others)] == [
-        4000
-    ] * 4
-    for other in others:
-        other.shut()
-    assert call_and_unpack(channel, EXCEPTIONS, 2, 1) == (102, 1)
-
-
 def test_what_is_not_open_or_not_there_is_refused(process: DspProcess, channel: Channel) -> None:
     assert process.channel().open("no question").status == BAD_PARAMETER
     missing = URI.replace("test_skel", "other_skel")

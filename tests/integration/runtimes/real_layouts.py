@@ -1,10 +1,8 @@
-"""QAIRT trees, AARs, Maven repositories and folders, laid out as the real ones, of real files."""
+"""QAIRT trees and folders, laid out as the real ones, of real files."""
 
 from __future__ import annotations
 
-import hashlib
 import os
-import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -43,32 +41,4 @@ def qairt_tree(path: Path, *runtimes: Runtime) -> Path:
                 linked(file, path / "lib" / TOOLCHAINS[runtime.target])
         version = runtime.qnn_version
     (path / "sdk.yaml").write_text(f"version: {version}\nname: qairt\n")
-    return path
-
-
-def aar(path: Path, files: Iterable[LocalFile]) -> Path:
-    """An AAR with the libraries in jni/arm64-v8a."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("AndroidManifest.xml", "<manifest package='qnn'/>")
-        for file in files:
-            archive.write(file.path, f"jni/arm64-v8a/{file.path.name}")
-    return path
-
-
-def maven_repository(path: Path, version: str, files: Iterable[LocalFile]) -> Path:
-    """A repository with qnn-runtime in one version: list, POM, AAR and their checksums."""
-    artifact = path / "com/qualcomm/qti/qnn-runtime"
-    folder = artifact / version
-    archive = aar(folder / f"qnn-runtime-{version}.aar", files)
-    (folder / f"qnn-runtime-{version}.pom").write_text(
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><groupId>com.qualcomm.qti</groupId>'
-        f"<artifactId>qnn-runtime</artifactId><version>{version}</version></project>"
-    )
-    (artifact / "maven-metadata.xml").write_text(
-        f"<metadata><versioning><versions><version>{version}</version></versions>"
-        "</versioning></metadata>"
-    )
-    digest = hashlib.sha1(archive.read_bytes()).hexdigest()
-    archive.with_name(f"{archive.name}.sha1").write_text(digest)
     return path

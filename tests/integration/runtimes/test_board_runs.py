@@ -10,9 +10,6 @@ import pytest
 from harness.runtimes.runtime import Runtime
 from tests.integration.conftest import RuntimeFor
 from tests.integration.device_runs import DeviceRuns
-from tests.integration.runtimes.real_layouts import (
-    maven_repository,
-)
 
 pytestmark = [pytest.mark.needs("qemu-aarch64"), pytest.mark.needs("aarch64-linux-gnu-gcc")]
 
@@ -66,21 +63,3 @@ def test_one_stub_and_one_skel_are_pushed_and_the_answer_is_kept(
     assert error["component"] == "backend"
     assert "No Snapdragon SOC detected" in error["first_cause"]["message"]
     assert case["device"]["target"] == "linux-arm64"
-
-
-def test_libraries_of_ones_own_run(
-    boards: DeviceRuns, runtime_for: RuntimeFor, tmp_path: Path
-) -> None:
-    runtime = runtime_for("2.51.0", "linux-arm64")
-    maven_repository(tmp_path / "libs", "2.51.0", runtime.files)
-    boards.file.write_text(
-        f"{LAB}runtimes:\n  - {{name: own, kind: maven, target: linux-arm64, repository: ../libs, "
-        'coordinates: "com.qualcomm.qti:qnn-runtime"}\n'
-    )
-    case = only_case(boards, "--device", "sim-arm64", "--qnn", "own:latest")
-    assert (case["outcome"], case["error"]["code"]) == ("unsupported", 4000), case["output"]
-    assert case["runtime"]["source"] == "own"
-    assert case["runtime"]["build_id"] == "2.51.0.260929181845"
-    assert [finding["code"] for finding in case["preflight"]] == ["needed-missing"]  # libcdsprpc.so
-    assert case["axes"]["compiler"] == "2.51.0"
-    assert pushed_libraries(boards, "sim-arm64", runtime) == PUSHED

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import ConfigError, InfraError
-from harness.runtimes import maven_repository
 from harness.runtimes.aar import MavenSource
 from harness.runtimes.maven_repository import Bounds, Coordinates, Repository
 from tests.integration.runtimes.maven_server import MavenServer, make_aar
@@ -166,10 +165,6 @@ def test_a_repository_that_is_a_folder(server: MavenServer, tmp_path: Path) -> N
     nobody = Coordinates.parse("a:b")
     with pytest.raises(ConfigError, match="there is no a:b"):
         MavenSource("m2", nobody, root, tmp_path / "cache").versions(TARGET)
-
-
-def test_bounds_of_texts_are_smaller_than_those_of_archives() -> None:
-    assert maven_repository.TEXT_BOUNDS.max_bytes < maven_repository.AAR_BOUNDS.max_bytes
 
 
 def test_user_and_password_are_sent_and_not_told(

@@ -67,11 +67,3 @@ def test_a_package_adds_a_kind_of_source(runs: DeviceRuns) -> None:
 
     completed = runs.qnn_harness("runtimes", "verify", "--lab", runs.file)
     assert completed.returncode == 0, completed.stderr
-
-
-def test_a_mistake_in_its_entry_is_named(runs: DeviceRuns) -> None:
-    runs.file.write_text(runs.file.read_text().replace("share:", "shar:"))
-    completed = runs.qnn_harness("runtimes", "list", "--lab", runs.file)
-    assert completed.returncode == 2
-    problem = "runtimes[0].shar: unknown key, did you mean 'share'? (valid: name, kind, share)"
-    assert problem in completed.stderr

@@ -98,37 +98,6 @@ def test_a_mix_for_a_board_is_named_file_by_file(
     assert "of 2.51.0.260929181845" in findings[1].explanation
 
 
-def test_a_mix_for_this_host(runtime_for: RuntimeFor, facts_of: FactsOf) -> None:
-    new, old = facts_of(runtime_for("2.51.0")), facts_of(runtime_for("2.47.0"))
-    mix = [*(file for file in new if file.kind != "system"), *named(old, "libQnnSystem.so")]
-    (finding,) = preflight(PreflightInput(mix, HOST))
-    assert (finding.code, finding.files) == (
-        "sdk-mix",
-        ("onnxruntime_qnn/libQnnSystem.so", "onnxruntime_qnn/libQnnHtp.so"),
-    )
-
-
-def test_a_skel_of_another_arch(runtime_for: RuntimeFor, facts_of: FactsOf) -> None:
-    files = facts_of(runtime_for("2.51.0", "linux-arm64"))
-    few = named(files, "libQnnHtp.so", "libQnnSystem.so", "libQnnHtpV73Stub.so")
-    (skel,) = named(files, "libQnnHtpV75Skel.so")
-    (finding,) = preflight(PreflightInput([*few, skel], BOARD))
-    assert (finding.code, finding.files) == ("skel-missing", (skel.name,))
-
-
-def test_a_missing_cpp_runtime(runtime_for: RuntimeFor, facts_of: FactsOf) -> None:
-    files = [file for file in facts_of(runtime_for("2.51.0")) if file.kind != "c++-runtime"]
-    findings = preflight(PreflightInput(files, HOST))
-    assert {finding.code for finding in findings} == {"needed-missing"}
-    assert sorted(finding.explanation.split()[0] for finding in findings) == [
-        "libc++-71bc274c.so.1.0",
-        "libc++abi-0539aa51.so.1.0",
-        "libunwind-6b740a46.so.1.0",
-    ]
-    everyone = {file.name for file in files}
-    assert all(set(finding.files) == everyone for finding in findings)
-
-
 def test_libraries_of_this_host_on_a_phone(runtime_for: RuntimeFor, facts_of: FactsOf) -> None:
     phone = TargetFacts("android-arm64", soc="SM8550", android_api=34)
     boards = named(facts_of(runtime_for("2.51.0", "linux-arm64")), "libQnnGpu.so")

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
-from pathlib import Path
 
 import pytest
 
 from harness.runtimes.catalog import Catalog
-from harness.runtimes.runtime import NotOffered
 from tests.integration.conftest import RuntimeFor
 from tests.logged import Logged
 
@@ -38,25 +35,10 @@ def test_a_runtime_of_this_host(
             assert hashlib.file_digest(content, "sha256").hexdigest() == file.sha256
 
 
-def test_runtimes_of_different_versions_have_different_keys(runtime_for: RuntimeFor) -> None:
-    assert runtime_for("2.51.0").key != runtime_for("2.47.0").key
-
-
 def test_a_runtime_of_a_linux_board(runtime_for: RuntimeFor) -> None:
     names = {file.path.name for file in runtime_for("2.47.0", "linux-arm64").files}
     assert {f"libQnnHtpV{arch}{kind}.so" for arch in HTP_ARCHS for kind in ("Stub", "Skel")} < names
     assert "libQnnHtpPrepare.so" not in names
-
-
-def test_no_ort_of_the_index_runs_on_what_has_no_plugin(
-    catalog: Catalog, runtime_for: RuntimeFor, tmp_path: Path
-) -> None:
-    for file in runtime_for("2.51.0", "linux-arm64").files:
-        if file.path.name in ("libQnnHtp.so", "libQnnSystem.so"):
-            shutil.copyfile(file.path, tmp_path / file.path.name)
-    (name,) = catalog.resolve(str(tmp_path), "linux-arm64")
-    with pytest.raises(NotOffered, match="has no libonnxruntime_providers_qnn"):
-        catalog.with_ort(name, "1.26.0", "linux-arm64")
 
 
 def test_a_cached_runtime_needs_no_network(

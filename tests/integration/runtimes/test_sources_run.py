@@ -10,7 +10,6 @@ from tests.integration.conftest import RuntimeFor
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.runtimes.real_layouts import folder_of, qairt_tree
 
-NIGHT = pytest.mark.nightly
 CASE = ("-k", "context_count and tiny and resident-3")
 
 
@@ -40,16 +39,15 @@ def without_cpp_runtime(runtime_for: RuntimeFor, folder: Path) -> Path:
     return folder_of(folder, files)
 
 
-@NIGHT
-@pytest.mark.parametrize(("mode", "findings"), [("warn", 3), ("off", 0)])
+@pytest.mark.nightly
 def test_a_missing_cpp_runtime_is_named_and_what_happens_is_kept(
-    mode: str, findings: int, runs: DeviceRuns, runtime_for: RuntimeFor, tmp_path: Path
+    runs: DeviceRuns, runtime_for: RuntimeFor, tmp_path: Path
 ) -> None:
     folder = without_cpp_runtime(runtime_for, tmp_path / "mixed")
-    finished = runs.run(f"--qnn={folder}", "--preflight", mode, *CASE)
+    finished = runs.run(f"--qnn={folder}", "--preflight", "warn", *CASE)
     assert finished.code == 1, finished.output
     (case,) = finished.cases
-    assert [finding["code"] for finding in case["preflight"]] == ["needed-missing"] * findings
+    assert [finding["code"] for finding in case["preflight"]] == ["needed-missing"] * 3
     assert (case["outcome"], case["cause"]) == ("failed", "target")
     assert case["error"]["api"] == "dlopen"
     assert "cannot open shared object file" in case["error"]["message"]
@@ -63,33 +61,13 @@ def test_strict_runs_nothing_with_them(
     assert finished.code == 2, finished.output
     assert "error needed-missing: libc++" in finished.output
     assert " passed" not in finished.output
-    assert "!!" not in finished.output
-
-
-def test_wrong_words(runs: DeviceRuns) -> None:
-    finished = runs.run("--qnn=/no/such/place", *CASE)
-    assert finished.code == 2, finished.output
-    assert "--qnn: /no/such/place does not exist" in finished.output
-    assert "Traceback" not in finished.output
-
-
-def test_a_range_of_versions_is_one_word(runs: DeviceRuns) -> None:
-    finished = runs.run("--qnn", ">=2.48,<2.51", "--collect-only", "-q", *CASE)
-    assert finished.code == 0, finished.output
-    for version in ("2.48.40", "2.49.40", "2.50.40"):
-        assert f"htp-{version}-tiny" in finished.output
-    assert "2.47.0" not in finished.output
-    assert "2.51.0" not in finished.output
 
 
 @pytest.mark.nightly
-def test_a_device_that_nobody_has_libraries_for_is_told(runs: DeviceRuns) -> None:
+def test_a_device_that_nobody_has_libraries_for_is_left_out(runs: DeviceRuns) -> None:
     phone = "  - {name: phone, serial: NOT-THERE, soc: SM8650, target: android-arm64}\n"
     runs.file.write_text(runs.file.read_text() + phone)
     finished = runs.run(*CASE)
     assert finished.code == 0, finished.output
-    why = "there is no source of QNN libraries"
-    assert f"left out: phone: for android-arm64: --qnn: {why}" in finished.output
-    finished = runs.run("--device", "phone", *CASE)
-    assert finished.code == 2, finished.output
-    assert "there is no source of QNN libraries for target 'android-arm64'" in finished.output
+    assert "left out: phone: for android-arm64: " in finished.output
+    assert runs.run("--device", "phone", *CASE).code == 2

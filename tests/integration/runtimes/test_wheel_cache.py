@@ -114,17 +114,6 @@ def test_a_damaged_wheel_that_cannot_be_fetched_again(
     assert warning.startswith(f"damaged in the cache: {NAME} has sha256 ")
 
 
-def test_a_wheel_nobody_has(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    only_from(tmp_path / "nothing", monkeypatch)
-    with pytest.raises(InfraError) as caught:
-        wheels(root).fetch(REQUEST)
-    text = str(caught.value)
-    assert "could not fetch harness-sample 1.0 (manylinux_2_35_x86_64): pip: Could not find" in text
-    assert "PIP_FIND_LINKS" in text
-    assert "\n" not in text
-    assert cached_files(root) == set()
-
-
 def test_an_index_that_is_not_there_stays_unnamed(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,18 +262,14 @@ def is_library(name: str) -> bool:
     return name.endswith(".so")
 
 
-def test_a_wheel_is_unpacked_as_far_as_wanted(links: Path, root: Path) -> None:
+def test_a_wheel_is_unpacked_as_far_as_wanted_and_a_changed_file_again(
+    links: Path, root: Path, logged: Logged
+) -> None:
     folder = wheels(root).folder(REQUEST, is_library)
-    assert list(folder.files) == ["harness_sample/lib.so"]
-    library = folder.files["harness_sample/lib.so"]
+    (library,) = folder.files.values()
     assert library.path.read_bytes() == FILES["harness_sample/lib.so"]
     assert library.sha256 == hashlib.sha256(FILES["harness_sample/lib.so"]).hexdigest()
     assert cached_files(folder.path) == {"lib.so", "manifest.json"}
-
-
-def test_a_changed_file_is_unpacked_again(links: Path, root: Path, logged: Logged) -> None:
-    folder = wheels(root).folder(REQUEST, is_library)
-    library = folder.files["harness_sample/lib.so"]
     flip_a_bit(library.path)
     os.utime(library.path, ns=(1, 1))
     assert wheels(root).folder(REQUEST, is_library).files == folder.files

@@ -45,9 +45,14 @@ def seeds() -> dict[str, bytes]:
         for name, content in (("manifest.json", contents["manifest.json"]), ("side.bin", SMALL)):
             archive.writestr(zipfile.ZipInfo(name), content)
     contents["bundle.zip"] = packed.getvalue()
-    names = {"lite.tflite": "simple_model_qualcomm_sm8650_precompiled.tflite"}
-    for name in ("test_abs.dlc", "lite.tflite"):
-        contents[name] = (FIELD / names.get(name, name)).read_bytes()
+    names = {
+        "test_abs.dlc": "test_abs.dlc",
+        "lite.tflite": "simple_model_qualcomm_sm8650_precompiled.tflite",
+        "executorch.pte": "executorch-3-contexts.pte",
+        "embed.onnx": "qnn_multi_ctx_embed.onnx",
+    }
+    for name, file in names.items():
+        contents[name] = (FIELD / file).read_bytes()
     return contents
 
 

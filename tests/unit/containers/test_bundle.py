@@ -24,6 +24,7 @@ from harness.core.errors import ConfigError
 from harness.models.artefact_sources import ModelOptions, contexts_of
 from harness.models.context_file import ContextFile
 from harness.reduce.handover import entries_of
+from tests.snapshots import Snapshot
 from tests.unit.containers.made import CONTEXT, OTHER, bytes_of, epcontext
 
 PLAN = RunPlan(residency="window", tolerance=0.5, graph="g", qnn="2.51.0", backend="htp")
@@ -103,9 +104,9 @@ def test_the_same_is_packed_in_the_same_bytes(bundle: Path, tmp_path: Path) -> N
         assert opened.namelist()[:2] == ["manifest.json", "README.txt"]
 
 
-def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+def test_what_cannot_be_written_leaves_nothing(tmp_path: Path, snapshot: Snapshot) -> None:
     manifest = Manifest(pieces=(entry(0, CONTEXT),))
-    with pytest.raises(ConfigError, match="is a folder; name a file"):
+    with snapshot.raises(ConfigError):
         write_bundle(tmp_path, manifest, {}, {})
     with pytest.raises(ConfigError, match="cannot be written"):
         write_bundle(tmp_path / "none/a.zip", manifest, {}, {})
@@ -151,24 +152,19 @@ def wrong(path: Path, files: dict[str, bytes], method: int = zipfile.ZIP_STORED)
     return path
 
 
-def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_bundle_is_refused(tmp_path: Path, snapshot: Snapshot) -> None:
     good = Manifest(pieces=(entry(0, CONTEXT),)).text().encode()
     outside = good.replace(b"context-0.bin", b"../out.bin")
     bomb = {"manifest.json": good, "context-0.bin": b"\0" * (1 << 24)}
-    cases = {
-        "is compressed": wrong(tmp_path / "bomb", bomb, zipfile.ZIP_DEFLATED),
-        "has no file 'context-0.bin'": wrong(tmp_path / "lacks", {"manifest.json": good}),
-        "names the file '../out.bin', which has": wrong(
-            tmp_path / "out", {"manifest.json": outside}
-        ),
-        "when it was extracted": wrong(
-            tmp_path / "size", {"manifest.json": good, "context-0.bin": b"short"}
-        ),
-        "is no JSON": wrong(tmp_path / "json", {"manifest.json": b"{"}),
-        "so it is no DLC": wrong(tmp_path / "other", {"a.json": b"{}"}),
-    }
-    for message, path in cases.items():
-        with pytest.raises(ArtefactError, match=message):
+    for path in (
+        wrong(tmp_path / "bomb", bomb, zipfile.ZIP_DEFLATED),
+        wrong(tmp_path / "lacks", {"manifest.json": good}),
+        wrong(tmp_path / "out", {"manifest.json": outside}),
+        wrong(tmp_path / "size", {"manifest.json": good, "context-0.bin": b"short"}),
+        wrong(tmp_path / "json", {"manifest.json": b"{"}),
+        wrong(tmp_path / "other", {"a.json": b"{}"}),
+    ):
+        with snapshot.raises(ArtefactError):
             open_artefact(path)
 
 
@@ -182,7 +178,7 @@ def test_sizes_that_lie_and_a_file_twice(bundle: Path, tmp_path: Path) -> None:
         with pytest.raises(ArtefactError, match=r"is compressed|is damaged|not lie within"):
             open_artefact(tmp_path / "lie.zip")
     (tmp_path / "cut.zip").write_bytes(content[: len(content) // 2])
-    with pytest.raises(ArtefactError, match="the zip is damaged: it is no zip archive"):
+    with pytest.raises(ArtefactError, match="the zip is damaged"):
         open_artefact(tmp_path / "cut.zip")
     with zipfile.ZipFile(tmp_path / "twice.zip", "w") as archive:
         archive.writestr("manifest.json", b"{}")

@@ -15,6 +15,7 @@ from harness.containers.open import open_artefact, open_artefacts
 from harness.core.errors import ConfigError, InfraError
 from harness.core.local_file import copy_range
 from tests.logged import Logged
+from tests.snapshots import Snapshot
 from tests.unit.containers.made import CONTEXT, FIELD, OTHER, bytes_of, epcontext
 
 PTE = FIELD / "executorch-3-contexts.pte"
@@ -64,16 +65,14 @@ def test_files_of_the_same_name_and_empty_caches(tmp_path: Path, logged: Logged)
     assert contents(again) == [("", CONTEXT), ("", OTHER), ("node n0", b"")]
 
 
-def test_a_folder_in_use_and_nothing_to_copy(tmp_path: Path) -> None:
+def test_a_folder_in_use_and_nothing_to_copy(tmp_path: Path, snapshot: Snapshot) -> None:
     (tmp_path / "used").write_text("mine")
-    for folder in (tmp_path, tmp_path / "used"):
-        with pytest.raises(ConfigError, match="is there already; name a new folder"):
+    for folder in (tmp_path, tmp_path / "used", tmp_path / "used/below"):
+        with snapshot.raises(ConfigError):
             extract([open_artefact(PTE)], folder)
-    with pytest.raises(ConfigError, match="lies in a file; name a folder"):
-        extract([open_artefact(PTE)], tmp_path / "used/below")
     with pytest.raises(InfraError, match="cannot write to"):
         extract([open_artefact(PTE)], Path("/proc/nowhere"))
-    with pytest.raises(ConfigError, match="no context binary"):
+    with snapshot.raises(ConfigError):
         extract([Artefact(PTE, "onnx", ())], tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
@@ -106,22 +105,17 @@ def test_a_context_that_is_called_as_the_manifest_is(tmp_path: Path) -> None:
     assert contents([again]) == [("node n0", CONTEXT)]
 
 
-def test_a_manifest_that_is_wrong(tmp_path: Path) -> None:
+def test_a_manifest_that_is_wrong(tmp_path: Path, snapshot: Snapshot) -> None:
     out = tmp_path / "out"
     extract([open_artefact(PTE)], out)
     manifest, first = out / "manifest.json", out / "executorch-3-contexts.pte.0.bin"
     right = manifest.read_text()
-    for wrong, message in [
-        ("{", "is no JSON"),
-        ("{" * 100_000, "is nested deeper than 64 levels"),
-        ("{}", "is no manifest of `contexts extract`: pieces: Field required"),
-        (right.replace('"sha256": "', '"sha256": "x', 1), "pieces.0.sha256: String should match"),
-        (right.replace(first.name, "../secret"), "names the file '../secret'"),
-        (right.replace(first.name, ".."), "names the file '..'"),
-        (right.replace(first.name, "nowhere"), "No such file"),
-    ]:
+    for wrong in (
+        *("{", "{" * 100_000, "{}", right.replace('"sha256": "', '"sha256": "x', 1)),
+        *(right.replace(first.name, name) for name in ("../secret", "..", "nowhere")),
+    ):
         manifest.write_text(wrong)
-        with pytest.raises(ArtefactError, match=message):
+        with pytest.raises(ArtefactError, match=str(out)):
             open_artefact(manifest)
     manifest.write_text(right)
     changed = bytearray(first.read_bytes())
@@ -129,12 +123,12 @@ def test_a_manifest_that_is_wrong(tmp_path: Path) -> None:
     first.write_bytes(changed)
     piece = open_artefact(manifest).pieces[0]
     for use in (piece.sha256, lambda: piece_file(piece, tmp_path)):
-        with pytest.raises(ArtefactError, match="has changed since it was extracted"):
+        with pytest.raises(ArtefactError, match="has changed"):
             use()
     with pytest.raises(ArtefactError, match="has changed"):
         extract([open_artefact(manifest)], tmp_path / "again")
     os.truncate(first, 9)
-    with pytest.raises(ArtefactError, match="has 9 bytes, 54016 when it was extracted"):
+    with snapshot.raises(ArtefactError):
         open_artefact(manifest)
 
 
@@ -164,13 +158,15 @@ def test_what_lies_as_it_is_needed_is_not_copied(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_pieces_that_cannot_be_had(tmp_path: Path) -> None:
-    with pytest.raises(ArtefactError, match="node n holds no context: its cache is empty"):
-        piece_file(Piece(PTE, 0, 0, "node n", "empty"), tmp_path)
-    with pytest.raises(ArtefactError, match="is gone"):
-        piece_file(Piece(tmp_path / "none", 0, 9, "x", "context"), tmp_path)
-    with pytest.raises(ArtefactError, match="x: it ends"):
-        piece_file(Piece(PTE, 157_000, 999, "x", "context"), tmp_path)
+def test_pieces_that_cannot_be_had(tmp_path: Path, snapshot: Snapshot) -> None:
+    snapshot.hide(FIELD, "FIELD")
+    for piece in (
+        Piece(PTE, 0, 0, "node n", "empty"),
+        Piece(tmp_path / "none", 0, 9, "x", "context"),
+        Piece(PTE, 157_000, 999, "x", "context"),
+    ):
+        with snapshot.raises(ArtefactError):
+            piece_file(piece, tmp_path)
     (tmp_path / "file").touch()
     with pytest.raises(InfraError, match="cannot copy forward/0"):
         piece_file(open_artefact(PTE).pieces[0], tmp_path / "file")
@@ -204,7 +200,7 @@ def test_files_of_somebody_else_stay(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_two_at_once_lose_nothing(tmp_path: Path) -> None:
-    for number in range(60):
+    for number in range(20):
         out = tmp_path / str(number)
         with ThreadPoolExecutor(2) as both:
             extractions = [both.submit(extract, [open_artefact(PTE)], out) for _ in range(2)]

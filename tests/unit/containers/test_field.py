@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import random
-import re
 import shutil
 from pathlib import Path
 
@@ -75,38 +74,14 @@ def test_a_folder_has_each_context_once(logged: Logged) -> None:
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_cut_or_with_a_bit_changed(name: str, tmp_path: Path) -> None:
+def test_each_is_needed_to_its_last_byte(name: str, tmp_path: Path) -> None:
     for side in FIELD.glob("*.bin"):
         shutil.copy(side, tmp_path)
     content = (FIELD / name).read_bytes()
     damaged = tmp_path / "damaged"
-    chance = random.Random(name)
-    cuts = sorted(chance.sample(range(len(content)), 50)) + list(range(50))
-    bits = chance.sample(range(8 * min(len(content), 4096)), 50) + chance.sample(
-        range(8 * len(content)), 50
-    )
-    refused = []
-    for cut in cuts:
+    cuts = random.Random(name).sample(range(len(content)), 50)
+    for cut in (*cuts, *range(50), len(content) - 1):
         damaged.write_bytes(content[:cut])
-        # each of these files is needed to its last byte
         with pytest.raises(ArtefactError) as error:
             open_artefact(damaged)
         assert str(damaged) in str(error.value)
-    for bit in bits:
-        changed = bytearray(content)
-        changed[bit // 8] ^= 1 << bit % 8
-        damaged.write_bytes(changed)
-        try:
-            damaged_pieces = open_artefact(damaged).pieces
-        except ArtefactError as error:
-            refused.append(str(error))
-        else:
-            assert len(damaged_pieces) <= len(KNOWN[name][1])
-            assert {piece.offset for piece in damaged_pieces} <= {
-                offset for _, offset, _, _ in KNOWN[name][1]
-            }
-            assert [len(bytes_of(piece)) for piece in damaged_pieces] == [
-                piece.size for piece in damaged_pieces
-            ]
-    assert refused
-    assert all(re.match(rf"{tmp_path}/\S+: .+", message) for message in refused)

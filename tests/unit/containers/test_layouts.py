@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import onnx
@@ -16,6 +17,7 @@ from harness.containers.open import (
     open_artefacts,
 )
 from tests.logged import Logged
+from tests.snapshots import Snapshot
 from tests.unit.containers.made import (
     CONTEXT,
     FIELD,
@@ -76,25 +78,33 @@ def test_66_delegates_keep_their_order(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("pte", "message"),
-    [
-        (Pte(ONE, [wrapped(CONTEXT, size=9)]), "its context has 9 bytes, but has 18032 itself"),
-        (Pte(ONE, [wrapped(CONTEXT, size=1 << 63)]), "its context has 9223372036854775808 bytes"),
-        (Pte(ONE, [b"\xcd\xab\x34\x12"]), "a graph for a compiler on the device"),
-        (Pte(ONE, [b"\xcd\xab\x78\x56"]), "forward/0 ends within its header"),
-        (Pte(ONE, [b"hello"]), "forward/0 begins with 68 65 6c 6c"),
-        (Pte(ONE, [b""]), "forward/0 begins with nothing"),
-        (Pte(ONE, [wrapped(b"")]), "forward/0 begins with nothing"),
-        (Pte({"forward": [(QNN, 4)]}, [CONTEXT]), "segment 4 is asked for, but there are 1"),
-        (Pte(ONE, [CONTEXT], base_shift=-4096), "where segments end"),
-        (Pte(ONE, [CONTEXT], base_shift=16), "the file is cut off, or damaged"),
-        (Pte(ONE, [CONTEXT], base_shift=1 << 62), "does not lie within the file"),
-    ],
+WRONG_PTES = (
+    Pte(ONE, [wrapped(CONTEXT, size=9)]),
+    Pte(ONE, [wrapped(CONTEXT, size=1 << 63)]),
+    Pte(ONE, [b"\xcd\xab\x34\x12"]),
+    Pte(ONE, [b"\xcd\xab\x78\x56"]),
+    Pte(ONE, [b"hello"]),
+    Pte(ONE, [b""]),
+    Pte(ONE, [wrapped(b"")]),
+    Pte({"forward": [(QNN, 4)]}, [CONTEXT]),
+    Pte(ONE, [CONTEXT], base_shift=-4096),
+    Pte(ONE, [CONTEXT], base_shift=16),
+    Pte(ONE, [CONTEXT], base_shift=1 << 62),
 )
-def test_a_pte_that_is_wrong(tmp_path: Path, pte: Pte, message: str) -> None:
-    with pytest.raises(ArtefactError, match=message):
-        opened(tmp_path, pte.content())
+
+
+def refusals(folder: Path, contents: Iterable[bytes]) -> list[str]:
+    """Why each of them is refused."""
+    texts = []
+    for content in contents:
+        with pytest.raises(ArtefactError) as refused:
+            opened(folder, content)
+        texts.append(str(refused.value))
+    return texts
+
+
+def test_a_pte_that_is_wrong(tmp_path: Path, snapshot: Snapshot) -> None:
+    assert refusals(tmp_path, [pte.content() for pte in WRONG_PTES]) == snapshot
 
 
 def test_partitions_of_a_tflite_share_their_byte_code(tmp_path: Path) -> None:
@@ -112,27 +122,19 @@ def test_partitions_of_a_tflite_share_their_byte_code(tmp_path: Path) -> None:
     assert opened(tmp_path, tflite([("Other", None)])).pieces == ()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (None, "options of subgraph 0: operator 0 are damaged"),
-        (b"", "options of subgraph 0: operator 0 are damaged"),
-        (b"\x01\x02\x03", "options of subgraph 0: operator 0 are damaged"),
-        (dispatch(0, 0, "g"), "has no byte code in this file"),
-        (dispatch(1, 1 << 40, "g"), "does not lie within the file"),
-        (dispatch(8, 64, "g"), "g begins with"),
-    ],
-)
-def test_a_tflite_that_is_wrong(tmp_path: Path, options: bytes | None, message: str) -> None:
-    with pytest.raises(ArtefactError, match=message):
-        opened(tmp_path, tflite([("DISPATCH_OP", options)], appended=bytes(64)))
+def test_a_tflite_that_is_wrong(tmp_path: Path, snapshot: Snapshot) -> None:
+    options = [None, b"", b"\x01\x02\x03"]
+    options += [dispatch(0, 0, "g"), dispatch(1, 1 << 40, "g"), dispatch(8, 64, "g")]
+    files = [tflite([("DISPATCH_OP", option)], appended=bytes(64)) for option in options]
+    assert refusals(tmp_path, files) == snapshot
 
 
-def test_an_onnx_model_that_is_cut_off(tmp_path: Path) -> None:
+def test_an_onnx_model_that_is_cut_off_or_of_another_provider(
+    tmp_path: Path, snapshot: Snapshot
+) -> None:
     whole = epcontext([EMBEDDED])
-    for size in (len(whole) - 1, len(whole) // 2):
-        with pytest.raises(ArtefactError, match="the file is cut off, or damaged"):
-            opened(tmp_path, whole[:size])
+    other = epcontext([{"embed_mode": 1, "ep_cache_context": b"<xml/>"}])
+    assert refusals(tmp_path, [whole[:-1], whole[: len(whole) // 2], other]) == snapshot
 
 
 def test_nodes_of_an_onnx_model(tmp_path: Path) -> None:
@@ -155,28 +157,14 @@ def test_an_onnx_model_that_is_to_be_compiled(tmp_path: Path) -> None:
     assert artefact.facts == {"other_nodes": 3, "beside": []}
 
 
-@pytest.mark.parametrize(
-    ("named", "message"),
-    [
-        ("../side.bin", "must lie in the folder"),
-        ("a/../../side.bin", "must lie in the folder"),
-        ("..\\side.bin", "must lie in the folder"),
-        ("/etc/passwd", "must lie in the folder"),
-        ("C:side.bin", "must lie in the folder"),
-        ("\\\\host\\side.bin", "must lie in the folder"),
-        ("side\0.bin", "must lie in the folder"),
-        ("nowhere.bin", "node n0 names another file: .*/nowhere.bin: cannot be read: No such"),
-        ("text.bin", "begins with 68 65 6c 6c"),
-        ("x" * 300, "has too long a name"),
-        ("x" * 5000, "a name has 4096"),
-        (".", "a name that leads elsewhere"),
-        ("side.bin\n", "has control characters"),
-        ("folder", "folder: is not a file"),
-        ("link.bin", "link.bin: is a link, and links in a folder are not followed"),
-        ("linked/side.bin", "linked/side.bin: is a link, and links"),
-    ],
+NAMES = (
+    *("../side.bin", "a/../../side.bin", "..\\side.bin", "/etc/passwd", "C:side.bin"),
+    *("\\\\host\\side.bin", "side\0.bin", "nowhere.bin", "text.bin", "x" * 300, "x" * 5000, "."),
+    *("side.bin\n", "folder", "link.bin", "linked/side.bin"),
 )
-def test_a_node_that_names_another_file(tmp_path: Path, named: str, message: str) -> None:
+
+
+def test_a_node_that_names_another_file(tmp_path: Path, snapshot: Snapshot) -> None:
     inside = tmp_path / "inside"
     inside.mkdir()
     (tmp_path / "side.bin").write_bytes(OTHER)
@@ -184,26 +172,18 @@ def test_a_node_that_names_another_file(tmp_path: Path, named: str, message: str
     (inside / "folder").mkdir()
     (inside / "link.bin").symlink_to(tmp_path / "side.bin")
     (inside / "linked").symlink_to(tmp_path)
-    model = epcontext([{"embed_mode": 0, "ep_cache_context": named}])
-    with pytest.raises(ArtefactError, match=message):
-        opened(inside, model)
+    models = [epcontext([{"embed_mode": 0, "ep_cache_context": name}]) for name in NAMES]
+    assert [text[:200] for text in refusals(inside, models)] == snapshot
 
 
-def test_an_epcontext_of_another_provider(tmp_path: Path) -> None:
-    with pytest.raises(ArtefactError, match="node n0 begins with 3c 78 6d 6c"):
-        opened(tmp_path, epcontext([{"embed_mode": 1, "ep_cache_context": b"<xml/>"}]))
-
-
-def test_a_context_that_was_cut_within_its_container(tmp_path: Path) -> None:
+def test_a_context_that_was_cut_within_its_container(tmp_path: Path, snapshot: Snapshot) -> None:
     context = bytes_of(open_artefact(FIELD / "executorch-3-contexts.pte").pieces[0])
-    message = "forward/0 says that it has 54016 bytes, but 54015 are there"
-    with pytest.raises(ArtefactError, match=message):
-        opened(tmp_path, Pte(ONE, [wrapped(context[:-1])]).content())
+    assert refusals(tmp_path, [Pte(ONE, [wrapped(context[:-1])]).content()]) == snapshot
     # of a file that is one, QNN's own library says better what is wrong
     assert opened(tmp_path, context[:-1]).pieces[0].size == 54015
 
 
-def test_folders(tmp_path: Path, logged: Logged) -> None:
+def test_folders(tmp_path: Path, logged: Logged, snapshot: Snapshot) -> None:
     (tmp_path / "b.bin").write_bytes(CONTEXT)
     (tmp_path / "a.any").write_bytes(Pte(ONE, [CONTEXT]).content())
     (tmp_path / "notes.txt").write_text("hello")
@@ -215,19 +195,14 @@ def test_folders(tmp_path: Path, logged: Logged) -> None:
         return [artefact.path.name for artefact in open_artefacts(paths)]
 
     assert names(tmp_path) == ["[1].bin", "a.any", "b.bin"]
-    assert logged.progress == [f"{tmp_path}: ignored, as of no known kind: notes.txt"]
+    assert logged.progress == snapshot
     assert names(tmp_path / "[1].bin", tmp_path / "below") == ["[1].bin", "c.bin"]
     (tmp_path / "none").mkdir()
-    for wrong, message in [
-        ("none", "holds no file of a known kind"),
-        ("x", "No such"),
-    ]:
-        with pytest.raises(ArtefactError, match=message):
+    for wrong in ("none", "notes.txt"):
+        with snapshot.raises(ArtefactError):
             open_artefacts([tmp_path / wrong])
-    with pytest.raises(UnknownFileError, match="begins with 68 65"):
-        open_artefacts([tmp_path / "notes.txt"])
     (tmp_path / "b.bin").write_bytes(b"\x08\x08")
-    with pytest.raises(ArtefactError, match="has no graph"):
+    with snapshot.raises(ArtefactError):
         open_artefacts([tmp_path])
     # of many files, the others are opened still, if somebody is told
     errors: list[ArtefactError] = []
@@ -244,31 +219,28 @@ def test_what_is_called_like_an_artefact_in_a_folder_must_be_one(
     (tmp_path / "good.any").write_bytes(CONTEXT)
     file = tmp_path / f"one{suffix}"
 
-    def refused() -> str:
+    def require_refusal() -> None:
         errors: list[ArtefactError] = []
         artefacts = open_artefacts([tmp_path], errors.append)
         assert [artefact.path.name for artefact in artefacts] == ["good.any"]
         with pytest.raises(ArtefactError):
             open_artefacts([tmp_path])
         assert [error.file for error in errors] == [file]
-        return str(errors[0])
 
     file.touch()
-    assert "is empty (0 bytes)" in refused()
+    require_refusal()
     file.write_text("hello")
-    assert "begins with 68 65" in refused()
-    file.unlink()
-    file.symlink_to("nowhere")
-    assert "is a link, and links in a folder are not followed" in refused()
-    file.unlink()
-    file.symlink_to("good.any")
-    assert "is a link" in refused()
+    require_refusal()
+    for target in ("nowhere", "good.any"):
+        file.unlink()
+        file.symlink_to(target)
+        require_refusal()
     file.unlink()
     os.mkfifo(file)
-    assert "is not a file" in refused()
+    require_refusal()
     file.unlink()
     file.mkdir()
-    assert "is not a file" in refused()
+    require_refusal()
 
 
 def test_weights_beside_a_model_need_be_no_artefact(tmp_path: Path) -> None:

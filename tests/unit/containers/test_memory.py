@@ -23,7 +23,6 @@ ZEROS = 1 << 20
 
 READERS = {
     "artefact": "from harness.containers.open import open_artefact; open_artefact(file)",
-    "names": "from harness.core.archive import names_of; names_of(file)",
     "unpacked": (
         "from harness.core.archive import unpack; (file.parent / 'out').mkdir(); "
         "unpack(file, file.parent / 'out', lambda name: True)"
@@ -128,9 +127,7 @@ def worst(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
     return file
 
 
-@pytest.mark.parametrize(
-    "reader", ["artefact", "unpacked", pytest.param("names", marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize("reader", READERS)
 def test_the_worst_input_takes_little_memory(tmp_path: Path, worst: Path, reader: str) -> None:
     file = tmp_path / worst.name
     file.hardlink_to(worst)

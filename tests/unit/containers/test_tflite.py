@@ -17,6 +17,7 @@ from harness.containers.tflite import (
     assign_partitions,
     read_tflite_graph,
 )
+from tests.snapshots import Snapshot
 from tests.unit.containers.made import dispatch, tflite
 
 COMPILED = Path(__file__).parents[2] / "field/simple_model_qualcomm_sm8650_precompiled.tflite"
@@ -89,26 +90,23 @@ def with_two_graphs() -> bytes:
     return bytes(build.Output())
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"short", "is no .tflite"),
-        (COMPILED.read_bytes().replace(b"TFL3", b"TFL4", 1), "is no .tflite"),
-        (with_two_graphs(), "has 2 graphs; only a model of one is taken apart here"),
-        (tflite([("DISPATCH_OP", dispatch(0, 0, "p"))]), "has no byte code in this file"),
-    ],
-)
-def test_what_is_no_graph(tmp_path: Path, content: bytes, message: str) -> None:
-    (tmp_path / "m.tflite").write_bytes(content)
-    with pytest.raises(ArtefactError, match=message):
-        read_tflite_graph(tmp_path / "m.tflite")
+def test_what_is_no_graph(tmp_path: Path, snapshot: Snapshot) -> None:
+    for content in (
+        b"short",
+        COMPILED.read_bytes().replace(b"TFL3", b"TFL4", 1),
+        with_two_graphs(),
+        tflite([("DISPATCH_OP", dispatch(0, 0, "p"))]),
+    ):
+        (tmp_path / "m.tflite").write_bytes(content)
+        with snapshot.raises(ArtefactError):
+            read_tflite_graph(tmp_path / "m.tflite")
 
 
-@pytest.mark.parametrize("field", range(40, 1200, 4))
-def test_a_damaged_graph_is_an_error_of_the_file(tmp_path: Path, field: int) -> None:
-    content = bytearray(COMPILED.read_bytes()[:4096])
-    content[field : field + 4] = b"\xff\xff\xff\x7f"
-    (tmp_path / "m.tflite").write_bytes(content)
-    # whatever else would be raised is a crash
-    with contextlib.suppress(ArtefactError):
-        assert read_tflite_graph(tmp_path / "m.tflite").tensors
+def test_a_damaged_graph_is_an_error_of_the_file(tmp_path: Path) -> None:
+    for field in range(40, 1200, 4):
+        content = bytearray(COMPILED.read_bytes()[:4096])
+        content[field : field + 4] = b"\xff\xff\xff\x7f"
+        (tmp_path / "m.tflite").write_bytes(content)
+        # whatever else would be raised is a crash
+        with contextlib.suppress(ArtefactError):
+            assert read_tflite_graph(tmp_path / "m.tflite").tensors

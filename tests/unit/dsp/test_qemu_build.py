@@ -19,6 +19,7 @@ import pytest
 from harness.core.errors import ConfigError, InfraError
 from harness.dsp import emulator
 from harness.dsp.qemu_build import build_qemu
+from tests.snapshots import Snapshot
 
 T = TypeVar("T")
 CONFIGURE = "#!/bin/sh\nchmod 700 .\n"
@@ -105,7 +106,7 @@ def test_it_is_built_once(tmp_path: Path, environment: dict[str, str]) -> None:
 
 
 def test_apt_fetches_it_from_the_mirror_of_this_computer(
-    tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot
 ) -> None:
     key = tmp_path / "key"
     key.touch()
@@ -114,16 +115,16 @@ def test_apt_fetches_it_from_the_mirror_of_this_computer(
     assert build_qemu(tmp_path / "cache", environment=environment).is_file()
     commands = (tmp_path / "log").read_text().splitlines()
     assert commands[0] == f"deb-src [signed-by={key}] http://mirror/debian trixie main"
-    with pytest.raises(ConfigError, match=r"--mirror: .*is no URL"):
+    with snapshot.raises(ConfigError):
         build_qemu(tmp_path / "c", mirror="x ] y", environment=environment)
     (tmp_path / "mocks" / "apt-get").write_text("#!/bin/sh\necho no route\nexit 100\n")
-    with pytest.raises(InfraError, match=r"(?s)QEMU's source cannot be fetched.*no route"):
+    with snapshot.raises(InfraError):
         build_qemu(tmp_path / "c", mirror="http://other/debian", environment=environment)
     (tmp_path / "mocks" / "apt-get").write_text("#!/bin/sh\necho\n")
-    with pytest.raises(ConfigError, match=r"no mirror of Debian here.*--mirror URL.*--source"):
+    with snapshot.raises(ConfigError):
         build_qemu(tmp_path / "c", environment=environment)
     key.unlink()
-    with pytest.raises(ConfigError, match=r"debian-archive-keyring.*--source"):
+    with snapshot.raises(ConfigError):
         build_qemu(tmp_path / "c", environment=environment)
 
 
@@ -136,25 +137,27 @@ def test_all_that_is_missing_is_named_at_once(tmp_path: Path, environment: dict[
         assert package in str(raised.value).partition("apt install")[2]
 
 
-def test_the_headers_of_glib_are_looked_for(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_the_headers_of_glib_are_looked_for(
+    tmp_path: Path, environment: dict[str, str], snapshot: Snapshot
+) -> None:
     (tmp_path / "mocks" / "pkg-config").write_text("#!/bin/sh\nexit 1\n")
-    with pytest.raises(ConfigError, match=r"lacks the headers of GLib.*libglib2.0-dev"):
+    with snapshot.raises(ConfigError):
         build_qemu(tmp_path / "cache", source=archive(tmp_path), environment=environment)
 
 
 @pytest.mark.parametrize(
-    ("version", "old", "why"),
+    ("version", "old"),
     [
-        ("11.1.3\n", OLD, r"is QEMU 11.1.3, and the patch is for 10.0.x"),
-        ("10.0.99\n", "uno\ndue\ntre\n", r"the patch does not fit QEMU 10.0.99 any more"),
-        ("10.0.99\n", OLD.replace("two", "and a half\ntwo"), r"the patch does not fit"),
+        ("11.1.3\n", OLD),
+        ("10.0.99\n", "uno\ndue\ntre\n"),
+        ("10.0.99\n", OLD.replace("two", "and a half\ntwo")),
     ],
 )
 def test_a_source_that_is_not_the_patchs(
-    tmp_path: Path, environment: dict[str, str], version: str, old: str, why: str
+    tmp_path: Path, environment: dict[str, str], version: str, old: str
 ) -> None:
     source = archive(tmp_path, version, old)
-    with pytest.raises(ConfigError, match=why):
+    with pytest.raises(ConfigError, match="patch"):
         build_qemu(tmp_path / "cache", source=source, environment=environment)
 
 
@@ -190,11 +193,11 @@ def test_a_build_that_fails_leaves_what_was_there(
 
 
 def test_one_that_lacks_the_instructions_is_not_kept(
-    tmp_path: Path, environment: dict[str, str]
+    tmp_path: Path, environment: dict[str, str], snapshot: Snapshot
 ) -> None:
     few = MOCK_NINJA.replace("exit 0", '! od -An -tx4 -j116 -N4 "$1" | grep -q a6e0c011')
     (tmp_path / "mocks" / "ninja").write_text(f"#!/bin/sh\n{few}\n")
-    with pytest.raises(ConfigError, match="does not execute"):
+    with snapshot.raises(ConfigError):
         build_qemu(tmp_path / "cache", source=archive(tmp_path), environment=environment)
     assert not emulator.built_qemu(tmp_path / "cache").exists()
 
@@ -239,7 +242,9 @@ def eventually(look: Callable[[], T], why: str) -> T:
     pytest.fail(why)
 
 
-def test_without_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot
+) -> None:
     monkeypatch.setattr(emulator, "PATCH", tmp_path / "absent")
-    with pytest.raises(ConfigError, match="checkout"):
+    with snapshot.raises(ConfigError):
         build_qemu(tmp_path / "cache")

@@ -57,7 +57,7 @@ def test_what_was_found_once(folder: Path) -> None:
 def test_a_damaged_dlc_is_told_with_its_place(folder: Path) -> None:
     path = folder / "artefact"
     path.write_bytes(b"PK\3\4" + bytes(200))
-    with pytest.raises(ArtefactError, match="the zip is damaged") as refused:
+    with pytest.raises(ArtefactError, match="damaged") as refused:
         open_artefact(path)
     assert (refused.value.file, refused.value.offset) == (path, 0)
 
@@ -68,5 +68,5 @@ def test_a_file_that_was_made_to_be_endless_has_an_end(
     monkeypatch.setattr(artefact, "_BUDGET", 1 << 16)
     delegates = {"forward": [("Other", 0)] * 5000}
     (folder / "artefact").write_bytes(Pte(delegates, [SMALL]).content())
-    with pytest.raises(ArtefactError, match="more parts than any artefact"):
+    with pytest.raises(ArtefactError, match="more parts"):
         open_artefact(folder / "artefact")

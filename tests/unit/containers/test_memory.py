@@ -164,5 +164,5 @@ def test_a_model_beyond_4_gb_is_read_and_one_that_lies_is_not(
     for offset, value in ((locator + 8, 7), (content.index(b"PK\x06\x06") + 40, 1 << 40)):
         lying = content[:offset] + struct.pack("<Q", value) + content[offset + 8 :]
         file.write_bytes(lying)
-        with pytest.raises(ArtefactError, match="the zip is damaged"):
+        with pytest.raises(ArtefactError):
             open_artefact(file)

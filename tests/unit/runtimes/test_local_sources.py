@@ -80,12 +80,10 @@ def version_of(root: Path, yaml: str | None, header: str | None) -> list[str]:
 @pytest.mark.parametrize(
     ("yaml", "header", "expected"),
     [
-        ("version: 2.36.1.250708", None, "2.36.1.250708"),
         ('version: "2.36.1"\n', None, "2.36.1"),
         ("name: x\nversion: v2.36.1 # it\n", None, "2.36.1"),
         (None, HEADER, "2.28.2.241116"),
         ("version: 2.28.2", HEADER, "2.28.2.241116"),
-        ("version: 2.28.2", "#define OTHER 1", "2.28.2"),
     ],
 )
 def test_the_version_of_a_tree(

@@ -56,7 +56,6 @@ def x64_root() -> Path:
 
 
 def ndk() -> Path:
-    """The NDK of the kit."""
     return roots() / "ndk"
 
 

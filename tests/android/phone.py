@@ -34,7 +34,6 @@ class Phone:
     link: FaultyLink
 
     def __init__(self, folder: Path, **options: Any) -> None:
-        """`options` are those of a RealDevice."""
         need("qemu-aarch64")
         need(FORMATS)
         folder.mkdir(exist_ok=True)

@@ -167,7 +167,6 @@ class BreakableLab:
 
     @property
     def port(self) -> int:
-        """The port of its adb server."""
         return self._server.port
 
     @property

@@ -73,7 +73,6 @@ def plan(*steps: Step) -> Plan:
 
 
 def probe_of(bench: Bench) -> str:
-    """The probe's path on the device."""
     return bench.case.target.probe
 
 

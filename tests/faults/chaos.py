@@ -209,7 +209,6 @@ class Chaos:
         return [problem for run in self.runs for problem in problems(self.truth, run)]
 
     def outcomes(self) -> Counter[str]:
-        """Count the outcomes of the cases."""
         return Counter(run.final(s)["outcome"] for run in self.runs for s in run.attempts)
 
 

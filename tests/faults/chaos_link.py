@@ -103,7 +103,6 @@ class ChaosLink(FaultyLink):
             self._later(disturbance.wait_s, self._time_is_up, disturbance)
 
     def calm(self) -> None:
-        """Takes everything back."""
         with self._guard:
             self._armed = None
             timers, self._timers = self._timers, []

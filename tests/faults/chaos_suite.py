@@ -58,7 +58,6 @@ KINDS: dict[str, Callable[[Bench], Plan]] = {
 
 
 def kind_of(seed: int) -> str:
-    """Return the plan of a seed."""
     return list(KINDS)[seed % len(KINDS)]
 
 

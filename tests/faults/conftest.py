@@ -125,7 +125,6 @@ def _faults(items: list[pytest.Item]) -> dict[str, list[str]]:
 def run_suite(
     factory: pytest.TempPathFactory, daemon: str, faults: list[str], clock: Path
 ) -> Finished:
-    """cases_under_fault.py on a lab that breaks."""
     folder = factory.mktemp(f"cases-{daemon}")
     old = os.environ.get("QNN_HARNESS_ADB29")
     expression = " or ".join(sorted({f"test_{ON.get(name, 'main')}" for name in faults}))
@@ -143,7 +142,6 @@ def run_suite(
 
 @pytest.fixture(scope="session")
 def clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The library of stand_in_clock.c."""
     library = tmp_path_factory.mktemp("clock") / "stand_in_clock.so"
     command = ["cc", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
     subprocess.run([*command, "-o", library, HERE / "stand_in_clock.c"], check=True, timeout=60)

@@ -92,7 +92,6 @@ class DspBoard:
         )
 
     def plan(self, steps: Sequence[Step] = (), frees: Sequence[Step] = ()) -> Plan:
-        """These steps within a session."""
         libraries = Libraries(
             backend=str(self.libs / "libQnnHtp.so"), system=str(self.libs / "libQnnSystem.so")
         )
@@ -133,12 +132,10 @@ class DspBoard:
 
 
 def loads(contexts: Sequence[Context]) -> list[Step]:
-    """Loads them, numbered in order."""
     return [context_load(index, str(context.path)) for index, context in enumerate(contexts)]
 
 
 def frees(count: int) -> list[Step]:
-    """Frees so many."""
     return [context_free(number) for number in range(count)]
 
 

@@ -127,7 +127,6 @@ class Chains:
 
 
 def chain_of(label: str, outcome: Outcome) -> DspChain:
-    """The failure with its label."""
     steps = outcome.run.transcript.steps
     late = outcome.run.timed_out
     failed = next(step for step in steps if step.code or (late and step.code is None))
@@ -152,7 +151,6 @@ def recorded() -> list[DspChain]:
 
 
 def main() -> None:
-    """Records all chains anew."""
     cache = cache_root()
     catalog = Catalog(cache)
     store = ContextStore(cache, catalog, ProbeBuilder(cache / "probe"))

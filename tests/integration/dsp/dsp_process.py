@@ -9,7 +9,6 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from harness.dsp.dsp import DspLimits, DspPrograms, DspReply, lay_out_dsp, read_replies
@@ -58,7 +57,6 @@ class Channel:
         return self._call(OPEN, 0, 1 << 16, [uri.encode() + b"\0"], [])
 
     def close(self, handle: int) -> Answer:
-        """Closes a handle of the skel's."""
         return self._call(CLOSE, handle, 0, [], [])
 
     def invoke(
@@ -74,7 +72,6 @@ class Channel:
         return self._call(INVOKE, handle, scalars, inputs, outputs, handles)
 
     def shut(self) -> None:
-        """Closes the channel."""
         self._socket.close()
 
     def _call(
@@ -137,15 +134,9 @@ class DspProcess:
             )
 
     def __enter__(self) -> Self:
-        """The process itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Closes the control socket, with which the process ends, and all channels."""
         self.end()
         for channel in self._channels:
@@ -185,7 +176,6 @@ class DspProcess:
         return ours, number
 
     def log(self) -> str:
-        """Its output."""
         return (self.dsp / "log").read_text(errors="replace")
 
     def said(self) -> tuple[DspReply, ...]:

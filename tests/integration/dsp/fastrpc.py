@@ -77,7 +77,6 @@ class FastRpc:
         ), handle.value
 
     def close(self, handle: int) -> int:
-        """The error of remote_handle64_close."""
         return code(self.library.remote_handle64_close(ctypes.c_uint64(handle)))
 
     def invoke(self, handle: int, request: Wanted) -> int:
@@ -113,20 +112,16 @@ class FastRpc:
         return [int(fd) for fd in got.value.split()]
 
     def alloc(self, size: int) -> tuple[int, int]:
-        """Address and fd of shared memory."""
         address = self.library.rpcmem_alloc2(25, 1, ctypes.c_size_t(size))
         return address, self.library.rpcmem_to_fd(ctypes.c_void_p(address))
 
     def free(self, address: int) -> None:
-        """The end of shared memory."""
         self.library.rpcmem_free(ctypes.c_void_p(address))
 
     def map(self, fd: int, size: int, flags: int = 3, domain: int = CDSP) -> int:
-        """The error of fastrpc_mmap."""
         return code(self.library.fastrpc_mmap(domain, fd, None, 0, ctypes.c_size_t(size), flags))
 
     def unmap(self, fd: int, domain: int = CDSP) -> int:
-        """The error of fastrpc_munmap."""
         return code(self.library.fastrpc_munmap(domain, fd, None, ctypes.c_size_t(0)))
 
     def said(self) -> tuple[DspReply, ...]:

@@ -42,7 +42,6 @@ def processes_of(folder: Path) -> Iterator[int]:
 
 
 def locked_slots(board: DspBoard) -> list[str]:
-    """Sessions that somebody still has."""
     locked = []
     for slot in (board.dsp / "slots").iterdir():
         with slot.open() as file:

@@ -35,13 +35,11 @@ pytestmark = pytest.mark.needs(*C_COMPILERS)
 def fastrpc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., FastRpc]:
     """Makes a library with a DSP of these limits."""
 
-    def make(script: str = "", **limits: int) -> FastRpc:
+    def make(**limits: int) -> FastRpc:
         rpc = FastRpc(tmp_path, DspLimits(**limits))
         monkeypatch.setenv("QNN_DSP", str(rpc.dsp))
         monkeypatch.setenv("ADSP_LIBRARY_PATH", f"/nowhere;{rpc.skels}")
         monkeypatch.delenv("DSP_LIBRARY_PATH", raising=False)
-        if script:
-            monkeypatch.setenv("QNN_SCRIPTED_RPC", script)
         return rpc
 
     return make

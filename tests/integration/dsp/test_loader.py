@@ -27,14 +27,12 @@ ONE_SIZE, BYPASS, ORDER = 1 << 24, 3 << 28, 1 << 30
 
 @pytest.fixture(scope="session")
 def skel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The skel of the tests' own."""
     need(DSP)
     return build_skel(tmp_path_factory.mktemp("skel"), cache_root() / BOARDS / "zig")
 
 
 @pytest.fixture
 def process(begin: BeginDsp, skel: Path) -> DspProcess:
-    """A process with it."""
     return begin(skel)
 
 
@@ -51,7 +49,6 @@ def words(*values: int) -> bytes:
 
 
 def call_and_unpack(channel: Channel, method: int, count: int, *values: int) -> tuple[int, ...]:
-    """The words that a method answers."""
     answer = channel.invoke(0, method, [words(*values)], [4 * count])
     assert answer.status == 0
     return struct.unpack(f"<{count}I", answer.outputs[0])

@@ -62,7 +62,6 @@ def multiply(activation: int, weight: int, operands: tuple[int, int, int, int]) 
 
 
 def single(word: int, rs: int = 0, rt: int = 0) -> list[int]:
-    """One instruction, alone in its packet."""
     takes_rt = word in STORES.values()
     registers = 2 << 16 | (3 << 8 if takes_rt else 0)
     return [*assign(2, rs), *assign(3, rt), word | registers | _LAST]

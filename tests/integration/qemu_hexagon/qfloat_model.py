@@ -78,7 +78,6 @@ class Form:
 
     @property
     def highest(self) -> int:
-        """The exponent of the largest numbers."""
         return (1 << self.exponent) - 1 - self.bias
 
 
@@ -198,7 +197,6 @@ def _ilogb(value: Fraction) -> int:
 
 
 def converted(to: str, kind: str, word: int) -> int:
-    """An element in another format."""
     if to in INTEGERS:
         bits = INTEGERS[to]
         whole = int(number(kind, word).value)
@@ -284,6 +282,5 @@ class Instruction:
 
 
 def instructions() -> list[Instruction]:
-    """All 39."""
     rows = [line.rsplit(None, 1) for line in INSTRUCTIONS.strip().splitlines()]
     return [Instruction(syntax.strip(), int(word, 16)) for syntax, word in rows]

@@ -23,7 +23,6 @@ def linked(file: LocalFile, folder: Path, name: str | None = None) -> None:
 
 
 def folder_of(path: Path, files: Iterable[LocalFile]) -> Path:
-    """A plain folder with these files."""
     for file in files:
         linked(file, path)
     return path

@@ -96,7 +96,7 @@ def test_what_breaks_off_each_time_leaves_nothing(
 def test_a_wrong_checksum_leaves_nothing(server: MavenServer, tmp_path: Path) -> None:
     name = QNN.with_version("2.31.0").aar()
     server.files[f"{name}.sha256"] = b"0" * 64
-    with pytest.raises(InfraError, match="0{64}"):
+    with pytest.raises(InfraError, match=r"0{64}"):
         opened(server, tmp_path).runtime("2.31.0", TARGET)
     assert not any(path.endswith((".aar", "part")) for path in files_below(tmp_path))
 

@@ -63,7 +63,6 @@ class Pte:
         return offsets[:-1]
 
     def head(self) -> bytes:
-        """All that stands before the segments."""
         program = self._program()
         if not self.header:
             return program
@@ -139,7 +138,6 @@ def tflite(operators: Sequence[tuple[str, bytes | None]], *, appended: bytes = b
 
 
 def dispatch(offset: int, size: int, name: str) -> bytes:
-    """The options of an operator DISPATCH_OP."""
     build = flexbuffers.Builder()
     build.ForceTypeBitWidth = flexbuffers.BitWidth.W64
     with build.Map():

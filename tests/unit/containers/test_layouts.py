@@ -94,7 +94,6 @@ WRONG_PTES = (
 
 
 def refusals(folder: Path, contents: Iterable[bytes]) -> list[str]:
-    """Why each of them is refused."""
     texts = []
     for content in contents:
         with pytest.raises(ArtefactError) as refused:

@@ -174,7 +174,6 @@ def board(*files: LibraryFacts, **changed: Any) -> PreflightInput:
 
 
 def more(*files: LibraryFacts, **changed: Any) -> PreflightInput:
-    """The clean set and more files."""
     return replace(ON_BOARD, files=(*CLEAN, *files), **changed)
 
 

@@ -136,8 +136,6 @@ class Index:
         self.half_sent = threading.Event()
         self.closing = threading.Event()
         self.failures_left = failures
-        self.begins: list[int] = []
-        self.size = len(content)
         index = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -151,26 +149,12 @@ class Index:
                     if stall:
                         index.closing.wait(60)
                 else:
-                    requested_range = self.headers.get("Range")
-                    begin = (
-                        int(requested_range.removeprefix("bytes=").partition("-")[0])
-                        if requested_range
-                        else 0
-                    )
-                    index.begins.append(begin)
-                    self.answer(content[begin:], "application/zip", begin=begin)
+                    self.answer(content, "application/zip")
 
-            def answer(
-                self, body: bytes, kind: str, *, send: int | None = None, begin: int = 0
-            ) -> None:
-                self.send_response(206 if begin else 200)
+            def answer(self, body: bytes, kind: str, *, send: int | None = None) -> None:
+                self.send_response(200)
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(body)))
-                self.send_header("Accept-Ranges", "bytes")
-                self.send_header("ETag", '"one"')
-                if begin:
-                    last, size = len(content) - 1, len(content)
-                    self.send_header("Content-Range", f"bytes {begin}-{last}/{size}")
                 self.end_headers()
                 self.wfile.write(body[:send])
                 self.wfile.flush()
@@ -215,16 +199,6 @@ def test_a_download_that_breaks_off_leaves_nothing(indexes, root: Path) -> None:
     assert index.half_sent.is_set()
     assert cached_files(root) == set()
     assert wheels(root).fetch(REQUEST).path.stat().st_size > 0
-
-
-def test_a_download_that_breaks_off_is_taken_up_again(  # type: ignore[no-untyped-def]
-    indexes, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    index = indexes(failures=1)
-    monkeypatch.delenv("PIP_RESUME_RETRIES")
-    assert wheels(root).fetch(REQUEST).path.stat().st_size == index.size
-    assert index.begins == [index.size // 2]
-    assert cached_files(root) == {NAME, f"{NAME}.json"}
 
 
 def test_a_process_killed_while_it_fetches_leaves_nothing_in_the_way(  # type: ignore[no-untyped-def]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -50,74 +48,30 @@ def _name(daemon: str, *values: Any) -> str:
     return "-".join([daemon, *(getattr(value, "name", str(value)) for value in values)])
 
 
-class Background:
-    """Runs whole runs of pytest side by side, each once; `result` waits for one."""
-
-    def __init__(self, pool: ThreadPoolExecutor) -> None:
-        self._pool = pool
-        self._begun: dict[object, Future[Any]] = {}
-        self.begin_for: Callable[[str], None] = lambda _file: None
-
-    def begin(self, key: object, run: Callable[[], Any]) -> None:
-        if key not in self._begun:
-            self._begun[key] = self._pool.submit(run)
-
-    def result(self, key: object) -> Any:
-        return self._begun[key].result()
-
-
-@pytest.fixture(scope="session")
-def background(
+@pytest.fixture(scope="module")
+def runs(
     request: pytest.FixtureRequest, clock: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Background]:
-    """All whole runs that the chosen tests look at, begun at once."""
+) -> Iterator[dict[str, Future[Finished]]]:
+    """All whole runs that the chosen tests of the file look at, begun at once."""
+    items = [item for item in request.session.items if item.path == request.path]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        background = Background(pool)
-
-        known: set[str] = set()
-        items = request.session.items
-
-        def begin(files: set[str]) -> None:
-            files -= known
-            known.update(files)
-            if "test_cases.py" in files:
-                for daemon, faults in _faults(items).items():
-                    key = ("cases", daemon)
-                    background.begin(
-                        key, partial(run_suite, tmp_path_factory, daemon, faults, clock)
-                    )
-                if any("out_of_reach" in item.name for item in items):
-                    background.begin(
-                        "unreachable", partial(run_all, tmp_path_factory.mktemp("reach"))
-                    )
-            if "test_ended_runs.py" in files:
-                import_module("tests.faults.test_ended_runs").begin(
-                    background, tmp_path_factory, items
-                )
-
-        # an xdist worker collects all tests, and knows only of each file it gets that it is its own
-        background.begin_for = lambda file: begin({file})
-        if not hasattr(request.config, "workerinput"):
-            begin({item.path.name for item in items})
-        yield background
-
-
-@pytest.fixture(autouse=True)
-def begun(request: pytest.FixtureRequest) -> None:
-    """The whole runs that this test's file looks at are under way."""
-    if "background" in request.fixturenames:
-        request.getfixturevalue("background").begin_for(request.path.name)
+        runs = {
+            daemon: pool.submit(run_suite, tmp_path_factory, daemon, faults, clock)
+            for daemon, faults in _faults(items).items()
+        }
+        if any("out_of_reach" in item.name for item in items):
+            runs["unreachable"] = pool.submit(run_all, tmp_path_factory.mktemp("reach"))
+        yield runs
 
 
 def _faults(items: list[pytest.Item]) -> dict[str, list[str]]:
     """The faults that test_cases.py wants injected on each daemon, the slower daemon first."""
     names: dict[str, set[str]] = {}
     for item in items:
-        if isinstance(item, pytest.Function) and item.path.name == "test_cases.py":
-            callspec = getattr(item, "callspec", None)
-            parameters: dict[str, Any] = callspec.params if callspec else {}
-            if {"daemon", "fault"} <= parameters.keys():
-                names.setdefault(parameters["daemon"], set()).add(parameters["fault"].name)
+        callspec = getattr(item, "callspec", None)
+        parameters: dict[str, Any] = callspec.params if callspec else {}
+        if {"daemon", "fault"} <= parameters.keys():
+            names.setdefault(parameters["daemon"], set()).add(parameters["fault"].name)
     slowest_first = (ANDROID, REAL, SIMULATED) if os.environ.get(ADBD) else (SIMULATED,)
     return {daemon: sorted(names[daemon]) for daemon in slowest_first if daemon in names}
 
@@ -146,9 +100,3 @@ def clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = ["cc", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
     subprocess.run([*command, "-o", library, HERE / "stand_in_clock.c"], check=True, timeout=60)
     return library
-
-
-@pytest.fixture
-def run_cases(background: Background) -> Callable[[str], Finished]:
-    """The run of cases_under_fault.py on a daemon."""
-    return lambda daemon: background.result(("cases", daemon))

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
 
 from harness.results.journal import read_journal
-from tests.faults.conftest import Background, daemon_parameters
+from tests.faults.conftest import daemon_parameters
 from tests.faults.table import (
     ALL,
     ANDROID,
@@ -30,7 +30,7 @@ from tests.integration.transport.adb.remote import SLACK_S
 
 needs_real = pytest.mark.needs("QNN_HARNESS_ADBD_ROOT")
 
-RunCases = Callable[[str], Finished]
+Runs = dict[str, Future[Finished]]
 SLOW = ("probe_endless_loop", "probe_stopped", "probe_endless_stderr", "link_stalled")
 """By night: each mostly waits for a deadline, as others do that are met by day."""
 ON_ANDROID_BY_DAY = ("probe_sigsegv", "device_gone_during", "work_folder_removed")
@@ -70,8 +70,8 @@ def _axis(fault: Fault) -> str:
 @pytest.mark.slow
 @needs_real
 @pytest.mark.parametrize(("daemon", "fault"), rows("fault"))
-def test_what_the_fault_comes_to(run_cases: RunCases, daemon: str, fault: Fault) -> None:
-    case = record(run_cases(daemon), fault, "fault")
+def test_what_the_fault_comes_to(runs: Runs, daemon: str, fault: Fault) -> None:
+    case = record(runs[daemon].result(), fault, "fault")
     message = (case["error"] or {}).get("message", "")
     assert (case["outcome"], case["cause"]) == (fault.outcome, fault.cause), message
     most_s = fault.deadline_s * (ANDROID_TAKES if daemon == ANDROID else 1) + SLACK_S
@@ -82,10 +82,8 @@ def test_what_the_fault_comes_to(run_cases: RunCases, daemon: str, fault: Fault)
 @pytest.mark.slow
 @needs_real
 @pytest.mark.parametrize(("daemon", "fault"), rows("next"))
-def test_the_next_case_runs_and_finds_nothing_left(
-    run_cases: RunCases, daemon: str, fault: Fault
-) -> None:
-    case = record(run_cases(daemon), fault, "next")
+def test_the_next_case_runs_and_finds_nothing_left(runs: Runs, daemon: str, fault: Fault) -> None:
+    case = record(runs[daemon].result(), fault, "next")
     assert case["outcome"] == "passed", case["error"]
     assert case["measurements"]["left"] == []
 
@@ -93,8 +91,8 @@ def test_the_next_case_runs_and_finds_nothing_left(
 @pytest.mark.slow
 @needs_real
 @pytest.mark.parametrize("daemon", daemon_parameters(ALL, by_night=(REAL,)))
-def test_the_journal_is_whole(run_cases: RunCases, daemon: str) -> None:
-    completed = run_cases(daemon)
+def test_the_journal_is_whole(runs: Runs, daemon: str) -> None:
+    completed = runs[daemon].result()
     contents = read_journal(completed.folder / "latest/results.jsonl")
     assert contents.damage == ()
     counts = Counter(
@@ -108,8 +106,8 @@ def test_the_journal_is_whole(run_cases: RunCases, daemon: str) -> None:
 
 
 @pytest.mark.parametrize("fault", UNREACHABLE, ids=str)
-def test_a_device_out_of_reach(background: Background, fault: Fault) -> None:
-    completed = background.result("unreachable")
+def test_a_device_out_of_reach(runs: Runs, fault: Fault) -> None:
+    completed = runs["unreachable"].result()
     (case,) = (case for case in completed.cases if case["device"]["name"] == fault.name)
     message = (case["error"] or {}).get("message", "")
     assert (case["outcome"], case["cause"]) == (fault.outcome, fault.cause), message
@@ -117,8 +115,8 @@ def test_a_device_out_of_reach(background: Background, fault: Fault) -> None:
     assert case["duration_s"] < fault.deadline_s + SLACK_S
 
 
-def test_the_others_run_and_the_journal_is_whole(background: Background) -> None:
-    completed = background.result("unreachable")
+def test_the_others_run_and_the_journal_is_whole(runs: Runs) -> None:
+    completed = runs["unreachable"].result()
     (case,) = [case for case in completed.cases if case["device"]["name"] == "fine"]
     assert case["outcome"] == "passed", case["error"]
     assert read_journal(completed.folder / "latest/results.jsonl").damage == ()

@@ -8,15 +8,14 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from harness.core.deadline import Deadline
 from harness.results.journal import read_journal
-from tests.faults.conftest import HERE, Background
+from tests.faults.conftest import HERE
 from tests.integration.device_runs import ROOT, DeviceRuns
 from tests.integration.plugin.test_killed import environment_of, running
 
@@ -115,16 +114,6 @@ def _waits(pid: int) -> bool:
         return False
 
 
-def begin(
-    background: Background, factory: pytest.TempPathFactory, items: Sequence[pytest.Item]
-) -> None:
-    """Ends a run in each phase that the chosen tests want."""
-    for item in items:
-        if isinstance(item, pytest.Function) and item.path == Path(__file__):
-            phase = item.callspec.params["phase"]
-            background.begin(phase, partial(Ended, factory.mktemp(phase), phase))
-
-
 @pytest.mark.parametrize(
     "phase",
     [
@@ -133,10 +122,8 @@ def begin(
         "case",
     ],
 )
-def test_nothing_stays_the_run_reports_and_the_next_is_well(
-    background: Background, phase: str
-) -> None:
-    end: Ended = background.result(phase)
+def test_nothing_stays_the_run_reports_and_the_next_is_well(tmp_path: Path, phase: str) -> None:
+    end = Ended(tmp_path, phase)
     assert end.left == [], "processes stay behind"
     assert end.seconds < ENDS_WITHIN_S
     if end.cases is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO
 
@@ -197,21 +196,6 @@ def test_files_of_somebody_else_stay(tmp_path: Path, monkeypatch: pytest.MonkeyP
         extract([open_artefact(PTE)], out)
     assert [path.read_text() for path in out.iterdir()] == ["somebody else's"]
     assert list(tmp_path.iterdir()) == [out]
-
-
-def test_two_at_once_lose_nothing(tmp_path: Path) -> None:
-    for number in range(20):
-        out = tmp_path / str(number)
-        with ThreadPoolExecutor(2) as both:
-            extractions = [both.submit(extract, [open_artefact(PTE)], out) for _ in range(2)]
-        errors = [
-            str(extraction.exception())
-            for extraction in extractions
-            if extraction.exception() is not None
-        ]
-        assert len(errors) == 1
-        assert "is there already" in errors[0]
-        assert contents(open_artefacts([out])) == contents([open_artefact(PTE)])
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o777, 0o1777])

@@ -70,14 +70,6 @@ def test_a_pte_that_is_prepared_on_the_device_holds_dlcs(tmp_path: Path) -> None
         assert (piece.kind, bytes_of(piece)) == ("dlc", DLC)
 
 
-def test_66_delegates_keep_their_order(tmp_path: Path) -> None:
-    blobs = [wrapped(CONTEXT + bytes([index])) for index in range(66)]
-    artefact = opened(tmp_path, Pte({"forward": [(QNN, n) for n in range(66)]}, blobs).content())
-    assert [(piece.origin, bytes_of(piece)[-1]) for piece in artefact.pieces] == [
-        (f"forward/{n}", n) for n in range(66)
-    ]
-
-
 WRONG_PTES = (
     Pte(ONE, [wrapped(CONTEXT, size=9)]),
     Pte(ONE, [wrapped(CONTEXT, size=1 << 63)]),

@@ -25,7 +25,6 @@ class FixedSource:
     def __init__(self, name: str, versions: dict[str, list[str]]) -> None:
         self.name = name
         self._versions = versions
-        self.requests: list[tuple[str, str]] = []
 
     def versions(self, target: str) -> list[str]:
         return self._versions.get(target, [])
@@ -34,7 +33,6 @@ class FixedSource:
         return True
 
     def runtime(self, version: str, target: str) -> Runtime:
-        self.requests.append((version, target))
         return Runtime(version, target, Path(), (), source=self.name)
 
     def damage(self, version: str, target: str) -> list[str]:

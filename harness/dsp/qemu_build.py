@@ -192,7 +192,8 @@ def _compile(folder: Path, archive: Path, step: _Step) -> Path:
     step("strip", program)
     can = emulator.probe_abilities(program, folder)[1]
     if can != {emulator.VECTOR_FLOAT, emulator.HMX}:
-        raise ConfigError(f"what was built does not execute the patch's instructions, only {can}")
+        known = ", ".join(sorted(can)) or "none"
+        raise ConfigError(f"what was built executes of the patch's instructions only: {known}")
     return program
 
 

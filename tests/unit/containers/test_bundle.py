@@ -161,11 +161,12 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path, snapshot: Snapshot) -> Non
         wrong(tmp_path / "lacks", {"manifest.json": good}),
         wrong(tmp_path / "out", {"manifest.json": outside}),
         wrong(tmp_path / "size", {"manifest.json": good, "context-0.bin": b"short"}),
-        wrong(tmp_path / "json", {"manifest.json": b"{"}),
         wrong(tmp_path / "other", {"a.json": b"{}"}),
     ):
         with snapshot.raises(ArtefactError):
             open_artefact(path)
+    with pytest.raises(ArtefactError, match="is no JSON"):
+        open_artefact(wrong(tmp_path / "json", {"manifest.json": b"{"}))
 
 
 def test_sizes_that_lie_and_a_file_twice(bundle: Path, tmp_path: Path) -> None:

@@ -117,7 +117,9 @@ def test_a_tflite_that_is_wrong(tmp_path: Path, snapshot: Snapshot) -> None:
     options = [None, b"", b"\x01\x02\x03"]
     options += [dispatch(0, 0, "g"), dispatch(1, 1 << 40, "g"), dispatch(8, 64, "g")]
     files = [tflite([("DISPATCH_OP", option)], appended=bytes(64)) for option in options]
-    assert refusals(tmp_path, files) == snapshot
+    texts = refusals(tmp_path, files)
+    # behind that stand words of the library
+    assert [text.partition(" are damaged")[0] for text in texts] == snapshot
 
 
 def test_an_onnx_model_that_is_cut_off_or_of_another_provider(
@@ -148,10 +150,18 @@ def test_an_onnx_model_that_is_to_be_compiled(tmp_path: Path) -> None:
     assert artefact.facts == {"other_nodes": 3, "beside": []}
 
 
-NAMES = (
+OUTSIDE = (
     *("../side.bin", "a/../../side.bin", "..\\side.bin", "/etc/passwd", "C:side.bin"),
-    *("\\\\host\\side.bin", "side\0.bin", "nowhere.bin", "text.bin", "x" * 300, "x" * 5000, "."),
-    *("side.bin\n", "folder", "link.bin", "linked/side.bin"),
+    *("\\\\host\\side.bin", "side\0.bin", ".", "side.bin\n"),
+)
+NOTHING = (
+    "nowhere.bin",
+    "text.bin",
+    "x" * 300,
+    "x" * 5000,
+    "folder",
+    "link.bin",
+    "linked/side.bin",
 )
 
 
@@ -163,9 +173,14 @@ def test_a_node_that_names_another_file(tmp_path: Path, snapshot: Snapshot) -> N
     (inside / "folder").mkdir()
     (inside / "link.bin").symlink_to(tmp_path / "side.bin")
     (inside / "linked").symlink_to(tmp_path)
-    models = [epcontext([{"embed_mode": 0, "ep_cache_context": name}]) for name in NAMES]
-    texts = [text.replace(str(inside), "INSIDE") for text in refusals(inside, models)]
-    assert [text[:120] for text in texts] == snapshot
+
+    def naming(names: Iterable[str]) -> list[str]:
+        nodes = [{"embed_mode": 0, "ep_cache_context": name} for name in names]
+        texts = refusals(inside, [epcontext([node]) for node in nodes])
+        return [text.replace(str(inside), "INSIDE")[:110] for text in texts]
+
+    assert len(naming(NOTHING)) == len(NOTHING)
+    assert naming(OUTSIDE) == snapshot
 
 
 def test_a_context_that_was_cut_within_its_container(tmp_path: Path, snapshot: Snapshot) -> None:

@@ -132,7 +132,7 @@ def test_what_is_missing_is_named(tmp_path: Path, snapshot: Snapshot) -> None:
     qemu = mock_qemu(tmp_path / "emulator", "integer")
     with_emulator = nothing | {VARIABLE: str(qemu), COMPILER_VARIABLE: str(tmp_path / "none")}
     assert why_no_dsp(tmp_path, with_emulator) == snapshot
-    with snapshot.raises(ConfigError):
+    with pytest.raises(ConfigError, match="compiler"):
         dsp_programs(tmp_path, with_emulator)
 
 

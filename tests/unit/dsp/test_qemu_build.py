@@ -118,7 +118,7 @@ def test_apt_fetches_it_from_the_mirror_of_this_computer(
     with snapshot.raises(ConfigError):
         build_qemu(tmp_path / "c", mirror="x ] y", environment=environment)
     (tmp_path / "mocks" / "apt-get").write_text("#!/bin/sh\necho no route\nexit 100\n")
-    with snapshot.raises(InfraError):
+    with pytest.raises(InfraError, match="no route"):
         build_qemu(tmp_path / "c", mirror="http://other/debian", environment=environment)
     (tmp_path / "mocks" / "apt-get").write_text("#!/bin/sh\necho\n")
     with snapshot.raises(ConfigError):

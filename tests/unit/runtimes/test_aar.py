@@ -123,26 +123,11 @@ def test_coordinates() -> None:
     assert Coordinates.parse("a:b").version is None
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "a",
-        "a:",
-        "a:b:c:d",
-        "a/b:c",
-        "a:..",
-        "a:b:..",
-        "a:b:1/../2",
-        ".a:b",
-        "a:b c",
-        "a.:b",
-        "a.-b:c",
-    ],
-)
-def test_what_are_no_coordinates(text: str, snapshot: Snapshot) -> None:
-    with snapshot.raises(ConfigError):
-        Coordinates.parse(text)
+def test_what_are_no_coordinates() -> None:
+    parts = ("", "a", "a:", "a:b:c:d", "a/b:c", "a:..", "a:b:..", "a:b:1/../2", ".a:b", "a:b c")
+    for text in (*parts, "a.:b", "a.-b:c"):
+        with pytest.raises(ConfigError, match="are no coordinates"):
+            Coordinates.parse(text)
 
 
 def test_versions_of_a_list() -> None:

@@ -18,17 +18,13 @@ from harness.diagnosis.error import (
     without_varying_parts,
 )
 
-PD = (
-    "Failed to find available PD for contextId {} on deviceId 0 coreId 0with context size "
-    "estimate {}\nFail to create context from binary with err 1002"
-)
-
 
 @pytest.mark.parametrize(
     ("message", "plain"),
     [
         (
-            PD.format(56, 74989568),
+            "Failed to find available PD for contextId 56 on deviceId 0 coreId 0with context size "
+            "estimate 74989568\nFail to create context from binary with err 1002",
             "Failed to find available PD for contextId <n> on deviceId <n> coreId <n>with context "
             "size estimate <n> / Fail to create context from binary with err <n>",
         ),
@@ -84,22 +80,6 @@ def test_a_second_pass_changes_nothing(message: str) -> None:
     once = without_varying_parts(message)
     assert without_varying_parts(once) == once
     assert len(once) <= MAX_SIGNATURE_CHARS
-
-
-@given(st.integers(0, 10**12), st.integers(0, 10**12), st.integers(0, 10**6))
-def test_numbers_do_not_matter(first: int, second: int, third: int) -> None:
-    api = "QnnContext_createFromBinary"
-    reference = signature(api, 1002, PD.format(1, 2))
-    assert signature(api, 1002, PD.format(first, second)) == reference
-    assert signature(api, 1002, PD.format(third, f"0x{first:x}")) in (
-        reference,
-        reference.replace("estimate <n>", "estimate <hex>"),
-    )
-
-
-@given(st.text(alphabet="abcdefXYZ_.-0123456789", min_size=1, max_size=12))
-def test_paths_do_not_matter(name: str) -> None:
-    assert without_varying_parts(f"open /data/{name}/context.bin: denied") == "open <path> denied"
 
 
 @pytest.mark.parametrize(("length", "whole"), [(15_999, True), (16_000, True), (16_001, False)])

@@ -168,29 +168,6 @@ def test_exactly_what_is_needed_is_left_in_its_order(items: list[int], data: st.
     assert len(tried) <= len(needed) + (len(needed) + 1) * 2 * each
 
 
-@pytest.mark.parametrize(
-    ("needed", "expected"),
-    [
-        # 1 and 2 go; 4 and then 2 do not where f is among them; what is behind it goes one by one
-        ("f", "bcdefgh+ defgh+ h fgh+ h gh fh+ f+"),
-        # of the 3 behind b no 4 are left away; what is left is gone through once more
-        ("abg", "bcdefgh acdefgh abdefgh+ abfgh+ ab abgh+ ab abh abg+ bg ag ab"),
-    ],
-)
-def test_what_is_left_away_at_once_is_doubled_and_halved(needed: str, expected: str) -> None:
-    """With a + behind what still fails."""
-    tried: list[str] = []
-
-    def fails(some: Sequence[str]) -> bool:
-        is_failing = set(needed) <= set(some)
-        tried.append("".join(some) + "+" * is_failing)
-        return is_failing
-
-    ways = ["".join(letters) + "+" for letters in shrink_list("abcdefgh", fails)]
-    assert " ".join(tried) == expected
-    assert ways == [text for text in tried if text.endswith("+")]
-
-
 def test_what_comes_behind_the_one_that_failed_goes_first() -> None:
     ways = shrink(Way((5, 6, 7, 8), "resident"), lambda way: WayAnswer(7 in way.order, 2))
     assert [next(ways).order for _ in range(2)] == [(5, 6, 7, 8), (5, 6, 7)]

@@ -29,7 +29,6 @@ from harness.simulator.board import (
     soc_files,
 )
 from harness.simulator.device import DeviceSettings
-from harness.simulator.programs import board_properties
 from tests.snapshots import Snapshot
 
 LIBC = b"\x7fELF..GNU C Library (Debian GLIBC 2.36-8cross1) stable release version 2.36.\nCopy"
@@ -107,13 +106,6 @@ def test_settings_go_through_the_command_line(tmp_path: Path) -> None:
         replace(settings, board=with_dsp(settings.board)),
     ):
         assert DeviceSettings.from_json(some.to_json()) == some
-
-
-def test_a_board_says_little_and_nothing_of_android() -> None:
-    table = board_properties("sim", "SM8650")
-    assert table["ro.product.cpu.abi"] == "arm64-v8a"
-    assert table["ro.serialno"].startswith("SIM")
-    assert not [name for name in table if name.startswith(("ro.build", "ro.soc", "sys."))]
 
 
 def host(folder: Path) -> dict[str, str]:

@@ -94,21 +94,6 @@ def test_a_file_appears_whole(root: Path) -> None:
     assert not list((root / "dev/incoming").iterdir())
 
 
-@pytest.mark.parametrize(
-    ("path", "number"),
-    [
-        ("data", errno.EISDIR),
-        ("data/file/below", errno.ENOTDIR),
-        ("data/" + "x" * 300, errno.ENAMETOOLONG),
-    ],
-)
-def test_where_no_file_can_be(root: Path, path: str, number: int) -> None:
-    with pytest.raises(OSError) as failure:
-        put(Storage(root), f"{root}/{path}", b"x")
-    assert failure.value.errno == number
-    assert not list((root / "dev/incoming").iterdir())
-
-
 def test_reading(root: Path) -> None:
     storage = Storage(root)
     fd = storage.open_for_reading(f"{root}/data/link")
@@ -124,19 +109,3 @@ def test_reading(root: Path) -> None:
         with pytest.raises(OSError) as failure:
             storage.open_for_reading(f"{root}/{name}")
         assert failure.value.errno == number
-
-
-def test_a_full_flash(root: Path) -> None:
-    storage = Storage(root, limit_bytes=1000)
-    put(storage, f"{root}/data/a", bytes(900))
-    with pytest.raises(OSError) as failure:
-        put(storage, f"{root}/data/b", bytes(94))
-    assert failure.value.errno == errno.ENOSPC
-    assert not (root / "data/b").exists()
-    assert not list((root / "dev/incoming").iterdir())
-    put(storage, f"{root}/data/b", bytes(93))
-    with pytest.raises(OSError) as failure:
-        storage.upload(f"{root}/data/c", 0o644)
-    assert failure.value.errno == errno.ENOSPC
-    (root / "data/a").unlink()
-    put(storage, f"{root}/data/c", bytes(900))

@@ -62,7 +62,8 @@ def spec(**more: object) -> AxisSpec:
 
 
 def test_it_finds_the_change_within_the_bound(tmp_path: Path) -> None:
-    for number, version in enumerate(VERSIONS[1:]):
+    for number in (0, 7, len(VERSIONS) - 2):
+        version = VERSIONS[number + 1]
         runs = broke_at(version)
         bisection = new_bisection(tmp_path / str(number), spec(), runs)
         finding = bisection.run()

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper, shape_inference
+from onnx import numpy_helper
 
 from harness.models import models
 from harness.models.generated_models import OPERATORS
@@ -71,20 +71,8 @@ def test_each_arithmetic_has_the_layers_of_networks() -> None:
 
 FLOAT, TWIN = Model("mobilenet-v2"), Model("mobilenet-v2-8bit")
 # torchvision's mobilenet_v2 has 3,504,872 parameters, two of them per channel of batch
-# normalisation, of which folding leaves one; and 300,774,272 multiplications and additions.
+# normalisation, of which folding leaves one.
 PARAMETERS = 3_504_872 - 17_056
-MULTIPLICATIONS = 300_774_272
-
-
-@pytest.fixture(scope="module")
-def shapes() -> dict[str, tuple[int, ...]]:
-    """The shape of everything in the float model."""
-    graph = shape_inference.infer_shapes(FLOAT.build(), strict_mode=True).graph
-    values = [*graph.value_info, *graph.input, *graph.output]
-    return {
-        value.name: tuple(side.dim_value for side in value.type.tensor_type.shape.dim)
-        for value in values
-    }
 
 
 def test_it_has_as_many_parameters_as_the_real_one() -> None:
@@ -92,16 +80,6 @@ def test_it_has_as_many_parameters_as_the_real_one() -> None:
         tensor for tensor in FLOAT.build().graph.initializer if tensor.name not in ("zero", "six")
     ]
     assert sum(math.prod(weight.dims) for weight in weights) == PARAMETERS
-
-
-def test_it_works_as_hard_as_the_real_one(shapes: dict[str, tuple[int, ...]]) -> None:
-    total = 0
-    for layer in models.layers():
-        if layer.channels[0]:
-            out = shapes[layer.name]
-            places = math.prod(out[2:]) if layer.kind == "Conv" else 1
-            total += math.prod(layer.weight_shape) * places
-    assert total == MULTIPLICATIONS
 
 
 def test_the_twin_has_the_same_weights() -> None:

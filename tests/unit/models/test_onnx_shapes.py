@@ -58,6 +58,7 @@ def test_inference_ends_where_its_time_does(
         shaped(_saved(nested(40), tmp_path))
 
 
+@pytest.mark.slow
 def test_inference_ends_where_its_memory_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,6 +44,15 @@ class Finished:
         return [row for row in self.journal if row["kind"] == "case"]
 
     @property
+    def by_test(self) -> dict[str, list[dict[str, Any]]]:
+        """The cases by the names of their functions."""
+        by_name: dict[str, list[dict[str, Any]]] = {}
+        for case in self.cases:
+            name = case["case"].partition("::")[2].partition("[")[0]
+            by_name.setdefault(name, []).append(case)
+        return by_name
+
+    @property
     def events(self) -> list[dict[str, Any]]:
         """What went wrong with devices besides cases, and what was done about it."""
         told = [row for row in self.journal if row["kind"] == "device"]
@@ -99,6 +108,13 @@ class DeviceRuns:
         for name in [name for name in self.environment if name.startswith("PYTEST_")]:
             del self.environment[name]  # what the tests themselves run under
         self.environment["PYTEST_ADDOPTS"] = WITHOUT_HYPOTHESIS
+
+    def write_suite(self, text: str, name: str = "test_suite.py") -> Path:
+        """Write a file of tests into a folder beside the lab."""
+        path = self.folder / "suite" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        return path
 
     def without_gpu(self) -> None:
         """Takes away what lets its GPU backend prepare graphs."""

@@ -87,9 +87,8 @@ def example(number: int, outside: Path) -> Example:
         name = "".join(part + chance.choice(_BETWEEN) for part in parts[:-1]) + parts[-1]
     if kind == 3:
         at = chance.randrange(len(name) + 1)
-        name = (
-            name[:at] + chance.choice(("\0", "..", "/", "\\", ":", "\u202e", " ", ".")) + name[at:]
-        )
+        put_in = chance.choice(("\0", "..", "/", "\\", ":", "\u202e", " ", "."))
+        name = name[:at] + put_in + name[at:]
     if kind == 4:
         name = unicodedata.normalize(chance.choice(("NFC", "NFD", "NFKC", "NFKD")), name)
     return Example(number, name, place)

@@ -34,7 +34,7 @@ def github_scripts(folder: Path = CI) -> list[str]:
 
 
 def github_keeps_runs(event: str) -> bool:
-    """Whether what lies in reports/ then is what the branch's next run gets."""
+    """Return whether the branch's next run gets what lies in reports/ then."""
     (job,) = yaml.safe_load((CI / "github-actions.yml").read_text())["jobs"].values()
     (step,) = (
         step
@@ -45,16 +45,6 @@ def github_keeps_runs(event: str) -> bool:
     condition = step.get("if", "success()")
     assert condition.startswith("always()"), "a run that fails is one, too"
     return event != "pull_request" or "github.event_name != 'pull_request'" not in condition
-
-
-def gitlab_keeps_runs(event: str) -> bool:
-    job = yaml.safe_load((CI / "gitlab-ci.yml").read_text())["devices"]
-    assert "reports" not in job["variables"]["GIT_CLEAN_FLAGS"], "other branches' would stay there"
-    (cache,) = (one for one in job["cache"] if one["paths"] == ["reports/"])
-    assert cache["when"] == "always", "a run that fails is one, too"
-    first, other = (rule["variables"] for rule in job["rules"])
-    told = first if event == "pull_request" else other
-    return str(told[cache["policy"].removeprefix("$")]) == "pull-push"
 
 
 def gitlab_scripts(folder: Path = CI, name: str = "devices") -> list[str]:
@@ -147,33 +137,6 @@ def test_github_actions(lab: DeviceRuns, tmp_path: Path) -> None:
     said = (project.folder / "told").read_text().splitlines()
     assert len(said) == 2, "the first had no other run"
     assert said[-1].endswith("gh pr comment 7 --body-file comparison.md")
-
-
-@pytest.mark.nightly
-def test_gitlab(lab: DeviceRuns, tmp_path: Path) -> None:
-    folder = tmp_path / "project"
-    told = {"GITLAB_CI": "true", "CI": "true", "CI_PROJECT_DIR": str(folder)}
-    told |= {"CI_MERGE_REQUEST_IID": "7", "NOTES_TOKEN": "x", "CI_PROJECT_ID": "1"}
-    project = Project(lab, folder, told | {"CI_API_V4_URL": "http://gitlab.invalid/api/v4"})
-    first = project.run_clean(gitlab_scripts(), gitlab_keeps_runs("schedule"))
-    assert [code for code, _ in first] == [0, 0]
-    for _ in range(2):  # a merge request is no base of its own
-        again = project.run_clean(gitlab_scripts(), gitlab_keeps_runs("pull_request"), BREAK="1")
-        assert [code for code, _ in again] == [1, 0], again
-        assert "#### New" in (folder / "comparison.md").read_text()
-    assert 'file="suites/test_own.py"' in (folder / "junit.xml").read_text()
-    assert "merge_requests/7/notes" in (folder / "told").read_text()
-
-
-@pytest.mark.nightly
-def test_jenkins(lab: DeviceRuns, tmp_path: Path) -> None:
-    folder = tmp_path / "project"
-    told = {"JENKINS_URL": "http://jenkins.invalid/", "WORKSPACE": str(folder)}
-    project = Project(lab, folder, told)
-    assert [code for code, _ in project.run(jenkins_scripts())] == [0, 0, 0]
-    again = project.run(jenkins_scripts(), BREAK="1")
-    assert [code for code, _ in again] == [0, 1, 0], again
-    assert "#### New" in (folder / "comparison.md").read_text()
 
 
 # a run of one case that ends with the code in `ends`, in place of one on devices

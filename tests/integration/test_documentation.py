@@ -10,10 +10,8 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
-import numpy as np
 import pytest
 
 from harness.cli.main import commands
@@ -27,11 +25,6 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 TUTORIALS = [ROOT / f"docs/first-{name}.md" for name in ("file", "test", "night")]
 BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 
-# Run by .ci/run itself, or by every developer before this test can run at all.
-RUN_ELSEWHERE = {
-    *("make device", "make test", "make bench"),
-    *("pip install -e .", "pip install ."),
-}
 IN_ORDER = ("own-contexts.md", "how-well.md", "results.md")
 NOT_IN_ORDER = {
     "tflite": "tests/integration/cli/test_run_litert.py has a model for it",
@@ -43,7 +36,9 @@ NOT_IN_ORDER = {
     "import": "the same",
 }
 """What of these pages is shown and not run in the pages' order, and why."""
-BY_DAY = {"pytest -m device --plan", "qnn-harness devices"}
+
+
+NOT_GIVEN = ("-m", "device", "--plan")
 
 
 def blocks(language: str) -> list[tuple[Path, str]]:
@@ -54,14 +49,6 @@ def blocks(language: str) -> list[tuple[Path, str]]:
                 plain = "\n".join(line.removeprefix(indent) for line in text.splitlines())
                 found.append((page, plain + "\n"))
     return found
-
-
-def shown_commands() -> list[str]:
-    lines = [line for _, text in blocks("") for line in text.splitlines()]
-    # an indented line is what a command has printed
-    shown = [re.sub(r"^\$ (?=pytest )", "", line.partition("  #")[0]).rstrip() for line in lines]
-    starts = ("pytest ", "qnn-harness ", "make ", "pip ")
-    return sorted({line for line in shown if line.startswith(starts)} - RUN_ELSEWHERE)
 
 
 def parsed_commands() -> list[tuple[str, str]]:
@@ -79,8 +66,7 @@ def parsed_commands() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("page", "command"), parsed_commands())
 def test_commands_are_understood(page: str, command: str) -> None:
     """Their options exist and take such values; what they name need not be there."""
-    *words, last = shlex.split(command)[1:]
-    at, left = click.Context(commands, info_name="qnn-harness"), [*words, last]
+    at, left = click.Context(commands, info_name="qnn-harness"), shlex.split(command)[1:]
     while isinstance(at.command, click.Group) and left:
         name = left[0]
         if (one := at.command.get_command(at, name)) is None:
@@ -95,64 +81,18 @@ def test_commands_are_understood(page: str, command: str) -> None:
             raise
 
 
-def chosen_commands() -> list[Any]:
-    """A few by day; the others cost a process each, and are run by night."""
-    return [
-        pytest.param(line, marks=[] if line in BY_DAY else pytest.mark.nightly)
-        for line in shown_commands()
-    ]
-
-
-@pytest.mark.parametrize("command", chosen_commands())
-def test_commands_run(
-    command: str, lab: DeviceRuns, tmp_path: Path, context_for: ContextFor
-) -> None:
-    program, *arguments = shlex.split(command)
-    if program == "pytest":
-        # Shown to be accepted and to find cases; what they do is tested case by case elsewhere.
-        given = [a for a in arguments if a not in ("-m", "device", "--plan")]
+@pytest.mark.nightly
+def test_pytest_finds_cases_as_shown(lab: DeviceRuns) -> None:
+    """Every option is accepted, and chooses cases."""
+    lines = [line for _, text in blocks("") for line in text.splitlines()]
+    shown = {re.sub(r"^\$ (?=pytest )", "", line.partition("  #")[0]).rstrip() for line in lines}
+    assert lab.run("-k", "tiny and 66 and window").code == 0  # for --resume
+    for command in sorted(line for line in shown if line.startswith("pytest ")):
         # not every computer has what a DSP takes
-        given = [one.removesuffix(",sim-v73-dsp") for one in given]
-        if "--resume" in given:
-            assert lab.run("-k", "tiny and 66 and window").code == 0
-        planned = lab.run("--plan", *given)
+        words = shlex.split(command.replace(",sim-v73-dsp", ""))[1:]
+        planned = lab.run("--plan", *(word for word in words if word not in NOT_GIVEN))
         assert planned.code == 0, planned.output
-        assert re.search(r"\d cases?; ", planned.output)
-        return
-    if arguments[0] == "simulator":
-        return  # tests/integration/cli starts and ends it
-    folder = ROOT
-    if arguments[0] == "init":  # tests/integration/cli/test_init.py has devices attached to it
-        folder, arguments = tmp_path / "new", [*arguments, "--simulated"]
-        folder.mkdir()
-    if "--acceptance" in arguments:
-        # the phone of README, for want of one
-        arguments = [one.replace("sm-s921u", "sim-v73") for one in arguments]
-        folder, arguments = tmp_path, [*arguments, "--lab", str(ROOT / "devices.yaml")]
-    if arguments[:2] == ["devices", "reserve"] and "--for" not in arguments:
-        arguments += ["--for", "1s"]  # else it is held until Ctrl-C
-    if arguments[:2] == ["report", "site"] or arguments == ["history"]:
-        folder = lab.folder
-        assert lab.run("-k", "tiny and 66 and window").code == 0
-    if arguments[:2] == ["report", "merge"]:
-        folder = lab.folder
-        for machine in ("a", "b"):
-            part = lab.run("-k", f"tiny and window and {66 if machine == 'a' else 1}")
-            assert part.code == 0, part.output
-            (lab.reports / "latest").resolve().rename(folder / f"machine-{machine}")
-    if arguments[0] in ("contexts", "run"):
-        folder = tmp_path
-        for name in ("model", "float", "quantised", "eight", "sixteen"):
-            (folder / f"{name}.onnx").write_bytes(Model("tiny").serialized())
-        for name in ("0001", "0002"):
-            (folder / "calibration" / name).mkdir(parents=True)
-            np.save(folder / "calibration" / name / "x.npy", np.ones((1, 16), np.float32))
-        for name in ("model", "other", "a", "b", "c"):
-            shutil.copyfile(context_for("tiny", "2.47.0").path, folder / f"{name}.bin")
-        shutil.copyfile(ROOT / "tests/field/executorch-3-contexts.pte", folder / "model.pte")
-    words = ("harness.cli.main", *arguments)
-    done = run_module(words, folder, lab.environment, 600)
-    assert done.returncode == 0, done.stdout + done.stderr
+        assert re.search(r"\d cases?; ", planned.output), command
 
 
 def test_the_first_commands_say_what_is_shown(lab: DeviceRuns, tmp_path: Path) -> None:

@@ -37,12 +37,7 @@ from harness.report.merge import _copied
 from harness.results.journal import read_journal
 from harness.results.run_folder import INFO, JOURNAL, OUTPUTS, RunFolder
 from harness.runtimes.local_sources import FolderSource, SdkSource
-from harness.runtimes.maven_repository import (
-    Coordinates,
-    Repository,
-    metadata_versions,
-)
-from harness.simulator.storage import Storage
+from harness.runtimes.maven_repository import Coordinates, Repository, metadata_versions
 from tests.integration.hostile_names import Example, Watched, example, stays_below
 from tests.unit.containers.made import CONTEXT, epcontext
 from tests.unit.results.records import record
@@ -57,13 +52,8 @@ Refused = (HarnessError, OSError, ValueError, FolderChangedError, ValidationErro
 
 
 def manifest(*names: str, main: str | None = None) -> str:
-    entry: dict[str, object] = {
-        "size": SIZE,
-        "sha256": None,
-        "kind": "context",
-        "artefact": names[0],
-        "origin": "o",
-    }
+    entry: dict[str, object] = {"size": SIZE, "sha256": None, "kind": "context", "origin": "o"}
+    entry["artefact"] = names[0]
     tensors = [{"file": name, "size": SIZE} for name in names]
     entry |= {"file": main or names[0], "facts": {}, "inputs": tensors, "expected": tensors}
     return json.dumps({"schema": 1, "pieces": [entry, entry]})
@@ -96,12 +86,8 @@ def taken_apart(world: Watched, found: list[Artefact]) -> None:
             assert isinstance(source, ContextFile)
             assert world.root in source.path.parents
     extract(found, world.out / "new")
-    assert {path.suffix for path in (world.out / "new").rglob("*")} <= {
-        ".bin",
-        ".raw",
-        ".npy",
-        ".json",
-    }
+    suffixes = {path.suffix for path in (world.out / "new").rglob("*")}
+    assert suffixes <= {".bin", ".raw", ".npy", ".json"}
 
 
 def a_bundle(world: Watched, one: Example) -> None:
@@ -305,39 +291,15 @@ def runtimes(world: Watched, one: Example) -> None:
     for name in (one.name, "libQnnSystem.so", "libonnxruntime.so"):
         world.put(libraries, Example(one.number, name, one.place))
     (world.given / "sdk.yaml").write_text("version: 2.31.0.250130\n")
-    for name in (
-        "include/QNN/QnnSdkBuildId.h",
-        "lib/hexagon-v73/unsigned/libQnnHtpV73Skel.so",
-    ):
+    skel = "lib/hexagon-v73/unsigned/libQnnHtpV73Skel.so"
+    for name in ("include/QNN/QnnSdkBuildId.h", skel):
         world.put(world.given, Example(one.number, name, one.place))
     world.seen()
-    for source in (
-        SdkSource("a", world.given, world.cache),
-        FolderSource("b", libraries, world.cache),
-    ):
+    sdk = SdkSource("a", world.given, world.cache)
+    for source in (sdk, FolderSource("b", libraries, world.cache)):
         (version,) = source.versions("linux-x64")
         runtime = source.runtime(version, "linux-x64")
         assert all(world.given in file.path.resolve().parents for file in runtime.files)
-
-
-def a_simulated_device(world: Watched, one: Example) -> None:
-    """Paths of the device: those below its folder are its own, whatever they are called."""
-    (world.out / "dev/incoming").mkdir(parents=True)
-    world.put(world.out, one)
-    world.seen()
-    storage = Storage(world.out)
-    refused = []
-    for use in (
-        lambda: storage.upload(one.name, 0o644).commit(1),
-        lambda: storage.upload(f"{one.name}/x", 0o644).commit(1),
-        lambda: storage.open_for_reading(f"{one.name}/secret.bin"),
-    ):
-        try:
-            use()
-        except (OSError, ValueError) as error:
-            refused.append(error)
-    if len(refused) == 3:
-        raise refused[0]
 
 
 def opened_and_created(world: Watched, one: Example) -> None:
@@ -357,17 +319,9 @@ SUBJECTS: dict[str, Callable[[Watched, Example], None]] = {
     subject.__name__: subject
     for subject in (
         *(a_bundle, a_bundles_context, a_manifest, a_folder, a_side_file, weights, an_archive),
-        *(
-            a_verified_folder,
-            a_part_of_a_run,
-            a_log,
-            a_run,
-            a_run_gone_on_with,
-            evidence,
-            a_store,
-            tensors,
-        ),
-        *(a_graphs_folder, a_repository, runtimes, a_simulated_device, opened_and_created),
+        *(a_verified_folder, a_part_of_a_run, a_log, a_run, a_run_gone_on_with, evidence, a_store),
+        *(tensors, a_graphs_folder, a_repository, runtimes),
+        opened_and_created,
     )
 }
 # of these nothing that is made here is whole: what they are good for is seen in tests of their own
@@ -415,29 +369,3 @@ def test_no_name_leads_out(
     assert told.total() == count
     assert told["refused"] > count / 10, told
     assert told["taken"] > count / 200 or subject in NEVER_TAKEN, told
-
-
-def test_what_is_done_outside_is_seen(tmp_path: Path) -> None:
-    """Else the test above could not fail."""
-    world = Watched(tmp_path)
-    secret = tmp_path / "secret/secret.bin"
-    uses: dict[str, Callable[[], object]] = {
-        "read": secret.read_bytes,
-        "written": lambda: secret.write_bytes(b""),
-        "read by a link": (world.given / "link").read_bytes,
-        "made": (tmp_path / "new").touch,
-        "made in a folder": (tmp_path / "work/new").mkdir,
-        "removed": (tmp_path / "secret/m.bin").unlink,
-        "listed": lambda: list((tmp_path / "secret/dir").iterdir()),
-        "linked": lambda: (tmp_path / "work/hard").hardlink_to(world.given / "file"),
-    }
-    (world.given / "link").symlink_to(secret)
-    (world.given / "file").touch()
-    world.seen()
-    for what, use in uses.items():
-        use()
-        assert world.seen(), what
-    (world.given / "file").write_text("x")
-    list(world.out.iterdir())
-    assert world.seen() == []
-    world.close()

@@ -20,14 +20,6 @@ def test_a_pipe_in_a_table_has_no_backslash(path: Path) -> None:
     assert "\\|" not in markdown.markdown(page, extensions=["tables"])
 
 
-def test_a_pipe_stays_in_its_cell() -> None:
-    page = as_on_github("| a | b |\n|---|---|\n| `x \\| y` | `c` \\| d |\n\n`e \\| f`\n")
-    made = markdown.markdown(page, extensions=["tables"])
-    assert "<td><code>x | y</code></td>" in made
-    assert "<td><code>c</code> | d</td>" in made
-    assert "<code>e \\| f</code>" in made
-
-
 def test_the_site_says_each_public_name_by_mkdocstrings() -> None:
     page = with_types((DOCS / "api.md").read_text("utf-8"))
     named = [line.removeprefix("::: harness.") for line in page.splitlines() if line[:3] == ":::"]

@@ -8,6 +8,7 @@ import re
 import zipfile
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,14 +31,13 @@ from harness.probe.plan import Step as ProbeStep
 from harness.transport.adb_device import AdbDevice
 from harness.transport.shell import Completed
 from tests.integration.cli.test_doctor import NAME
-from tests.integration.deploy.conftest import ON_ANDROID, REAL, MakeDevice
+from tests.integration.deploy.conftest import MakeDevice
 from tests.integration.device_runs import ROOT
 from tests.integration.in_process import qnn_harness
 from tests.integration.simulator.conftest import AdbClient, StartDevice, processes_of
 from tests.integration.transport.adb.faulty_link import FaultyLink
 
 SHORT = STEPS[:2]
-REAL_BY_NIGHT = pytest.param(*REAL.values, marks=[*REAL.marks, pytest.mark.nightly])
 
 
 @pytest.mark.slow
@@ -75,7 +75,6 @@ def test_every_step_and_nothing_is_left(
         "backend cpu": "not-applicable",
         "66 contexts": "warn",
     }, text
-    assert "66 of 66 small ones loaded" in steps["66 contexts"].found
     assert "1002" in steps["66 contexts"].found
     assert [text.split()[0] for text in prompts] == ["pull", "plug"]
     assert {link.address, "127.0.0.1"} < set(words)
@@ -125,7 +124,6 @@ def test_of_a_device_that_does_not_answer_there_is_an_archive_too(
     )
     assert completed.returncode == 3, completed.stdout
     assert "steps" in completed.stdout
-    assert "not tried: it does not answer" in completed.stdout
     with zipfile.ZipFile(out) as packed:
         assert "127.0.0.1:9" not in shown_in(packed)
 
@@ -155,37 +153,12 @@ def test_what_cannot_be_packed_is_shown_all_the_same(
     assert "no space left" in completed.stderr
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [["--acceptance"], ["--acceptance", "a", "b"], [NAME, "--reboot"], [NAME, "--output", "x.zip"]],
-)
-def test_options_that_do_not_go_together(arguments: list[str], simulated_lab: Path) -> None:
-    completed = qnn_harness("doctor", *arguments, "--lab", simulated_lab)
-    assert (completed.returncode, completed.stdout) == (2, "")
-    assert "--acceptance" in completed.stderr
-
-
 def on(adb: AdbDevice, workdir: str, logs: Path = Path("/none")) -> Trial:
     """For steps that need nothing but a shell and files."""
     device = SimpleNamespace(transport=adb, workdir=workdir)
     in_use = SimpleNamespace(attach=lambda: device)
     bench: Any = SimpleNamespace(lab=SimpleNamespace(device=lambda name: in_use))
     return Trial(bench, NAME, "latest", logs, print, RecoveryRules())
-
-
-TRANSPORT = STEPS[:3]
-
-
-@pytest.mark.parametrize("kind", [REAL_BY_NIGHT, ON_ANDROID])
-def test_steps_below_the_probe_on_other_shells(make_device: MakeDevice, kind: str) -> None:
-    """On Debian's, and on Android's own, below a folder with a space in its name.
-
-    By day test_first_day.py takes all steps on Android's.
-    """
-    device = make_device(kind)
-    for step in TRANSPORT:
-        answer = step.act(on(device, device.workdir))
-        assert answer.status == "ok", f"{step.name}: {answer.found}"
 
 
 class MockLiar(AdbDevice):
@@ -208,17 +181,11 @@ class MockLiar(AdbDevice):
 
 
 def no_code(completed: Completed, script: str) -> Completed:
-    return Completed(completed.stdout, completed.stderr, 0, None, completed.truncated)
+    return replace(completed, exit_code=0, signal=None)
 
 
 def no_stdin(completed: Completed, script: str) -> Completed:
-    return Completed(
-        completed.stdout[:-1],
-        completed.stderr,
-        completed.exit_code,
-        completed.signal,
-        completed.truncated,
-    )
+    return replace(completed, stdout=completed.stdout[:-1])
 
 
 def damaged(local: Path) -> None:
@@ -226,25 +193,19 @@ def damaged(local: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("act", "ways", "text"),
+    ("act", "ways"),
     [
-        (acceptance.shells, {"shell": no_code}, "`exit 7`: exit code 0"),
-        pytest.param(
-            acceptance.shells,
-            {"shell": no_stdin},
-            "300000 bytes of input came back changed",
-            marks=pytest.mark.slow,
-        ),
-        (acceptance.push, {"pull": damaged}, "8000000 bytes came back as 8000000 others"),
-        (acceptance.store, {"stat": lambda found: found or 1}, "were not evicted"),
+        (acceptance.shells, {"shell": no_code}),
+        pytest.param(acceptance.shells, {"shell": no_stdin}, marks=pytest.mark.slow),
+        (acceptance.push, {"pull": damaged}),
+        (acceptance.store, {"stat": lambda found: found or 1}),
     ],
 )
 def test_what_is_wrong_is_found(
-    make_device: MakeDevice, act: Callable[[Trial], CheckResult], ways: dict[str, Any], text: str
+    make_device: MakeDevice, act: Callable[[Trial], CheckResult], ways: dict[str, Any]
 ) -> None:
     device = make_device("simulated")
-    answer = act(on(MockLiar(device, **ways), device.workdir))
-    assert (answer.status, text in answer.found) == ("fail", True), answer
+    assert act(on(MockLiar(device, **ways), device.workdir)).status == "fail"
 
 
 @pytest.fixture
@@ -264,9 +225,8 @@ def test_a_process_that_does_not_do_as_it_should(
 ) -> None:
     """A verdict that is not the one that was provoked is red; without a probe there is none."""
     monkeypatch.setattr(acceptance, "Step", lambda verb, fields=None: ProbeStep("noop"))
-    for act, was in ((acceptance.crash, "not crashed"), (acceptance.hang, "not hung")):
-        answer = act(trial)
-        assert (answer.status, answer.found.startswith(f"{was}, but passed")) == ("fail", True)
+    for act in (acceptance.crash, acceptance.hang):
+        assert act(trial).status == "fail"
     trial.probe = ""
     assert acceptance.crash(trial).status == "unknown"
 
@@ -278,8 +238,7 @@ def test_a_lab_that_forbids_reboots(trial: Trial) -> None:
 
 def test_nobody_at_the_device(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acceptance, "PERSON_S", 1.0)
-    answer = acceptance.unplug(trial)
-    assert (answer.status, "it was not unplugged" in answer.found) == ("unknown", True)
+    assert acceptance.unplug(trial).status == "unknown"
 
 
 def test_what_a_step_left_running_is_ended(trial: Trial) -> None:

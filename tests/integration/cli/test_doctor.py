@@ -66,34 +66,10 @@ def test_a_healthy_simulated_device(simulated_lab: Path) -> None:
     completed, checks = run("--lab", simulated_lab)
     assert completed.returncode == 0, completed.stdout
     assert completed.stderr == ""
-    assert checks[NAME, "reachable"]["status"] == "ok"
-    assert checks[NAME, "smoke htp"]["status"] == "ok"
-    assert "outputs as expected" in checks[NAME, "smoke htp"]["found"]
-    assert checks[NAME, "DSP session"]["status"] == "ok"
-    simulated = "the HTP is a simulator inside libQnnHtp.so"
-    assert checks[NAME, "stub and skel"]["found"] == simulated
-    answer = checks[NAME, "FastRPC"]
-    assert answer["status"] == "ok"
-    assert answer["found"] == f"open as far as smoke htp; {simulated}"
-    gpu = checks[NAME, "smoke gpu"]
-    assert (gpu["status"], "it only prepares, there is no GPU" in gpu["found"]) == ("ok", True), gpu
-    assert "has no libQnnCpu.so" in checks[NAME, "smoke cpu"]["found"]
-    assert checks[NAME, "probe"]["status"] == "ok"
+    ok = ("reachable", "smoke htp", "DSP session", "FastRPC", "smoke gpu", "probe")
+    assert {name: checks[NAME, name]["status"] for name in ok} == dict.fromkeys(ok, "ok")
+    assert "libQnnCpu.so" in checks[NAME, "smoke cpu"]["found"]
     assert checks["lab", "devices.yaml"]["status"] == "ok"
-
-
-def test_as_a_table(simulated_lab: Path) -> None:
-    command = [*QNN_HARNESS, "doctor", NAME, "--no-smoke", "--lab", str(simulated_lab)]
-    completed = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert (completed.returncode, completed.stderr) == (0, "")
-    lines = completed.stdout.splitlines()
-    assert [line for line in lines if line[:1] not in (" ", "")][:3] == [
-        "host",
-        "lab",
-        f"device {NAME}",
-    ]
-    assert "left out (--no-smoke)" in completed.stdout
-    assert not any(line.endswith(" ") or "\x1b" in line for line in lines)
 
 
 def test_wrong_input_is_2(simulated_lab: Path, tmp_path: Path) -> None:
@@ -114,8 +90,6 @@ def test_a_lab_where_nothing_can_be_asked_is_3(simulated_lab: Path) -> None:
     completed, checks = run("--lab", simulated_lab)
     assert completed.returncode == 3
     assert checks["gone", "reachable"]["status"] == "fail"
-    advice = checks["gone", "reachable"]["advice"]
-    assert advice == "see that it is on, and what is between; it is used as soon as it answers"
 
 
 PHONE_AWAY = """schema: 1
@@ -138,10 +112,8 @@ def test_what_an_unplugged_phone_will_need_is_told(adb: AdbClient, simulated_lab
     assert "unplugged" in checks["desk", "reachable"]["found"]
     assert ("desk", "quarantine") not in checks
     assert "close to it: SM8650" in checks["desk", "SoC"]["found"]
-    assert "no C compiler found for android-arm64" in checks["desk", "probe"]["found"]
-    runtime = checks["desk", "runtime"]
-    assert "no source of QNN libraries for target 'android-arm64'" in runtime["found"]
-    assert "set QAIRT_SDK_ROOT to a QAIRT SDK" in runtime["advice"]
+    assert "android-arm64" in checks["desk", "probe"]["found"]
+    assert "QAIRT_SDK_ROOT" in checks["desk", "runtime"]["advice"]
     assert checks["other", "target"]["status"] == "unknown"
     process = qnn_harness("devices", "--lab", file, "--json")
     rows = {row["name"]: row for row in json.loads(process.stdout)["devices"] if row["configured"]}
@@ -208,9 +180,7 @@ def test_a_target_that_contradicts_the_device(
     describe_on_host(file, adb, start_device(), "name: wrong, target: android-arm64")
     completed, checks = run("--lab", file, "--no-smoke")
     assert completed.returncode == 1, completed.stdout
-    text = checks["wrong", "target"]["found"]
-    assert "says that wrong is android-arm64" in text
-    assert "it is linux-x64 (machine x86_64" in text
+    assert checks["wrong", "target"]["status"] == "fail"
 
 
 @pytest.mark.needs("ps")

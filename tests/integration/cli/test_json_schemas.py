@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -105,21 +104,3 @@ def test_it_says_its_schema(call: str, prepared: DeviceRuns) -> None:
     if call in PRINTED:
         (document,) = documents
         jsonschema.validate(document, SCHEMA | {"anyOf": [{"$ref": f"#/$defs/{PRINTED[call]}"}]})
-
-
-@pytest.mark.nightly
-def test_each_file_that_is_left_says_its_schema(prepared: DeviceRuns) -> None:
-    files = [
-        path
-        for end in ("*.json", "*.jsonl")
-        for path in Path(prepared.reports).rglob(end)
-        if "logs" not in path.parts
-    ]
-    assert len({path.name for path in files}) > 3
-    without = []
-    for path in files:
-        text = path.read_text("utf-8")
-        first = json.loads(text.splitlines()[0] if path.suffix == ".jsonl" else text)
-        if type(first.get("schema")) is not int:
-            without.append(str(path.relative_to(prepared.reports)))
-    assert not without

@@ -7,15 +7,12 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from tests.integration.device_runs import ROOT, DeviceRuns
 from tests.integration.probe.test_executorch import (
-    FORMS,
     LLAMA,
     PROGRAM,
     Runner,
-    X,
     llama_inputs,
     runner,
 )
@@ -37,7 +34,6 @@ def test_a_hybrid_llama_runs_as_it_is_and_gives_what_a_runner_gets(
     arguments = (f"--inputs={tmp_path}/inputs", f"--expected={tmp_path}/outputs")
     code, stderr, records = lab.run_files(LLAMA, "--engine=executorch", *arguments)
     assert code == 0, stderr
-    assert "running with QNN 2.49.40: ExecuTorch 1.5.1 takes no other" in stderr
     assert [record["axes"]["workload"] for record in records] == [
         f"{LLAMA.name}-{record}" for record in TOKENS
     ]
@@ -49,7 +45,6 @@ def test_a_hybrid_llama_runs_as_it_is_and_gives_what_a_runner_gets(
     wrong = f"--expected={tmp_path}/outputs/{LLAMA.name}/{other}"
     code, stderr, records = lab.run_files(LLAMA, "--engine=executorch", f"--graph={method}", wrong)
     assert (code, records) == (2, []), stderr
-    assert "expected: " in stderr
 
 
 def test_how_right_a_program_is_as_the_first_page_asks(lab: DeviceRuns) -> None:
@@ -63,7 +58,6 @@ def test_how_right_a_program_is_as_the_first_page_asks(lab: DeviceRuns) -> None:
     code, stderr, (one,) = lab.run_files(*wrong)
     assert (code, one["outcome"], one["outputs"]) == (1, "failed", "reference"), stderr
     assert one["error"]["diagnosis"]["id"] == "wrong-outputs"
-    assert "256 elements that are not what is expected" in one["error"]["message"]
     # that its contexts run alone would blame ExecuTorch, and nobody said that files are right
     assert "replay" not in one["measurements"]
     assert "conclusion" not in one["measurements"]
@@ -71,48 +65,3 @@ def test_how_right_a_program_is_as_the_first_page_asks(lab: DeviceRuns) -> None:
     np.save(lab.folder / "out/0.npy", np.fromfile(right, np.float32).reshape(16, 16))
     code, stderr, (two,) = lab.run_files(*command.split())
     assert (code, two["outcome"], two["outputs"]) == (0, "passed", "reference"), stderr
-
-
-@pytest.mark.slow
-def test_a_program_without_contexts_and_with_numbers_for_outputs(
-    lab: DeviceRuns, tmp_path: Path
-) -> None:
-    for name, values in {
-        "in/x": X,
-        "out/output_0": np.array([7], np.int64),
-        "out/output_1": X + 1,
-        "out/output_2": np.array([2.5]),
-        "out/output_3": X * 2,
-        "out/output_4": np.array([True]),
-    }.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        np.save(tmp_path / f"{name}.npy", values)
-    arguments = (f"--inputs={tmp_path}/in", f"--expected={tmp_path}/out", "--graph=numbers")
-    code, stderr, (record,) = lab.run_files(FORMS, "--engine=executorch", *arguments)
-    assert (code, record["outcome"], record["outputs"]) == (0, "passed", "reference"), stderr
-    code, stderr, records = lab.run_files(FORMS, "--engine=executorch")
-    assert (code, records) == (2, [])
-    assert "it has no method 'forward'; --graph, or method=, names one" in stderr
-    np.save(tmp_path / "out/output_2.npy", np.array([2.0]))
-    code, stderr, (record,) = lab.run_files(FORMS, "--engine=executorch", *arguments)
-    assert (code, record["outcome"], record["outputs"]) == (1, "failed", "reference"), stderr
-    assert record["measurements"].get("replay") is None
-    assert record["measurements"].get("conclusion") is None
-    differences = {
-        record["output"]: record["max_abs"] for record in record["measurements"]["accuracy"]
-    }
-    assert differences == {f"output_{number}": 0.5 if number == 2 else 0.0 for number in range(5)}
-    # a condition takes the place of equality; without a reference there is none
-    code, stderr, (record,) = lab.run_files(
-        FORMS, "--engine=executorch", *arguments, "--max-error=0.6"
-    )
-    assert (code, record["outcome"]) == (0, "passed"), stderr
-    code, stderr, (record,) = lab.run_files(
-        FORMS, "--engine=executorch", *arguments, "--max-error=0.4"
-    )
-    assert (code, record["outcome"]) == (1, "failed"), stderr
-    assert "max_error[output_2]: 0.5, at most 0.4 of the expected files is asked" in stderr
-    words = (FORMS, "--engine=executorch", "--graph=numbers", "--min-cosine=0.9")
-    code, stderr, _ = lab.run_files(*words)
-    why = "--max-error, --min-cosine, --min-sqnr: nothing says what its outputs should be"
-    assert (code, why in stderr) == (2, True), stderr

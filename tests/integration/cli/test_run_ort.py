@@ -12,7 +12,6 @@ from onnx import TensorProto, helper
 
 from harness.models.models import Model
 from tests.integration.device_runs import DeviceRuns
-from tests.integration.in_process import qnn_harness
 
 FIELD = Path(__file__).parents[2] / "field"
 EMBEDDED, EXTERNAL = (FIELD / f"qnn_multi_ctx_{name}.onnx" for name in ("embed", "external"))
@@ -53,51 +52,6 @@ def test_models_that_others_compiled_run_with_each_version(lab: DeviceRuns) -> N
     assert "1.31.1" in completed.stdout
 
 
-@pytest.mark.nightly
-def test_a_plain_model_is_compiled_by_onnx_runtime(lab: DeviceRuns) -> None:
-    (lab.folder / "my model.onnx").write_bytes(Model("tiny").serialized())
-    (lab.folder / "in").mkdir()
-    np.save(lab.folder / "in/x.npy", np.ones((1, 16), np.float32))
-    code, stderr, (one,) = lab.run_files("my model.onnx", ORT, "--tolerance=0.01")
-    assert (code, one["outcome"], one["outputs"]) == (0, "passed", "reference"), stderr
-    code, stderr, (one,) = lab.run_files("my model.onnx", ORT, "--inputs=in", "--expected=in")
-    assert (code, one["outcome"], one["cause"]) == (1, "failed", "target"), stderr
-    assert one["measurements"]["accuracy"][0]["against"] == "the expected files"
-    code, stderr, (one,) = lab.run_files("my model.onnx", ORT, "--min-sqnr=300")
-    assert (code, one["outcome"]) == (1, "failed"), stderr
-    assert "sqnr_db[y]: " in one["error"]["message"]
-    completed = lab.qnn_harness("run", "my model.onnx", ORT, "--plan")
-    assert (completed.returncode, "onnxruntime_qnn/libQnnHtp.so" in completed.stdout) == (0, True)
-
-
-@pytest.mark.slow
-def test_what_onnx_runtime_does_not_load_is_refused_before_anything_runs(
-    lab: DeviceRuns, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(lab.folder)
-    no_onnx = "ONNX Runtime loads an .onnx, and this is"
-    for file, option, message in (
-        (FIELD / "executorch-3-contexts.pte", "--qnn=2.51.0", no_onnx),
-        (next(FIELD.glob("*.bin")), "--qnn=2.51.0", no_onnx),
-        (EMBEDDED, "--graph=g", "no graph to choose"),
-        (EMBEDDED, "--contexts=2", "no number"),
-        (
-            EMBEDDED,
-            "--tolerance=0.1",
-            "nothing says what its outputs should be: --expected DIR does",
-        ),
-        (EMBEDDED, "--ort=1.31.1", "--ort: the engine qnn does without ONNX Runtime"),
-    ):
-        engine = () if option.startswith("--ort") else (ORT,)
-        words = ("run", "--json", file, *engine, option)
-        completed = qnn_harness(*words, environment=lab.environment)
-        assert (completed.returncode, completed.stdout, message in completed.stderr) == (
-            2,
-            "",
-            True,
-        ), completed.stderr
-
-
 def test_a_clean_network_runs_on_qnns_cpu_backend_where_there_is_one(
     lab: DeviceRuns, tmp_path: Path
 ) -> None:
@@ -134,7 +88,6 @@ def test_a_clean_network_runs_on_qnns_cpu_backend_where_there_is_one(
     assert (code, lacks["outcome"]) == (0, "unsupported")
     diagnosis = lacks["error"]["diagnosis"]
     assert (diagnosis["id"], diagnosis["confidence"]) == ("backend-not-loaded", "known")
-    assert "only that of QNN 2.47.0 has it" in diagnosis["words"]
 
 
 def test_a_model_on_another_backend_is_run_by_onnx_runtime(lab: DeviceRuns) -> None:

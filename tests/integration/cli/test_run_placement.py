@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from tests.cut_models import CUT
+from tests.hostile_models import relu
 from tests.integration.device_runs import DeviceRuns
+from tests.integration.plugin.test_retries import OFFLINE
 
 SHAPE = [1, 4, 8, 8]
 
@@ -74,50 +77,11 @@ def test_without_fallback_it_fails_and_names_what_is_refused(lab: DeviceRuns, en
     error = one["error"]
     assert error["diagnosis"]["id"] == "op-unsupported"
     first, second, help_, *_ = error["message"].splitlines()
-    assert first == f"op shrink_1 (Shrink, float32 [1, 4, 8, 8]) is not supported here: {REASON}"
-    assert second.startswith("op acosh_1 (Acosh, float32 [1, 4, 8, 8]) is not supported here: ")
+    assert "shrink_1 (Shrink, float32 [1, 4, 8, 8])" in first
+    assert first.endswith(REASON)
+    assert "acosh_1 (Acosh, float32 [1, 4, 8, 8])" in second
     assert "--fallback allow" in help_
-    assert "by the user" not in error["message"]
     assert places(one) == WHERE
-
-
-@pytest.mark.slow
-def test_what_is_carried_over_is_that_of_the_graph_that_runs(lab: DeviceRuns) -> None:
-    """ORT renames what it gives another layout, takes functions apart, and leaves nodes out."""
-    for name, (model, *_) in CUT.items():
-        onnx.save(model, lab.folder / f"{name}.onnx")
-    _, stderr, records = lab.run_files(*(f"{name}.onnx" for name in CUT), "--fallback=allow")
-    assert len(records) == len(CUT), stderr
-    placements = {}
-    for record in records:
-        figures = record["measurements"]
-        carried = figures["transfers"]
-        name = record["case"].partition(".onnx")[0]
-        placements[name] = figures["partitions"], carried["tensors"], carried["bytes"]
-        added = [row for row in figures["nodes"] if row["added_by"]]
-        assert {row["op_type"] for row in added} <= {"Transpose"}
-        assert all(row["node"] for row in figures["nodes"])
-    assert placements == {name: tuple(told) for name, (_, *told) in CUT.items()}
-
-
-@pytest.mark.slow
-def test_what_nobody_can_cut_again_is_not_known(lab: DeviceRuns) -> None:
-    """Mish is taken apart into nodes without a name, once what else there is was cut."""
-    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, SHAPE) for name in ("x", "y"))
-    nodes = [
-        helper.make_node("Relu", ["x"], ["a"]),
-        helper.make_node("Mish", ["a"], ["b"]),
-        helper.make_node("Shrink", ["b"], ["c"], lambd=0.1),
-        helper.make_node("Tanh", ["c"], ["y"]),
-    ]
-    graph = helper.make_graph(nodes, "g", [x], [y])
-    opset = [helper.make_opsetid("", 18)]
-    onnx.save(helper.make_model(graph, ir_version=9, opset_imports=opset), lab.folder / "mish.onnx")
-    _, stderr, (one,) = lab.run_files("mish.onnx", "--fallback=allow")
-    figures = one["measurements"]
-    assert figures["transfers"] is None
-    assert "it is not known what is carried over" in stderr
-    assert places(one)["Shrink_2"] == "CPU"
 
 
 def test_an_engine_that_leaves_nothing_to_the_cpu_says_so(lab: DeviceRuns) -> None:
@@ -125,3 +89,65 @@ def test_an_engine_that_leaves_nothing_to_the_cpu_says_so(lab: DeviceRuns) -> No
     code, stderr, _ = lab.run_files("two.onnx", "--engine=qnn", "--fallback=allow")
     assert code == 2
     assert "--engine ort" in stderr
+
+
+def allowed(path: Path) -> None:
+    onnx.save(relu(1, 4), path)
+
+
+def too_large(path: Path) -> None:
+    onnx.save(relu(1, 3_000_000_000), path)
+
+
+def as_it_is(lab: DeviceRuns) -> None:
+    pass
+
+
+def full(lab: DeviceRuns) -> None:
+    lab.file.write_text(lab.file.read_text() + "    storage_limit_mb: 30\n")
+
+
+def without_runtime(lab: DeviceRuns) -> None:
+    lab.environment |= {**OFFLINE, "QNN_HARNESS_CACHE": str(lab.folder / "cache")}
+
+
+def test_a_refused_model_that_passes_once_it_is_exported_anew_is_no_flake(lab: DeviceRuns) -> None:
+    file = lab.folder / "net.onnx"
+    ends = []
+    for export in (two_refused, allowed, two_refused, allowed):
+        export(file)
+        (record,) = lab.run("--qnn", "2.51.0", suites=file).cases
+        ends.append((record["outcome"], record["files_sha256"]))
+    assert [outcome for outcome, _ in ends] == ["failed", "passed"] * 2
+    assert ends[:2] == ends[2:]
+    assert ends[0][1] != ends[1][1]
+    stdout = lab.qnn_harness("history", "--reports", lab.reports).stdout
+    assert "F.F." in stdout
+    assert "flaky" not in stdout
+
+
+@pytest.mark.parametrize(
+    ("export", "prepare", "words", "end"),
+    [
+        (two_refused, as_it_is, [], ("failed", "target")),
+        (two_refused, as_it_is, ["--engine=ort"], ("failed", "target")),
+        (too_large, as_it_is, ["tiny.onnx"], ("error", "config")),
+        (allowed, full, [], ("error", "infra")),
+        (allowed, without_runtime, [], ("error", "infra")),
+    ],
+)
+def test_a_case_that_never_came_to_its_file_says_which_it_was(
+    lab: DeviceRuns,
+    export: Callable[[Path], None],
+    prepare: Callable[[DeviceRuns], None],
+    words: list[str],
+    end: tuple[str, str | None],
+) -> None:
+    export(lab.folder / "net.onnx")
+    allowed(lab.folder / "tiny.onnx")
+    prepare(lab)
+    _, stderr, records = lab.run_files("net.onnx", "--qnn=2.51.0", *words)
+    (record,) = (record for record in records if record["case"].startswith("net.onnx::"))
+    assert (record["outcome"], record["cause"]) == end, stderr
+    content = (lab.folder / "net.onnx").read_bytes()
+    assert record["files_sha256"] == sha256(content).hexdigest()

@@ -8,30 +8,9 @@ from typing import Any
 import pytest
 
 from tests.integration.device_runs import ROOT, DeviceRuns
-from tests.report_page import words_of
 
 NEEDED = ("qemu-aarch64", "aarch64-linux-gnu-gcc")
 pytestmark = [pytest.mark.needs(tool) for tool in NEEDED]
-
-GPU_SUITE = '''"""Asks the GPU library for a session, without any context."""
-import pytest
-
-from harness.core.axes import BACKEND_LIBRARIES
-from harness.models.source import Libraries, session_start
-from harness.probe.plan import Plan, Step
-
-
-@pytest.mark.device(backend="gpu")
-def test_gpu(bench):
-    library = bench.case.runtime.library
-    libraries = Libraries(library(BACKEND_LIBRARIES["gpu"]), library("libQnnSystem.so"))
-    bench.run(Plan((*session_start(libraries), Step("cleanup")))).check()
-
-
-@pytest.mark.device(backend="gpu")
-def test_crash(bench):
-    bench.run(Plan((Step("crash", {"signal": "11"}),))).check()
-'''
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +26,6 @@ def htp_cases(runs: DeviceRuns) -> dict[str, dict[str, Any]]:
     completed = runs.run("--device", "sim-arm64,sim-arm64-sm8650", *chosen)
     assert completed.code == 0, completed.output
     assert "0 of 2 cases have a verdict, 2 unsupported" in completed.output
-    assert "libcdsprpc.so: cannot open shared object file" in completed.output
-    assert "libcdsprpc.so: cannot open" in words_of(
-        (runs.reports / "latest/report.html").read_text()
-    )
     return {case["device"]["name"]: case for case in completed.cases}
 
 
@@ -89,28 +64,8 @@ def test_a_board_that_tells_its_soc_gets_as_far_as_the_skel(
     assert codes[-1] == 14001
 
 
-@pytest.mark.nightly
-def test_a_gpu_library_without_a_driver_and_a_crash(runs: DeviceRuns, tmp_path: Path) -> None:
-    suite = tmp_path / "test_boards_gpu.py"
-    suite.write_text(GPU_SUITE)
-    completed = runs.run("--device", "sim-arm64", "--backend", "gpu", suites=suite)
-    assert completed.code == 1, completed.output
-    cases = {case["case"].rpartition("::")[2].partition("[")[0]: case for case in completed.cases}
-    gpu = cases["test_gpu"]
-    assert (gpu["outcome"], gpu["cause"]) == ("unsupported", None)
-    error = gpu["error"]
-    assert (error["api"], error["code"]) == ("QnnBackend_create", 1006)
-    assert error["symbol"] == "QNN_COMMON_ERROR_PLATFORM_NOT_SUPPORTED"
-    assert error["component"] == "common"
-    assert "Invalid OpenCL driver path" in error["first_cause"]["message"]
-    crash = cases["test_crash"]
-    assert (crash["outcome"], crash["cause"]) == ("crashed", "target")
-    assert "SIGSEGV" in crash["error"]["message"]
-
-
 def test_where_qemu_is_missing_it_is_said(runs: DeviceRuns, tmp_path: Path) -> None:
     bare = {"QNN_HARNESS_ARM64_LIBRARIES": str(tmp_path)}
     completed = runs.run("--device", "sim-arm64", "--plan", **bare)
     assert completed.code == 2, completed.output
-    assert "device 'sim-arm64' is off: this computer lacks the arm64 C library" in completed.output
     assert "apt install libc6-dev-arm64-cross" in completed.output

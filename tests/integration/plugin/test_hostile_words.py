@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -47,10 +46,8 @@ def test_case(bench, how):
 
 
 @pytest.mark.slow
-def test_all_that_a_run_prints_and_keeps(lab: DeviceRuns, tmp_path: Path) -> None:
-    suite = tmp_path / "suite" / "test_odd.py"
-    suite.parent.mkdir()
-    suite.write_text(SUITE)
+def test_all_that_a_run_prints_and_keeps(lab: DeviceRuns) -> None:
+    suite = lab.write_suite(SUITE)
     url = f"http://user:{SECRET}@127.0.0.1:9/maven2"
     lab.file.write_text(
         lab.file.read_text() + "runtimes:\n  - {name: far, kind: maven, target: linux-x64, "

@@ -7,7 +7,6 @@ from xml.etree import ElementTree
 
 import jsonschema
 import pytest
-import xmlschema
 
 from tests.integration.device_runs import ROOT, DeviceRuns, Finished
 
@@ -26,7 +25,6 @@ def newest(module_lab: DeviceRuns) -> Finished:
 def test_it_ends_well_though_the_known_failure_happens(newest: Finished) -> None:
     assert newest.code == 0, newest.output
     assert "1 xfailed" in newest.output
-    assert str(newest.folder) in newest.output
 
 
 def test_the_journal_tells_how_the_device_was_and_what_was_sent_to_it(newest: Finished) -> None:
@@ -36,17 +34,6 @@ def test_the_journal_tells_how_the_device_was_and_what_was_sent_to_it(newest: Fi
     (first,) = (row for row in newest.journal if row.get("event") == "health")
     assert first["vitals"]["free_ram_bytes"] > 0
     assert newest.events == []
-
-
-def test_junit_names_file_line_and_logs(newest: Finished) -> None:
-    tree = ElementTree.parse(newest.folder / "latest/junit.xml")
-    xmlschema.XMLSchema10(ROOT / "tests/unit/report/junit.xsd").validate(tree)
-    (case,) = [node for node in tree.iter("testcase") if "resident-66" in node.attrib["name"]]
-    line = (ROOT / case.attrib["file"]).read_text().splitlines()[int(case.attrib["line"]) - 1]
-    assert line.startswith(("@pytest.mark", "def test_context_count"))
-    named = [item.attrib["value"] for item in case.iter("property") if item.attrib["name"] == "log"]
-    assert named
-    assert all((newest.folder / "latest" / path).is_file() for path in named)
 
 
 def test_66_resident_contexts_fail_for_want_of_a_protection_domain(newest: Finished) -> None:
@@ -91,14 +78,3 @@ def test_the_reports_agree_with_the_journal_and_its_schema(newest: Finished) -> 
     assert len(suite.findall(".//testcase")) == len(newest.cases)
     assert "14985" in (folder / "report.html").read_text()
     assert json.loads((folder / "run.json").read_text())["exit_code"] == 0
-
-
-@pytest.mark.nightly
-def test_plan_lists_and_runs_nothing(lab: DeviceRuns) -> None:
-    completed = lab.run("--plan", "-k", "tiny and 66")
-    assert completed.code == 0, completed.output
-    assert "libQnnHtp.so" in completed.output
-    assert "context.bin" in completed.output
-    assert "MB" in completed.output
-    assert not lab.reports.exists()
-    assert not list((lab.folder / "simulated").glob("*"))

@@ -79,19 +79,11 @@ def longest_wait_s(run: Finished) -> float:
     return max(waits)
 
 
-NIGHTLY = pytest.mark.nightly
-
-
 @pytest.mark.parametrize(
     ("first", "workers"),
     [
         ("full", 0),
-        pytest.param("full", 2, marks=NIGHTLY),
-        *(
-            pytest.param(first, workers, marks=NIGHTLY)
-            for first in ("lost", "slow", "105")
-            for workers in (0, 2)
-        ),
+        *(pytest.param(first, 2, marks=pytest.mark.nightly) for first in ("lost", "slow", "105")),
     ],
 )
 def test_no_case_is_lost_or_waits_for_a_device_that_cannot_run_it(
@@ -108,40 +100,12 @@ def test_no_case_is_lost_or_waits_for_a_device_that_cannot_run_it(
     assert "reboot" not in {event["event"] for event in run.events}
 
 
-@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=NIGHTLY)])
-def test_a_timed_case_does_not_wait_for_a_hot_device_beside_a_cool_one(
-    tmp_path: Path, workers: int
-) -> None:
-    run = run_beside(tmp_path, "95", workers, TIMED)
+def test_a_timed_case_does_not_wait_for_a_hot_device_beside_a_cool_one(tmp_path: Path) -> None:
+    run = run_beside(tmp_path, "95", 0, TIMED)
     assert run.code == 0, run.output
     last = {case["case"]: case for case in run.cases}
     assert [case["device"]["name"] for case in last.values()] == ["farm-02"] * 8, run.output
     hot = [case for case in run.cases if case["device"]["name"] == "farm-01"]
     assert hot
-    assert all("too hot for a timed case" in case["error"]["message"] for case in hot)
+    assert {(case["outcome"], case["cause"]) for case in hot} == {("error", "infra")}
     assert not {"gate", "reboot"} & {event["event"] for event in run.events}
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("workers", [0, 2])
-def test_where_no_device_has_room_each_case_is_an_error_that_says_how_much(
-    tmp_path: Path, workers: int
-) -> None:
-    lab = DeviceRuns(tmp_path)
-    lab.file.write_text(
-        "schema: 1\ndevices:\n"
-        + "".join(
-            f"  - {{name: sim-{n}, simulated: true, soc: QCS8550, storage_limit_mb: 5}}\n"
-            for n in "ab"
-        )
-    )
-    suite = tmp_path / "test_farm.py"
-    suite.write_text(SUITE)
-    run = lab.run("--any-device", "-n", workers, "-q", suites=suite)
-    assert run.code == 3, run.output
-    last = {case["case"]: case for case in run.cases}
-    assert len(last) == 8
-    for case in last.values():
-        assert (case["outcome"], case["cause"]) == ("error", "infra")
-        assert "bytes are free" in case["error"]["message"]
-    assert "reboot" not in {event["event"] for event in run.events}

@@ -50,7 +50,7 @@ def test_reruns_timeouts_and_allure(lab: DeviceRuns, tmp_path: Path) -> None:
         suites=suite,
     )
     assert completed.code == 1, completed.output
-    cases = {case["case"].partition("::")[2].partition("[")[0]: case for case in completed.cases}
+    cases = {name: case for name, (case,) in completed.by_test.items()}
     assert len(completed.cases) == 4, "nothing was run again"
 
     failed = cases["test_fails"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -152,21 +151,26 @@ def test_fine(bench):
 '''
 
 
+LINES = {
+    "test_bug_of_the_suite": "raise ValueError",
+    "test_wrong_call": 'bench.resident(Model("tiny"), "3")',
+    "test_crash": '"signal": "11"',
+    "test_unchecked": '"signal": "6"',
+    "test_nothing": "@pytest.mark.device",
+}
+"""What stands in the line that the message of a case names."""
+
+
 @pytest.fixture
-def suite(tmp_path: Path) -> Path:
-    path = tmp_path / "elsewhere" / "test_ends.py"
-    path.parent.mkdir()
-    path.write_text(SUITE)
-    return path
+def suite(lab: DeviceRuns) -> Path:
+    return lab.write_suite(SUITE, "test_ends.py")
 
 
 def test_each_end_is_what_it_is(lab: DeviceRuns, suite: Path) -> None:
     completed = lab.run("--qnn", "2.47.0", "--compiler", "2.51.0", suites=suite)
     assert completed.code == 1, completed.output
-    ends = {
-        case["case"].rpartition("::")[2].partition("[")[0]: (case["outcome"], case["cause"])
-        for case in completed.cases
-    }
+    by_test = completed.by_test
+    ends = {name: (cases[-1]["outcome"], cases[-1]["cause"]) for name, cases in by_test.items()}
     assert ends == {
         "test_assertion": ("failed", "target"),
         "test_bug_of_the_suite": ("error", "config"),
@@ -191,56 +195,25 @@ def test_each_end_is_what_it_is(lab: DeviceRuns, suite: Path) -> None:
         "test_shell": ("passed", None),
         "test_fine": ("passed", None),
     }
-    marked = [case for case in completed.cases if "test_marked_mistake" in case["case"]]
-    by_mark = {record["axes"]["mark"]: record for record in marked}
-    assert (by_mark["bare"]["outcome"], by_mark["bare"]["cause"]) == ("error", "config")
-    assert "'Bench' object has no attribute 'resydent'" in by_mark["bare"]["error"]["message"]
-    assert "has no attribute 'resydent'" in completed.output
-    assert by_mark["named"]["outcome"] == "skipped"
-    nothing = [case for case in completed.cases if "test_nothing" in case["case"]]
-    assert [(record["outcome"], record["cause"]) for record in nothing] == [("error", "config")] * 4
-    line = 1 + SUITE.splitlines().index("def test_nothing(bench, n):") - 2
-    messages = f"test_ends.py:{line}: the test ran nothing on its device, so there is no verdict"
-    assert all(messages in record["error"]["message"] for record in nothing), nothing
-    assert messages in completed.output
-    (skipped,) = (case for case in completed.cases if "test_skip" in case["case"])
-    assert skipped["measurements"]["skip_reason"] == "not today"
-    words = [case for case in completed.cases if "test_wrong_word" in case["case"]]
-    assert [(record["outcome"], record["cause"]) for record in words] == [("error", "config")] * 4
-    messages = " ".join(record["error"]["message"] for record in words)
-    for said in (
-        "measure(what=...): JSON cannot hold a value of type object",
-        "expected str, got 5",
-        "expected Check, got 5",
-    ):
-        assert said in messages
-    (wrong,) = (case for case in completed.cases if "test_wrong_call" in case["case"])
-    said = "expected int, got '3'"
-    assert re.fullmatch(rf"test_ends\.py:\d+: {re.escape(said)}", wrong["error"]["message"])
-    assert re.search(rf"^test_ends\.py:\d+: {re.escape(said)}$", completed.output, re.M)
+    for name, text in LINES.items():
+        # its line is that of the mistake, and is told on the terminal, too
+        line = re.search(r"test_ends\.py:(\d+)", by_test[name][0]["error"]["message"])
+        assert line is not None
+        assert text in SUITE.splitlines()[int(line[1]) - 1], line
+        assert line[0] in completed.output
+    ends_of_marked = {
+        case["axes"]["mark"]: case["outcome"] for case in by_test["test_marked_mistake"]
+    }
+    assert ends_of_marked == {"bare": "error", "named": "skipped"}
+    for name in ("test_nothing", "test_wrong_word"):
+        ends_of = [(case["outcome"], case["cause"]) for case in by_test[name]]
+        assert ends_of == [("error", "config")] * 4
+    assert by_test["test_skip"][0]["measurements"]["skip_reason"] == "not today"
     assert "def schedule(" not in completed.output  # no traceback of ours stands before it
-    (bug,) = (case for case in completed.cases if "test_bug_of_the_suite" in case["case"])
-    line = 1 + SUITE.splitlines().index('    raise ValueError("oops")')
-    messages = f"test_ends.py:{line}: the test's own mistake: ValueError: oops"
-    assert bug["error"]["message"] == messages
-    line = 1 + SUITE.splitlines().index("def test_unchecked(bench):")
-    (unchecked,) = (case for case in completed.cases if "test_unchecked" in case["case"])
-    assert f"at test_ends.py:{line + 1}" in unchecked["error"]["message"]
-    assert f"\ntest_ends.py:{line + 1}: crashed in step 0" in completed.output
-    (unknown,) = (case for case in completed.cases if "test_unknown" in case["case"])
-    assert "fixture 'nothing_of_this_name' not found" in unknown["error"]["message"]
-    (binary,) = (case for case in completed.cases if "test_binary" in case["case"])
-    assert binary["error"]["code"] == 5000
-    assert "Using newer context binary on old SDK" in binary["error"]["message"]
-    (crash,) = (case for case in completed.cases if "test_crash" in case["case"])
-    assert "SIGSEGV" in crash["error"]["message"]
-    assert crash["error"]["step"] == 0
-    line = 1 + SUITE.splitlines().index(
-        '    bench.run(Plan((Step("crash", {"signal": "11"}),))).check()'
-    )
-    assert crash["error"]["message"].splitlines()[-1] == f"at test_ends.py:{line}"
-    assert f"\ntest_ends.py:{line}: crashed in step 0" in completed.output
-    assert "needs htp_arch 75, has 73" in completed.output
+    errors = {name: cases[0]["error"] for name, cases in by_test.items() if cases[0]["error"]}
+    assert errors["test_binary"]["code"] == 5000
+    assert "SIGSEGV" in errors["test_crash"]["message"]
+    assert errors["test_crash"]["step"] == 0
 
 
 def test_a_run_that_stops_at_the_first_failure_is_not_whole(lab: DeviceRuns, suite: Path) -> None:
@@ -250,23 +223,52 @@ def test_a_run_that_stops_at_the_first_failure_is_not_whole(lab: DeviceRuns, sui
     assert info["problem"] == "not run: 1 of 2 cases"
 
 
-@pytest.mark.nightly
-def test_a_failure_of_a_plain_test_is_not_hidden_by_good_cases(
-    lab: DeviceRuns, suite: Path
-) -> None:
-    plain = (
-        "import pytest\n@pytest.mark.device\n@pytest.mark.parametrize('n', [1])\n"
-        "def test_plain(bench, n): bench.measure(noted=1)\n"
-    )
-    suite.write_text(plain)
-    other = suite.with_name("test_plain.py")
-    other.write_text(
-        "import pytest\n@pytest.mark.parametrize('n', [1])\ndef test_n(n): assert n == 2\n"
-    )
-    command = [word for word in lab.command(suite.parent) if word not in ("-m", "device")]
-    command.insert(1, "-m")
-    completed = subprocess.run(
-        command, env=lab.environment, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert completed.returncode == 1, completed.stdout
-    assert "1 failed, 1 passed" in completed.stdout
+EVIDENCE_SUITE = '''"""A case of each kind that leaves evidence, and one that does not."""
+import pytest
+
+from harness.probe.plan import Plan, Step
+
+
+@pytest.mark.device
+def test_passes(bench):
+    bench.run(Plan((Step("noop"),))).check()
+
+
+@pytest.mark.device
+def test_crashes(bench):
+    bench.run(Plan((Step("crash", {"signal": "11"}),))).check()
+
+
+@pytest.mark.device
+def test_hangs(bench):
+    bench.run(Plan((Step("hang"),)), timeout_s=3).check()
+
+
+@pytest.mark.device
+def test_says_no(bench):
+    bench.device.transport.shell("log -t QnnDsp of this case", timeout_s=60)
+    bench.device.transport.shell("log -t adsprpc SSR Detected for domain 3", timeout_s=60)
+    assert False, "it must not"
+'''
+
+
+def test_what_the_device_says_is_kept_with_the_case(lab: DeviceRuns) -> None:
+    completed = lab.run(suites=lab.write_suite(EVIDENCE_SUITE))
+    assert completed.code == 1, completed.output
+    by_test = {name: case for name, (case,) in completed.by_test.items()}
+    logs = {
+        name: {Path(path).name: completed.folder / "latest" / path for path in case["logs"]}
+        for name, case in by_test.items()
+    }
+    assert all(path.is_file() for paths in logs.values() for path in paths.values())
+    assert "evidence.json" not in logs["test_passes"]
+    assert {"evidence.json", "probe.jsonl"} <= logs["test_crashes"].keys()
+    assert "evidence.json" in logs["test_hangs"]
+    stacks = [path for name, path in logs["test_hangs"].items() if name.startswith("process")]
+    assert stacks, sorted(logs["test_hangs"])
+    assert "of this case" in logs["test_says_no"]["logcat.txt"].read_text()
+    assert "of this case" not in logs["test_crashes"]["logcat.txt"].read_text()
+    summary = json.loads(logs["test_says_no"]["evidence.json"].read_text())
+    assert summary["lost"] is None
+    assert by_test["test_says_no"]["error"]["diagnosis"]["id"] == "dsp-restarted"
+    assert by_test["test_crashes"]["error"]["diagnosis"] is None

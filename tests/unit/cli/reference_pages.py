@@ -82,15 +82,6 @@ def pages() -> dict[str, str]:
     }
 
 
-def outdated(folder: Path) -> list[str]:
-    """The pages in `folder` that are not what `pages` makes, and files that are none of them."""
-    current = {path.name: path.read_text("utf-8") for path in folder.glob("*.md")}
-    new_pages = pages()
-    return sorted(
-        name for name in {*current, *new_pages} if current.get(name) != new_pages.get(name)
-    )
-
-
 def every_command() -> Iterator[tuple[str, click.Command]]:
     """Each command with its whole name, groups before what is in them."""
     waiting = [click.Context(commands, info_name="qnn-harness")]

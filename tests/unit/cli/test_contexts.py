@@ -17,69 +17,41 @@ from harness.containers.artefact import ArtefactError
 from harness.containers.open import open_artefact
 from harness.models.inspection import ContextReport, Inspection, model_report
 from harness.models.models import Model
+from harness.reduce.driver import Minimization
 from harness.reduce.subject import Way
+from tests.snapshots import Snapshot
 from tests.unit.containers.made import FIELD
+from tests.unit.reduce.test_driver import ScriptedRuns, minimized, two_others
 
 PTE = FIELD / "executorch-3-contexts.pte"
 
 
-def test_extract_says_what_was_copied(tmp_path: Path) -> None:
+def test_extract_says_what_was_copied(tmp_path: Path, snapshot: Snapshot) -> None:
     completed = CliRunner().invoke(
         contexts, ["extract", str(PTE), "--output", str(tmp_path / "out")]
     )
     assert completed.exit_code == 0
-    *lines, last = completed.output.splitlines()
-    assert [line.split() for line in lines] == [
-        [f"{PTE.name}.{n}.bin", str(size), "bytes", "context", PTE.name, f"forward/{n}"]
-        for n, size in enumerate((54016, 49960, 49960))
-    ]
-    assert last == f"{tmp_path}/out/manifest.json lists them"
+    assert completed.output == snapshot
     assert len(open_artefact(tmp_path / "out/manifest.json").pieces) == 3
 
 
-def test_extract_lists_each_piece(tmp_path: Path) -> None:
-    out = str(tmp_path / "out")
-    words = ["extract", *map(str, sorted(FIELD.glob("*.onnx"))), "--output", out]
-    completed = CliRunner().invoke(contexts, words)
-    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
-    assert len(completed.output.splitlines()) == len(manifest["pieces"]) + 1 == 5
-
-
-def test_of_many_contexts_the_first_are_shown() -> None:
+def test_of_many_contexts_the_first_are_shown(snapshot: Snapshot) -> None:
     one = ContextReport("m.pte", "executorch", "0", "context", 0, 1000, "ab", {}, build_id="v2")
     other = replace(one, origin="1", size=3000, memory_bytes=5000)
     report = Inspection(1, "2.51.0", (one, other) * 5, ())
     short, long = [*lines(report)], [*lines(report, whole=True)]
-    assert short[-1] == "10 contexts, read by QNN 2.51.0; --long shows all"
     assert (len(long), len(short)) == (31, 25)
     assert short[:-1] == long[:24]
-    assert (
-        [*lines(replace(report, contexts=(one,)))]
-        == [
-            long[0].replace("#0", ""),  # the only one is called like its file
-            *long[1:3],
-            "1 context, read by QNN 2.51.0",
-        ]
-    )
+    assert short[-4:] == snapshot
+    # the only one is called like its file
+    assert [*lines(replace(report, contexts=(one,)))] == snapshot
 
 
-def test_a_model_for_the_device_is_no_context() -> None:
+def test_models_are_no_contexts(tmp_path: Path, snapshot: Snapshot) -> None:
     dlc = ContextReport("a.dlc", "dlc", "", "dlc", 0, 1000, "ab", {})
-    report = Inspection(1, "2.51.0", (dlc,), ())
-    a_model = "a DLC: a model that is compiled on the device"
-    assert [*lines(report)] == ["a.dlc: 1.000 kB, sha256 ab", f"    {a_model}"]
-
-
-def test_a_model_is_told_as_one(tmp_path: Path) -> None:
-    file = tmp_path / "m.onnx"
-    file.write_bytes(Model("tiny").serialized())
-    texts = [*lines(Inspection(1, "2.51.0", (), (), (model_report(file),)))]
-    assert texts == [
-        f"{file}: an ONNX model, which `run` and `contexts compile` compile",
-        "    1 node: 1 MatMul",
-        "    in  x: float32 [1, 16]",
-        "    out y: float32 [1, 16]",
-    ]
+    assert [*lines(Inspection(1, "2.51.0", (dlc,), ()))] == snapshot
+    (file := tmp_path / "m.onnx").write_bytes(Model("tiny").serialized())
+    assert [*lines(Inspection(1, "2.51.0", (), (), (model_report(file),)))] == snapshot
 
 
 def test_an_output_that_other_nodes_read_too_is_one(tmp_path: Path) -> None:
@@ -93,10 +65,10 @@ def test_an_output_that_other_nodes_read_too_is_one(tmp_path: Path) -> None:
     assert model_report(file).outputs == ("y: float32 [2]", "z: float32 [2]")
 
 
-def test_a_damaged_file_is_told_with_its_place(tmp_path: Path) -> None:
+def test_a_damaged_file_is_told_with_its_place(tmp_path: Path, snapshot: Snapshot) -> None:
     cut = tmp_path / "cut.pte"
     cut.write_bytes(PTE.read_bytes()[:5000])
-    with pytest.raises(ArtefactError, match=r"cut.pte: at byte 2432: .* within the file of 5000"):
+    with snapshot.raises(ArtefactError):
         CliRunner().invoke(
             contexts, ["extract", str(cut), "--output", str(tmp_path / "o")], catch_exceptions=False
         )
@@ -109,3 +81,34 @@ def test_a_way_that_fails_otherwise_is_not_said_to_pass(capsys: pytest.CaptureFi
         _Progress().on_answer(question, judged, RunEnd(1, None, None, "", 1.0))
     names = [line.split()[0] for line in capsys.readouterr().err.splitlines()]
     assert names == ["passes", "other", "fails"]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize("answers", [0, 1, 3])
+def test_ctrl_c_says_how_to_go_on_and_concludes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: int, as_json: bool
+) -> None:
+    def stopped(contents: list[bytes], residency: str, number: int) -> str:
+        completed = number > answers
+        return "interrupted" if completed else two_others(contents, residency, number)
+
+    result = minimized(tmp_path, two_others, [0, 1, 1, 0, 1])
+    folder, resume, runs = result.folder.path, Minimization.resume, ScriptedRuns(stopped)
+    result.folder.close()
+    monkeypatch.setattr(
+        Minimization,
+        "resume",
+        lambda path, words, **more: resume(path, words, run=runs, **more),
+    )
+    words = ["minimize", "--resume", str(folder), *(["--json"] if as_json else [])]
+    completed = CliRunner().invoke(contexts, words, standalone_mode=False)
+    assert completed.return_value == 130, completed.exception
+    assert completed.stderr.endswith(f"qnn-harness contexts minimize --resume {folder}\n")
+    assert runs.number == answers + 1
+    if as_json:
+        content = json.loads(completed.stdout)
+        assert (content["runs"], content["minimal"], content["exit_code"]) == (answers, False, 130)
+    else:
+        assert bool(completed.stdout) is bool(answers), (
+            "what fails is told, as far as that is known"
+        )

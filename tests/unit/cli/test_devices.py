@@ -38,8 +38,8 @@ def test_an_adb_server_that_is_gone_is_one_error(tmp_path: Path) -> None:
     (file := tmp_path / "devices.yaml").write_text(lab + "".join(map(device.format, "123", "123")))
     listed = CliRunner().invoke(commands, ["devices", f"--lab={file}"])
     (error,) = (line for line in listed.stderr.splitlines() if line.startswith("error: "))
-    assert error.startswith("error: farm-01, farm-02, farm-03: no adb server at 127.0.0.1:1: ")
+    assert error.startswith("error: farm-01, farm-02, farm-03: ")
     assert listed.exit_code == 3
     completed = CliRunner().invoke(commands, ["devices", f"--lab={file}", "--json"])
-    assert (completed.exit_code, "no adb server at" in completed.stderr) == (3, False)
-    assert completed.stdout.count("no adb server at 127.0.0.1:1: ") >= 3
+    assert (completed.exit_code, completed.stderr) == (3, "")
+    assert completed.stdout.count("127.0.0.1:1: ") >= 3

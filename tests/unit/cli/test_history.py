@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner, Result
 
 from harness.cli.main import commands
@@ -20,27 +19,23 @@ def said(*words: object) -> Result:
 def test_a_folder_without_runs_is_named_and_left_as_it_is(tmp_path: Path) -> None:
     for reports in (tmp_path, tmp_path / "none"):
         error = said("history", "--reports", reports).exception
-        assert f"{reports}: holds no run" in str(error)
+        assert isinstance(error, ConfigError)
+        assert str(error.file) == str(reports)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("day", ["2026-13-01", "2026-02-30", "yesterday"])
-def test_a_day_that_there_is_not(tmp_path: Path, day: str) -> None:
-    assert "is not a day" in str(said("history", "--since", day, "--reports", tmp_path).exception)
 
 
 def test_nothing_is_said_of_cases_that_were_not_asked_for(tmp_path: Path) -> None:
     run_folder(tmp_path, attempt("a passed"))
-    text = said("history", "--diagnosis", "no-such", "--reports", tmp_path)
-    assert (text.output, text.return_value) == ("the history has no such case\n", 1)
+    result = said("history", "--diagnosis", "no-such", "--reports", tmp_path)
+    assert (result.return_value, len(result.output.splitlines())) == (1, 1)
 
 
 def test_a_run_that_was_cut_short_is_named_so(tmp_path: Path) -> None:
     base = run_folder(tmp_path, attempt("a passed"))
     cut = run_folder(tmp_path, attempt("a passed"), problem="interrupted")
     for words in (["report", "write", cut], ["compare", base, cut], ["compare", cut, base]):
-        assert f"warning: {cut.name} was cut short: interrupted" in said(*words).stderr
-    assert "cut short" not in said("report", "write", base).stderr
+        assert f"warning: {cut.name} " in said(*words).stderr
+    assert "warning" not in said("report", "write", base).stderr
 
 
 def test_a_journal_of_another_schema_is_refused(tmp_path: Path) -> None:
@@ -51,7 +46,4 @@ def test_a_journal_of_another_schema_is_refused(tmp_path: Path) -> None:
     for words in (["report", "write", run], ["compare", run, other], ["compare", other, run]):
         error = said(*words).exception
         assert isinstance(error, ConfigError)
-        assert str(error) == (
-            f"{journal}:1: is of schema 3; this version reads schema 2: a newer qnn-harness "
-            "wrote it, so update this one"
-        )
+        assert (str(error.file), error.line) == (str(journal), 1)

@@ -1,4 +1,4 @@
-"""The libraries that commands of this computer use."""
+"""Options that commands share: the lab, the libraries of this computer, and times."""
 
 from __future__ import annotations
 
@@ -9,8 +9,14 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli.bisect import bisect
-from harness.cli.lab_options import DEFAULT_LAB, HOST_TARGET, host_runtime, lab_or_simulated
-from harness.core.errors import ConfigError
+from harness.cli.lab_options import (
+    DEFAULT_LAB,
+    HOST_TARGET,
+    host_runtime,
+    lab_or_simulated,
+    seconds_of,
+)
+from harness.core.errors import ConfigError, NoLabError
 from harness.lab.inventory import SIMULATED_LAB
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.pypi import all_versions
@@ -32,8 +38,8 @@ def test_a_bisection_without_a_lab_is_on_a_simulated_device(
     monkeypatch.chdir(tmp_path)
     words = ["--case", "x", "--axis", "qnn", "--good", "2.51.0", "--bad", "2.47.0", *named]
     completed = CliRunner().invoke(bisect, words)
-    assert "no devices.yaml here: running on the simulated device sim-v73" in completed.output
-    assert "no such file" not in str(completed.exception)
+    assert "sim-v73" in completed.output
+    assert not isinstance(completed.exception, NoLabError)
 
 
 @pytest.mark.parametrize(
@@ -52,15 +58,10 @@ def test_the_version_that_is_asked_for_is_taken_or_else_the_newest(
     assert runtime == (version, HOST_TARGET)
 
 
-@pytest.mark.parametrize("spec", ["2.47.0,2.48.40", "<=2.48.40", "all"])
-def test_none_of_several_versions_is_chosen(tmp_path: Path, spec: str) -> None:
-    with pytest.raises(ConfigError, match=f"^--qnn: '{spec}' is several versions"):
+@pytest.mark.parametrize("spec", ["2.47.0,2.48.40", "<=2.48.40", "all", "1.0"])
+def test_none_of_several_versions_or_of_none_is_chosen(tmp_path: Path, spec: str) -> None:
+    with pytest.raises(ConfigError, match=r"^--qnn: "):
         host_runtime(CatalogWithoutDownloads(tmp_path), spec)
-
-
-def test_a_version_that_there_is_not_is_wrong_input(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"--qnn: .*1\.0"):
-        host_runtime(CatalogWithoutDownloads(tmp_path), "1.0")
 
 
 def test_without_a_lab_the_simulated_devices_are_meant(
@@ -71,7 +72,21 @@ def test_without_a_lab_the_simulated_devices_are_meant(
     assert lab_or_simulated(DEFAULT_LAB, ["sim-v73"]) == SIMULATED_LAB
     assert lab_or_simulated(DEFAULT_LAB, ["sim-v73", "phone"]) == DEFAULT_LAB
     assert lab_or_simulated(other, ["sim-v73"]) == other
-    with pytest.raises(ConfigError, match="simulates no 'sim-v70'"):
+    with pytest.raises(ConfigError):
         lab_or_simulated(DEFAULT_LAB, ["sim-v70"])
     DEFAULT_LAB.write_text("schema: 1")
     assert lab_or_simulated(DEFAULT_LAB, ["sim-v73"]) == DEFAULT_LAB
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("4h", 14400), ("90m", 5400), ("1h30m", 5400), ("1s", 1), (" 2m ", 120), ("168h", 604800)],
+)
+def test_a_budget_is_read(text: str, seconds: float) -> None:
+    assert seconds_of(text, "--budget") == seconds
+
+
+@pytest.mark.parametrize("text", ["", "4", "h", "0h", "1m1h", "-1h", "168h1s", "4 h", "nan", "１h"])
+def test_what_is_no_budget_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError):
+        seconds_of(text, "--budget")

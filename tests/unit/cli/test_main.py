@@ -12,12 +12,12 @@ from unittest import mock
 
 import click
 import pytest
-from click.shell_completion import ShellComplete
-from click.testing import CliRunner
 
 from harness.cli.main import COMMANDS, commands
 from harness.core.errors import HarnessError
+from harness.results.record import SCHEMA
 from tests.integration.in_process import qnn_harness
+from tests.snapshots import Snapshot
 
 
 def test_help_loads_no_command() -> None:
@@ -33,8 +33,8 @@ def test_help_loads_no_command() -> None:
     packages = {name.split(".")[1] for name in loaded.split()}
     assert packages <= {"cli", "core"}
     listed = shown[shown.index("Commands:") + 1 : shown.index("", shown.index("Commands:"))]
-    page = shown[shown.index("  All pages to read:") + 1]  # whole, to be copied as one word
-    assert Path(page.strip()).read_text().startswith("# Start here")
+    (page,) = (line.strip() for line in shown if Path(line.strip()).is_file())  # one word to copy
+    assert Path(page).read_text().startswith("# Start here")
     assert [line.split()[0] for line in listed if line[2] != " "] == list(COMMANDS)
 
 
@@ -67,42 +67,15 @@ def test_output_that_nobody_takes_is_one_line_and_an_exit_code(command: str, cod
             assert line.endswith("No space left on device")
 
 
-def test_a_command_that_there_is_not() -> None:
-    completed = CliRunner().invoke(commands, ["devces"])
-    assert completed.exit_code == 2
-    assert "devces" in completed.output
-    assert "did you mean 'devices'?" in completed.output
-    completed = CliRunner().invoke(commands, ["zzzz"])
-    assert (completed.exit_code, "'zzzz'" in completed.output, "mean" in completed.output) == (
-        2,
-        True,
-        False,
-    )
+@pytest.mark.parametrize("word", ["devces", "zzzz"])
+def test_a_command_that_there_is_not(word: str) -> None:
+    completed = qnn_harness(word)
+    assert (completed.returncode, f"'{word}'" in completed.stderr) == (2, True)
+    assert ("'devices'" in completed.stderr) == (word == "devces")
 
 
 def test_the_version_tells_the_schemas() -> None:
-    from harness.results.record import SCHEMA
-
-    output = CliRunner().invoke(commands, ["--version"]).output
-    assert f"results {SCHEMA}, all others 1" in output
-
-
-@pytest.mark.parametrize(
-    ("incomplete", "completed"),
-    [
-        ("expl", [("plain", "explain")]),
-        ("contexts ins", [("plain", "inspect")]),
-        ("run --resid", [("plain", "--residency")]),
-        ("run --residency se", [("plain", "sequential")]),
-        ("run --reference m", [("file", "m")]),
-        ("run m", [("file", "m")]),
-    ],
-)
-def test_the_tab_key_completes(incomplete: str, completed: list[tuple[str, str]]) -> None:
-    *words, last = incomplete.split()
-    shell = ShellComplete(commands, {}, "qnn-harness", "_QNN_HARNESS_COMPLETE")
-    completions = shell.get_completions(words, last)
-    assert [(item.type, item.value) for item in completions] == completed
+    assert f"results {SCHEMA}," in qnn_harness("--version").stdout
 
 
 def every(group: click.Group, *above: str) -> Iterator[tuple[str, ...]]:
@@ -136,33 +109,33 @@ def test_a_fault_of_ours_is_3_and_one_line_and_its_traceback_only_with_v(
     code, stderr = planted(words, RuntimeError("planted\nhere"))
     (line,) = stderr.splitlines()
     assert code == 3
-    assert line.startswith("error: internal error: RuntimeError: planted here; please report it")
+    assert line.startswith("error: internal error: RuntimeError: planted here; ")
     code, stderr = planted(words, RuntimeError("planted"), "-v")
     assert code == 3
     assert "Traceback (most recent call last)" in stderr
-    assert stderr.splitlines()[-1].endswith("please report it with this traceback")
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "message"),
+    ("error", "code"),
     [
-        (BrokenPipeError(errno.EPIPE, "gone"), 0, ""),
-        (OSError(errno.ENOSPC, "No space left"), 3, "error: the output could not"),
-        (PermissionError(errno.EACCES, "Permission denied", "x"), 2, "error: x: Permission denied"),
-        (PermissionError(errno.EPERM, "not permitted"), 3, "error: internal error: PermissionErr"),
-        (FileNotFoundError(errno.ENOENT, "none"), 2, "error: the current folder is gone; change"),
-        (OSError(errno.EIO, "broken", "x"), 3, "error: internal error: OSError: [Errno 5] broken"),
-        (KeyboardInterrupt(), 130, ""),
-        (MemoryError(), 3, "error: this computer has not enough memory for that"),
-        (RecursionError("too deep"), 3, "error: internal error: RecursionError: too deep; please"),
-        (AssertionError(), 3, "error: internal error: AssertionError; please report it with"),
-        (HarnessError("so it is"), 3, "error: so it is"),
-        (ValueError("x" * 10_000), 3, "error: internal error: ValueError: xxx"),
+        (BrokenPipeError(errno.EPIPE, "gone"), 0),
+        (OSError(errno.ENOSPC, "No space left"), 3),
+        (PermissionError(errno.EACCES, "Permission denied", "x"), 2),
+        (PermissionError(errno.EPERM, "not permitted"), 3),
+        (FileNotFoundError(errno.ENOENT, "none"), 2),
+        (OSError(errno.EIO, "broken", "x"), 3),
+        (KeyboardInterrupt(), 130),
+        (MemoryError(), 3),
+        (AssertionError(), 3),
+        (HarnessError("so it is"), 3),
+        (ValueError("x" * 10_000), 3),
     ],
-    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
+    ids=[
+        *("EPIPE", "ENOSPC", "EACCES", "EPERM", "ENOENT", "EIO", "ctrl-c", "memory"),
+        *("assert", "harness", "long"),
+    ],
 )
-def test_how_a_command_ends(error: BaseException, code: int, message: str) -> None:
+def test_how_a_command_ends(error: BaseException, code: int, snapshot: Snapshot) -> None:
     ended, stderr = planted(("devices",), error)
-    assert (ended, len(stderr.strip().splitlines())) == (code, bool(message))
-    assert stderr.startswith(message)
-    assert len(stderr) < 500
+    assert (ended, len(stderr.splitlines()) < 2, len(stderr) < 500) == (code, True, True)
+    assert stderr.replace("x" * 20, "") == snapshot

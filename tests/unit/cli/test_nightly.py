@@ -41,12 +41,3 @@ def test_a_night_that_is_gone_on_with_keeps_the_pages_that_are_named_now(
     first, second = started
     assert first.night == second.night
     assert second.site == (site and str(tmp_path / site))
-
-
-def test_to_go_on_where_no_night_was_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    completed = CliRunner().invoke(nightly, ["--resume"])
-    assert "the last night is over, or there is none" in str(completed.exception)
-    assert not [*tmp_path.iterdir()]

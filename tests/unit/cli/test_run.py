@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,8 +12,9 @@ from click.testing import CliRunner
 from harness.cli.bisect import bisect
 from harness.cli.contexts import contexts
 from harness.cli.run import run
-from harness.core.errors import ConfigError
+from harness.core.errors import ConfigError, NoLabError, VersionError
 from harness.results.run_folder import RunFolder
+from tests.snapshots import Snapshot
 from tests.unit.containers.made import CONTEXT
 
 
@@ -45,43 +45,31 @@ def test_an_option_without_its_value_is_refused(
     assert f"Option '{option}' requires an argument" in completed.output
 
 
-def test_no_option_has_an_empty_metavar() -> None:
-    assert not [parameter.opts for parameter in run.params if parameter.metavar == ""]
+@pytest.mark.parametrize(
+    ("word", "passed_on"),
+    [
+        *[(f"--engine={name} --backend=cpu", "--qnn-backend=cpu") for name in ("qnn", "ort")],
+        ("--engine=litert --backend=htp", "--qnn-backend=htp"),
+        ("--tolerance=-1", "--qnn-contexts-tolerance=-1.0"),
+    ],
+)
+def test_words_are_passed_on(word: str, passed_on: str, tmp_path: Path, told: list[str]) -> None:
+    (tmp_path / "a.bin").write_bytes(CONTEXT)
+    run.main(["a.bin", *word.split()], standalone_mode=False)
+    assert passed_on in told
 
 
 @pytest.mark.parametrize(
-    ("engine", "backend", "problem"),
-    [
-        ("litert", "cpu", "LiteRT does not run on 'cpu' (valid: htp)"),
-        ("litert", "htp,gpu", "LiteRT does not run on 'gpu' (valid: htp)"),
-        ("executorch", "gpu", "ExecuTorch does not run on 'gpu' (valid: htp)"),
-        ("ort", "npu", "there is no backend 'npu' (valid: htp, gpu, cpu)"),
-        ("qnn", "cpu", None),
-        ("ort", "cpu", None),
-        ("litert", "htp", None),
-    ],
+    ("engine", "backend"),
+    [("litert", "cpu"), ("litert", "htp,gpu"), ("executorch", "gpu"), ("ort", "npu")],
 )
 def test_an_engine_knows_its_backends(
-    engine: str, backend: str, problem: str | None, tmp_path: Path, told: list[str]
+    engine: str, backend: str, tmp_path: Path, told: list[str], snapshot: Snapshot
 ) -> None:
     (tmp_path / "a.bin").write_bytes(CONTEXT)
-    words = ["a.bin", f"--engine={engine}", f"--backend={backend}"]
-    if problem is None:
-        run.main(words, standalone_mode=False)
-        assert f"--qnn-backend={backend}" in told
-        return
-    with pytest.raises(ConfigError) as error:
-        run.main(words, standalone_mode=False)
-    assert str(error.value) == f"--backend: {problem}"
+    with snapshot.raises(ConfigError):
+        run.main(["a.bin", f"--engine={engine}", f"--backend={backend}"], standalone_mode=False)
     assert not told
-
-
-def test_a_negative_tolerance_is_read_as_a_value(tmp_path: Path, told: list[str]) -> None:
-    (tmp_path / "a.bin").write_bytes(CONTEXT)
-    CliRunner().invoke(
-        run, ["a.bin", "--tolerance=-1"], catch_exceptions=False, standalone_mode=False
-    )
-    assert "--qnn-contexts-tolerance=-1.0" in told
 
 
 def test_no_name_is_taken_for_an_option_of_pytest(tmp_path: Path, told: list[str]) -> None:
@@ -96,9 +84,11 @@ def test_no_name_is_taken_for_an_option_of_pytest(tmp_path: Path, told: list[str
 
 
 @pytest.mark.parametrize("name", ["net[1].bin", "a::b.bin"])
-def test_a_name_that_no_case_can_have(tmp_path: Path, told: list[str], name: str) -> None:
+def test_a_name_that_no_case_can_have(
+    tmp_path: Path, told: list[str], name: str, snapshot: Snapshot
+) -> None:
     (tmp_path / name).write_bytes(CONTEXT)
-    with pytest.raises(ConfigError, match="cannot be part of the name of a case: rename it"):
+    with snapshot.raises(ConfigError):
         CliRunner().invoke(run, [name], catch_exceptions=False, standalone_mode=False)
     assert not told
 
@@ -118,32 +108,20 @@ def test_an_empty_name_is_not_the_folder_one_is_in(
     (tmp_path / "a.bin").write_bytes(CONTEXT)
     for command, options in ((contexts, arguments), (run, [""])):
         completed = CliRunner().invoke(command, options)
-        assert (completed.exit_code, "it is empty; name a file" in completed.output) == (2, True)
+        assert completed.exit_code == 2
     assert not told
     assert [path.name for path in tmp_path.iterdir()] == ["a.bin"]
 
 
-@pytest.mark.parametrize(
-    ("device", "message", "told_of"),
-    [
-        ("sim-v73", "unknown QNN version '9.9'", "running on the simulated device sim-v73"),
-        ("phone", "devices.yaml: no such file; --lab FILE names another", ""),
-    ],
-)
+@pytest.mark.parametrize(("device", "kind"), [("sim-v73", VersionError), ("phone", NoLabError)])
 def test_a_search_takes_the_same_lab_as_the_run_that_it_searches(
-    device: str,
-    message: str,
-    told_of: str,
-    tmp_path: Path,
-    told: list[str],
-    capsys: pytest.CaptureFixture[str],
+    device: str, kind: type[ConfigError], tmp_path: Path, told: list[str]
 ) -> None:
     (tmp_path / "m.bin").write_bytes(CONTEXT)
     case = "m.bin::test_contexts[sim-v73-htp-2.51.0-m.bin-resident-1]"
     arguments = ["--axis=qnn", f"--case={case}", "--qnn=9.9", f"--device={device}"]
-    with pytest.raises(ConfigError, match=re.escape(message)):
+    with pytest.raises(kind):
         bisect.main(arguments, standalone_mode=False)
-    assert told_of in capsys.readouterr().err
     assert not told
 
 

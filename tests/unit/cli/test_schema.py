@@ -32,11 +32,6 @@ def test_the_shipped_files_are_current() -> None:
     assert {path.name: path.read_text("utf-8") for path in FOLDER.iterdir()} == schema.schemas()
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
-def test_they_are_schemas(name: str) -> None:
-    jsonschema.Draft202012Validator.check_schema(SCHEMAS[name])
-
-
 @settings(max_examples=50)
 @given(records())
 def test_every_record_satisfies_the_schema(record: CaseRecord) -> None:
@@ -89,11 +84,3 @@ def test_no_default_is_claimed_that_depends_on_the_device() -> None:
     fields = SCHEMAS["devices.schema.json"]["$defs"]["SimulatedDeviceConfig"]["properties"]
     names = ("htp_arch", "adreno", "prepares_gpu")
     assert [fields[name].get("default") for name in names] == [None] * 3
-
-
-def test_they_are_written_below_the_folder_where_it_is_called(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    schema.main()
-    assert {path.name for path in (tmp_path / schema.FOLDER).iterdir()} == set(SCHEMAS)

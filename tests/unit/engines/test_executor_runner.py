@@ -17,6 +17,7 @@ from harness.engines.executorch import Program, RunnerCall, with_outputs
 from harness.probe.plan_runner import ProbeRun
 from harness.results.record import executions, outputs_of
 from harness.runtimes.ort import RUNNER, runner_files
+from tests.snapshots import Snapshot
 from tests.unit.runtimes.elf_files import elf_file
 
 X = Tensor("output_0", 8, "float32")
@@ -34,22 +35,23 @@ def built(folder: Path) -> Path:
     return folder
 
 
-def test_a_build_has_a_runner_and_libraries_wherever_cmake_leaves_them(tmp_path: Path) -> None:
+def test_a_build_has_a_runner_and_libraries_wherever_cmake_leaves_them(
+    tmp_path: Path, snapshot: Snapshot
+) -> None:
     folder = built(tmp_path / "build-android")
     files = runner_files(folder, "android-arm64")
     assert list(files) == [RUNNER, "libother.so", "libqnn_executorch_backend.so"]
     assert all(path.is_relative_to(folder) for path in files.values())
-    with pytest.raises(ConfigError, match=r"is for aarch64, and the device .linux-x64. takes x86"):
+    with snapshot.raises(ConfigError):
         runner_files(folder, "linux-x64")
-    files[RUNNER].write_bytes(b"#!/bin/sh")
-    with pytest.raises(ConfigError, match="--executorch: is no program"):
-        runner_files(folder, "android-arm64")
-    files["libqnn_executorch_backend.so"].unlink()
-    with pytest.raises(ConfigError, match=r"no libqnn_executorch_backend\.so in it .valid: "):
-        runner_files(folder, "android-arm64")
-    files[RUNNER].unlink()
-    with pytest.raises(ConfigError, match=f"no {RUNNER} in it"):
-        runner_files(folder, "android-arm64")
+    for damage in (
+        lambda: files[RUNNER].write_bytes(b"#!/bin/sh"),
+        files["libqnn_executorch_backend.so"].unlink,
+        files[RUNNER].unlink,
+    ):
+        damage()
+        with snapshot.raises(ConfigError):
+            runner_files(folder, "android-arm64")
 
 
 def test_it_is_called_with_its_own_libraries_first() -> None:
@@ -84,33 +86,21 @@ def test_outputs_are_compared_with_each_other_and_with_what_is_expected() -> Non
     assert judge(run).outcome == "passed"
     runs = list(executions(PLAN, run.transcript))
     assert (outputs_of(runs), runs[0].digests) == ("agreement", (crc32(first_output),))
-    assert (
-        outputs_of(
-            list(executions(PLAN, ran(first_output, first_output, [real(1, 2.5)]).transcript))
-        )
-        == "reference"
-    )
+    compared = ran(first_output, first_output, [real(1, 2.5)])
+    assert outputs_of(list(executions(PLAN, compared.transcript))) == "reference"
     nan = real(1, np.nan)
     assert judge(ran(nan, nan, [nan])).outcome == "passed"
 
 
 @pytest.mark.parametrize(
-    ("first", "expected", "message"),
-    [
-        (
-            real(1, 2),
-            [real(1, 3)],
-            "output 0 has 1 of 2 elements more than 0.5 from what is expected",
-        ),
-        (real(1, np.nan), [real(1, 3)], "output 0 has 1 of 2"),
-        (None, [], "it wrote nothing for output_0"),
-        (b"1", [], "it wrote 1 bytes for output_0"),
-    ],
+    ("first", "expected"),
+    [(real(1, 2), [real(1, 3)]), (real(1, np.nan), [real(1, 3)]), (None, []), (b"1", [])],
+    ids=["off", "NaN", "nothing", "short"],
 )
 def test_outputs_that_are_wrong_fail_the_target(
-    first: bytes | None, expected: list[bytes], message: str
+    first: bytes | None, expected: list[bytes], snapshot: Snapshot
 ) -> None:
     verdict = judge(ran(first, real(1, 2), expected))
     assert (verdict.outcome, verdict.cause) == ("failed", "target")
     assert verdict.error is not None
-    assert message in verdict.error.message
+    assert verdict.error.message == snapshot

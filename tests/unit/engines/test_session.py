@@ -15,11 +15,11 @@ from harness.engines.ort import open_session
 from harness.models.artefact_sources import ModelOptions, contexts_of
 from harness.models.models import Model
 from harness.models.source import ClosenessLimits, DeployedModel
+from tests.snapshots import Snapshot
 from tests.unit.containers.made import epcontext
 
 FIELD = Path(__file__).parents[2] / "field"
 EXTERNAL = FIELD / "qnn_multi_ctx_external.onnx"
-EMBEDDED = FIELD / "qnn_multi_ctx_embed.onnx"
 
 
 def test_files_beside_an_epcontext_model_go_with_it(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_files_beside_an_epcontext_model_go_with_it(tmp_path: Path) -> None:
     assert deployed == DeployedModel(
         "/d/model/model.onnx", ("/d/input.0.raw",), ("/d/expected.0.raw",), 0.5
     )
-    with pytest.raises(ConfigError, match=r"2 files, and the graph takes 1: input .48 bytes"):
+    with pytest.raises(ConfigError, match=r"2 files.* 1"):
         model.files((tmp_path, tmp_path), None)
 
 
@@ -58,23 +58,19 @@ def test_a_plain_model_has_inputs_of_its_own_unless_some_are_given(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("executorch-3-contexts.pte", "ONNX Runtime loads an .onnx, and this is: pte"),
-        ("test_abs.dlc", "and this is: dlc .valid: .onnx with EPContext nodes, plain .onnx"),
-        (next(FIELD.glob("*.bin")).name, "and this is: context"),
-    ],
+    "name", ["executorch-3-contexts.pte", "test_abs.dlc", min(FIELD.glob("*.bin")).name]
 )
-def test_what_onnx_runtime_does_not_take(name: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+def test_what_onnx_runtime_does_not_take(name: str, snapshot: Snapshot) -> None:
+    snapshot.hide(FIELD, "FIELD")
+    with snapshot.raises(ConfigError):
         open_session(FIELD / name)
 
 
-def test_what_cannot_be_brought_to_a_device_is_told(tmp_path: Path) -> None:
+def test_what_cannot_be_brought_to_a_device_is_told(tmp_path: Path, snapshot: Snapshot) -> None:
     shutil.copy(next(FIELD.glob("*.bin")), tmp_path / "a b.bin")
     path = tmp_path / "m.onnx"
     path.write_bytes(epcontext([{"embed_mode": 0, "ep_cache_context": "a b.bin"}]))
-    with pytest.raises(ConfigError, match=r"external file 'a b.bin' has a name that is invalid"):
+    with snapshot.raises(ConfigError):
         open_session(path)
 
 
@@ -87,7 +83,9 @@ def test_other_nodes_may_be_on_the_cpu_and_empty_caches_are_no_contexts(tmp_path
     assert (model.mixed, [str(source) for source in model.sources]) == (True, ["m.onnx"])
 
 
-def test_another_model_to_compare_with_has_the_same_tensors(tmp_path: Path) -> None:
+def test_another_model_to_compare_with_has_the_same_tensors(
+    tmp_path: Path, snapshot: Snapshot
+) -> None:
     path, other = tmp_path / "m.onnx", tmp_path / "o.onnx"
     path.write_bytes(Model("tiny").serialized())
     other.write_bytes(Model("io-heavy", 2).serialized())
@@ -97,7 +95,7 @@ def test_another_model_to_compare_with_has_the_same_tensors(tmp_path: Path) -> N
     as_contexts = contexts_of(open_artefact(path), tmp_path, ModelOptions(closeness=closeness))
     assert as_contexts.closeness is closeness
     wrong = ModelOptions(closeness=ClosenessLimits(original=other))
-    with pytest.raises(ConfigError, match=r"o.onnx: reference: its inputs are not those of m.onnx"):
-        ENGINES["ort"].cases(path, wrong)
-    with pytest.raises(ConfigError, match=r"reference: is another model for a plain .onnx"):
-        ENGINES["ort"].cases(EXTERNAL, wrong)
+    snapshot.hide(FIELD, "FIELD")
+    for model in (path, EXTERNAL):
+        with snapshot.raises(ConfigError):
+            ENGINES["ort"].cases(model, wrong)

@@ -31,20 +31,19 @@ def test_that_fails():
 """
 
 
+def run_pytest(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_warning_in_a_case_is_shown_once_and_repeated_in_no_report(
     tmp_path: Path, workers: int
 ) -> None:
     (tmp_path / "test_it.py").write_text(CASE)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", "."]
-    completed = subprocess.run(
-        [*command, f"-n{workers}"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    completed = run_pytest(tmp_path, "--rootdir", ".", f"-n{workers}")
     assert completed.returncode == 1, completed.stdout
     warning = "arning: said in the middle of a case, to http://***@host/ by \\x1b[2J"
     assert completed.stdout.count(warning) == 1
@@ -66,10 +65,7 @@ def test_only_who_shows_notices_now_hears_them(logged: Logged) -> None:
 
 
 def test_a_path_that_is_not_there_is_said_alike_with_workers(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n1", "nowhere"]
-    completed = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
-    )
+    completed = run_pytest(tmp_path, "-n1", "nowhere")
     assert completed.returncode == pytest.ExitCode.USAGE_ERROR
     assert "ERROR: file or directory not found: nowhere\n" in completed.stderr
     assert "INTERNALERROR" not in completed.stdout + completed.stderr

@@ -1,48 +1,102 @@
-"""Selections that want devices, and those that want them alone (`-n auto` counts devices)."""
+"""Devices that a run selects, those of them that share cases, and workers for them."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from harness.plugin.collection import selects_devices
+from harness.bench.placement import Placement
+from harness.core.errors import ConfigError
+from harness.plugin.selection import Selection
+from tests.snapshots import Snapshot
+
+LAB = """schema: 1
+devices:
+  - {name: a, serial: A, soc: SM8650, pool: p}
+  - {name: b, serial: B, soc: SM8650, pool: p}
+  - {name: c, serial: C, soc: SM8650, pool: p, enabled: false}
+  - {name: d, serial: D, soc: QCS610}  # it has no HTP
+  - {name: e, simulated: true, soc: QCS8550}
+"""
+
+
+def select(
+    tmp_path: Path, *devices: str, text: str = LAB, backends: tuple[str, ...] = ()
+) -> Selection:
+    (lab := tmp_path / "devices.yaml").write_text(text)
+    axes = {"device": devices, "backend": backends}
+    options: Any = SimpleNamespace(lab=lab, axes=axes, fan_out=None)
+    return Selection(options)
 
 
 @pytest.mark.parametrize(
-    ("expression", "is_wanted", "alone"),
+    ("names", "devices", "shared"),
     [
-        ("device", True, True),
-        ("(device)", True, True),
-        ("device and smoke", True, True),
-        ("smoke and device and not slow", True, True),
-        ("not slow and device", True, True),
-        ("not (slow or not device)", True, True),
-        # the other tests want a worker for each processor
-        ("device or smoke", True, False),
-        ("slow or device", True, False),
-        ("device and smoke or fast", True, False),
-        # a lab is none of these tests' business
-        ("", False, False),
-        ("smoke", False, False),
-        ("not slow", False, False),
-        ("not device", False, False),
-        ("not (device)", False, False),
-        ("smoke and not device", False, False),
-        ("not (device or slow)", False, False),
-        ("not device_of_mine", False, False),
-        ("device and not device", False, False),
-        ("device or not device", False, False),
-        # pytest refuses these
-        ("device and", False, False),
-        ("device smoke", False, False),
+        ((), ["a", "b", "d", "e"], ["a", "b"]),
+        (("p",), ["a", "b"], ["a", "b"]),
+        (("d", "p"), ["d", "a", "b"], ["a", "b"]),
+        (("a", "b"), ["a", "b"], []),
+        (("p", "b"), ["a", "b"], ["a"]),
     ],
 )
-def test_which_devices_an_expression_wants(expression: str, is_wanted: bool, alone: bool) -> None:
-    assert selects_devices(expression) is is_wanted
-    assert selects_devices(expression, alone=True) is alone
+def test_devices_are_asked_for_by_name_or_by_pool(
+    tmp_path: Path, names: tuple[str, ...], devices: list[str], shared: list[str]
+) -> None:
+    result = select(tmp_path, *names)
+    assert result.device_names == devices
+    assert result.sharing == dict.fromkeys(shared, "p")
 
 
-def test_many_other_marks_take_no_time() -> None:
-    others = " or ".join(f"mark_{number}" for number in range(40))
-    assert selects_devices(f"{others} or device")
-    assert selects_devices(f"device and ({others})", alone=True)
-    assert not selects_devices(f"not device and ({others})")
+def test_cases_fan_out(tmp_path: Path, snapshot: Snapshot) -> None:
+    selection = select(tmp_path, "p")
+    for fan_out, sharing in (("device", {}), ("any", {"a": "any", "b": "any"})):
+        options: Any = SimpleNamespace(**vars(selection.options) | {"fan_out": fan_out})
+        assert Selection(options).sharing == sharing
+    options.lab.write_text(LAB.replace("pool: p", "pool: any"))
+    with snapshot.raises(ConfigError):
+        _ = Selection(options).sharing
+
+
+def test_a_name_that_is_neither_is_refused(tmp_path: Path, snapshot: Snapshot) -> None:
+    with snapshot.raises(ConfigError):
+        _ = select(tmp_path, "q").devices
+
+
+@pytest.mark.parametrize(("name", "serial"), [("a", "A"), ("e", None)])
+def test_a_device_is_recorded_before_it_was_queried(
+    tmp_path: Path, name: str, serial: str | None
+) -> None:
+    placement = Placement(device=name, backend="htp", qnn="2.51.0", compiler=None)
+    record = select(tmp_path).device_record(placement)
+    assert (record.name, record.serial, record.simulated) == (name, serial, name == "e")
+
+
+@pytest.mark.parametrize(
+    ("devices", "backends", "number"),
+    [
+        ((), (), 4),
+        (("a", "b"), (), 2),
+        ((), ("htp",), 3),
+        ((), ("htp", "cpu"), 4),
+        (("d",), ("htp",), 0),
+        (("nobody",), (), 0),
+    ],
+)
+def test_a_worker_for_each_device_asked_for_that_fits(
+    tmp_path: Path, devices: tuple[str, ...], backends: tuple[str, ...], number: int
+) -> None:
+    assert select(tmp_path, *devices, backends=backends).most_workers == number
+
+
+def test_not_more_workers_than_this_computer_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    rows = "".join(f"  - {{name: d{number}, serial: S{number}}}\n" for number in range(9))
+    selection = select(tmp_path, text=f"schema: 1\ndevices:\n{rows}")
+    assert selection.most_workers == 4
+    (tmp_path / "devices.yaml").unlink()
+    assert Selection(selection.options).most_workers == 0

@@ -1,4 +1,4 @@
-"""Lines that the plug-in writes on pytest's terminal."""
+"""Lines on pytest's terminal, and the ends of runs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import Any, cast
 
 import pytest
 from _pytest.terminal import TerminalReporter
+from xdist.dsession import Interrupted
 
-from harness.plugin.terminal import write_lines
+from harness.plugin.parallel import Controller
+from harness.plugin.recorder import _shorten_repeats
+from harness.plugin.terminal import LAB_ERROR, write_lines
 
 
 @pytest.mark.parametrize("before", ["", "..F", "test_a.py ..F", "..F\n"])
@@ -23,3 +26,52 @@ def test_what_is_written_begins_a_line(pytestconfig: pytest.Config, before: str)
     write_lines(cast(pytest.Config, config), "so")
     line = "" if not before or before.endswith("\n") else "\n"
     assert written.getvalue() == f"{before}{line}so\n"
+
+
+def report(name: str, text: str, cause: str | None = "infra") -> Any:
+    return SimpleNamespace(nodeid=name, longrepr=text, **{LAB_ERROR: cause})
+
+
+def test_what_a_dead_adb_server_ended_is_told_once() -> None:
+    first, other = "no adb server at localhost:5037: refused", "no adb server at localhost:1: x"
+    reports = [
+        report("a", f"phone: {first}"),
+        report("b", f"device phone is not used: {first}"),
+        report("c", other),
+        report("d", f"my own text: {first}", None),
+        report("e", "another fault"),
+    ]
+    plugins = SimpleNamespace(get_plugin=lambda _: SimpleNamespace(stats={"error": reports}))
+    config: Any = SimpleNamespace(pluginmanager=plugins)
+    for _ in range(2):
+        _shorten_repeats(config)
+        assert [report.longrepr for report in reports] == [
+            f"phone: {first}",
+            "same fault as a: no adb server at localhost:5037",
+            other,
+            f"my own text: {first}",
+            "another fault",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("end", "cases", "raised"),
+    [
+        (Interrupted("stopping after 1 failures"), 3, pytest.Session.Failed),
+        (Interrupted("stopping after 1 failures"), 0, Interrupted),
+        (Interrupted("<WorkerController gw0> received keyboard-interrupt"), 3, Interrupted),
+        (KeyboardInterrupt(), 3, KeyboardInterrupt),
+    ],
+)
+def test_a_run_of_cases_that_maxfail_stops_was_not_interrupted(
+    end: BaseException, cases: int, raised: type[BaseException]
+) -> None:
+    run: Any = SimpleNamespace(records=SimpleNamespace(to_run=cases))
+    session: Any = SimpleNamespace(config=None, Failed=pytest.Session.Failed)
+    controller = Controller(run)
+    loop = controller.pytest_runtestloop(session)
+    next(loop)
+    with pytest.raises(raised) as caught:
+        loop.throw(end)
+    controller.pytest_unconfigure()
+    assert type(caught.value) is raised

@@ -94,7 +94,7 @@ def test_a_failed_assertion_has_what_was_compared_and_its_line_beside_its_signat
     assert error is not None
     summary, compared, place = error.message.splitlines()
     assert (summary, compared) == ("loads too slowly", "assert 50439 < 1")
-    assert place == f"at test_case_record.py:{caught.tb.tb_lineno}"
+    assert place == f"at test_case.py:{caught.tb.tb_lineno}"
     assert error.signature == "-|-|loads too slowly"
 
 

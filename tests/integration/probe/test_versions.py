@@ -188,13 +188,6 @@ def test_a_binary_of_a_newer_compiler(session: Session, context_for: ContextFor)
     assert execution.error == "plan"
 
 
-def test_a_backend_that_this_computer_cannot_have(session: Session) -> None:
-    completed = session(NEWEST, backend="libQnnGpu.so")
-    created = completed.transcript.steps[3]
-    assert (created.api, created.code) == ("QnnBackend_create", 4000)
-    assert errors(created)
-
-
 @PLAIN_ONLY
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_budget_of_the_process_is_where_it_was_measured(

@@ -118,5 +118,5 @@ def test_merged_runs_of_many_records(tmp_path: Path) -> None:
         run.end({"exit_code": 0, "problem": None})
         runs.append(run.path)
     peak, said = peak_kb(COMMAND, "report", "merge", *runs, "-o", tmp_path / "whole")
-    assert "40000 of 40000 cases have a verdict" in said
+    assert "40000 of 40000" in said
     assert peak < MOST_KB

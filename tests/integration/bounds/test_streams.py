@@ -72,8 +72,8 @@ def test_a_coordinator_that_sends_without_end() -> None:
         peak, said = peak_kb(COORDINATOR, f"127.0.0.1:{port}")
     finally:
         server.stop(None)
-    assert said.startswith("False labgrid's coordinator at 127.0.0.1:")
-    assert said.endswith("sent over 32 MB of places and resources")
+    assert said.startswith("False ")
+    assert "32 MB" in said
     assert peak < MOST_KB
 
 

@@ -47,7 +47,13 @@ SHELLS = {
     "android": (["/bin/sh", str(ENTER)], None),
 }
 BY_DAY = ("dash", "mksh with toybox")
-CONTENTS = {"lib/one.so": b"first", "libs/c++-7.so.1.0": b"runtime", "probe": b"#!/bin/sh\n"}
+CONTENTS = {
+    "lib/one.so": b"first",
+    "libs/c++-7.so.1.0": b"runtime" * 73,
+    "probe": b"#!/bin/sh\n",
+    "empty": b"",
+    "block": bytes(512),
+}
 CLAIM = "host-1-00000000"
 LASTS_S = 3600
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.probe.events import MAX_EVENT_BYTES, TranscriptParser
-from harness.probe.transcript import MAX_KEPT, Accepted, Done, Transcript
+from harness.probe.transcript import EARLIER_FAILED, MAX_KEPT, Accepted, Done, Transcript
 from tests.properties import reached, reaches
 from tests.snapshots import Snapshot
 from tests.stand_in.events import event_line, event_lines, parse_transcript
@@ -42,7 +42,7 @@ WHOLE = line(
     log(None),
     {"event": "answer", "step": 1, "code": 6004},
     {"event": "end", "step": 1, "code": 6004, "symbol": "S", "message": "M", "log_dropped": 2},
-    {"event": "skip", "step": 2, "verb": "noop", "reason": "an earlier step failed"},
+    {"event": "skip", "step": 2, "verb": "noop", "reason": EARLIER_FAILED},
     {"event": "done", "steps": 3, "failed": 1, "log_dropped": 2, "elapsed_us": 77},
 )
 
@@ -58,7 +58,7 @@ def test_a_whole_transcript() -> None:
     assert (first.duration_us, first.rss_after_bytes, first.pss_before_bytes) == (5, 2, None)
     assert [entry.text for entry in first.logs] == ["<E> \u00fc"]
     assert (second.api, second.code, second.symbol, second.message) == ("C", 6004, "S", "M")
-    assert third.skipped == "an earlier step failed"
+    assert third.skipped == EARLIER_FAILED
     assert not third.failed
     assert (transcript.done, transcript.elapsed_us) == (True, 77)
     assert transcript.first_failure is second

@@ -17,12 +17,9 @@ from hypothesis import given
 from harness.transport.shell import RemoteProcesses, end_script, find_script, parse_processes
 from harness.transport.shell_protocol import Banner, v2_script
 from tests.properties import damaged, reached, reaches
+from tests.unit.transport.test_shell_protocol import SHELLS
 
 TOKEN = secrets.token_hex(10)  # what carries it is looked for on the whole computer
-SHELLS = [
-    pytest.param(command, marks=pytest.mark.needs(command[0]))
-    for command in (["dash"], ["bash"], ["mksh"], ["busybox", "sh"], ["sh"])
-]
 
 
 @pytest.mark.parametrize(

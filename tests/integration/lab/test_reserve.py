@@ -173,6 +173,7 @@ def test_a_person_has_a_device_within_a_case_and_the_run_ends_whole(shared: Devi
     assert not list((shared.folder / "leases").iterdir())
 
 
+@pytest.mark.slow
 def test_a_short_run_waits_for_one_case_at_most(shared: DeviceRuns) -> None:
     """It has a device whenever a case of the long run ends, also if all are in use."""
     with started(shared, "long", 300, "-n", 2) as long:

@@ -155,13 +155,6 @@ def test_arm64_programs_start_however_they_are_started(
     assert not [line for line in lines if line.startswith(("LD_", "QEMU"))]
 
 
-def test_exit_codes_and_files_that_are_no_programs(board: AdbDevice, reporter: str) -> None:
-    assert board.shell(f"{reporter} seven", timeout_s=60).exit_code == 7
-    copy = f"cp {reporter} {reporter}-2; chmod -x {reporter}-2; {reporter}-2"
-    assert board.shell(copy, timeout_s=60).exit_code == 126
-    assert board.shell(f"{reporter}-missing", timeout_s=60).exit_code == 127
-
-
 @pytest.mark.parametrize(("number", "name"), [(11, "SIGSEGV"), (9, "SIGKILL")])
 def test_a_crash_is_a_crash(board: AdbDevice, reporter: str, number: int, name: str) -> None:
     folder = os.path.dirname(reporter)

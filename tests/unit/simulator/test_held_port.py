@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import socket
-import threading
 
 from harness.simulator.supervisor import BoundPort
 
@@ -52,28 +50,3 @@ def test_nobody_else_gets_it_over_several_boots() -> None:
     assert not taken_by_another(number)
     port.socket.close()
     assert taken_by_another(number)
-
-
-def test_hosts_that_come_while_it_begins_to_refuse_do_not_block_it() -> None:
-    port = BoundPort()
-    stopped = threading.Event()
-
-    def come() -> None:
-        while not stopped.is_set():
-            with contextlib.suppress(OSError), socket.socket() as visitor:
-                visitor.connect(("127.0.0.1", port.number))
-
-    visitors = [threading.Thread(target=come) for _ in range(3)]
-    for visitor in visitors:
-        visitor.start()
-    try:
-        for _ in range(12):
-            port.listen()
-            for _ in range(10):
-                port.socket.accept()[0].close()
-            port.refuse()
-    finally:
-        stopped.set()
-        for visitor in visitors:
-            visitor.join()
-        port.socket.close()

@@ -435,10 +435,7 @@ def test_tables() -> None:
     assert changed(before, before) == []
 
 
-def test_an_entry_as_old_as_the_window_is_inside() -> None:
-    text = "05-21 12:34:50.000     1     2 I a: x"
-    assert window(text, NOW, 10) == (text, 0)
-    assert window(text, NOW, 9.999) == ("", 1)
+def test_a_line_of_the_kernel_as_old_as_the_window_is_inside() -> None:
     kernel = "[  100.000001] x"
     assert kernel_window(kernel, 100.000001) == (kernel, 0)
     assert kernel_window(kernel, 100.000002) == ("", 1)

@@ -42,9 +42,9 @@ class Failure:
         """Return whether this computer has the program."""
         return shutil.which(self.program) is not None
 
-    def log(self, within: Path) -> bytes:
+    def log(self, parent: Path) -> bytes:
         """What it prints, run in a new folder within that one."""
-        folder = within / FOLDER
+        folder = parent / FOLDER
         folder.mkdir()
         (folder / "data.bin").write_bytes(_DATA)
         (folder / "data.bin").chmod(0o755)

@@ -75,23 +75,23 @@ def died(number: int) -> dict[str, Any]:
     return {"signal": number, "exit_code": None}
 
 
-def left(code: int) -> dict[str, Any]:
+def exited(code: int) -> dict[str, Any]:
     return {"exit_code": code}
 
 
 ENDINGS: list[tuple[list[dict[str, Any]], dict[str, Any], str]] = [
     # events, how the process ended, outcome and cause
     (LOADING, died(11), "crashed target"),
-    (LOADING, left(139), "crashed target"),
+    (LOADING, exited(139), "crashed target"),
     (LOADING, died(9), "crashed target"),
     (LOADING, died(60), "crashed target"),
-    (LOADING, left(0), "crashed target"),
+    (LOADING, exited(0), "crashed target"),
     # only the probe ends so, and nothing was heard of it: its last words were lost on the way
-    (LOADED, left(EXIT_DONE), "error infra"),
-    (LOADED, left(EXIT_STEP_FAILED), "error infra"),
-    (LOADED, left(EXIT_BAD_PLAN), "error infra"),
+    (LOADED, exited(EXIT_DONE), "error infra"),
+    (LOADED, exited(EXIT_STEP_FAILED), "error infra"),
+    (LOADED, exited(EXIT_BAD_PLAN), "error infra"),
     (LOADING, LATE, "hung target"),
-    ([*LOADING, OVERDUE], left(124), "hung target"),
+    ([*LOADING, OVERDUE], exited(124), "hung target"),
     (LOADING, {"truncated": True, "exit_code": None}, "hung target"),
     ([START], died(6), "crashed target"),
     (LOADED, died(6), "crashed target"),
@@ -101,37 +101,37 @@ ENDINGS: list[tuple[list[dict[str, Any]], dict[str, Any], str]] = [
     ([], died(4), "error infra"),
     ([], {"exit_code": 126, "stderr": b"Exec format error"}, "error infra"),
     ([], LATE, "error infra"),
-    (LOADING, left(125), "error infra"),
-    (LOADING, left(124), "error infra"),
-    ([*LOADING, OVERDUE | {"looks": 16, "unread": 3}], left(124), "error infra"),
-    ([*LOADING, OVERDUE | {"looks": 16, "unread": 2}], left(124), "hung target"),
-    ([BAD_PLAN], left(2), "error harness"),
-    ([BAD_PLAN | {"line": 0, "damaged": True}], left(2), "error infra"),
+    (LOADING, exited(125), "error infra"),
+    (LOADING, exited(124), "error infra"),
+    ([*LOADING, OVERDUE | {"looks": 16, "unread": 3}], exited(124), "error infra"),
+    ([*LOADING, OVERDUE | {"looks": 16, "unread": 2}], exited(124), "hung target"),
+    ([BAD_PLAN], exited(2), "error harness"),
+    ([BAD_PLAN | {"line": 0, "damaged": True}], exited(2), "error infra"),
     ([*LOADING, DONE], {}, "error infra"),
     (WHOLE, {"plan": Plan((Step("noop"),))}, "error infra"),
-    (WHOLE, left(1), "crashed target"),
+    (WHOLE, exited(1), "crashed target"),
     # who had done its plan could write, whatever it left with
-    (WHOLE, left(124), "crashed target"),
-    (WHOLE, left(125), "crashed target"),
-    (FAILED, left(124), "failed target"),
+    (WHOLE, exited(124), "crashed target"),
+    (WHOLE, exited(125), "crashed target"),
+    (FAILED, exited(124), "failed target"),
     # a shell tells of signals 1 to 64, which are all there are
-    (LOADING, left(129), "crashed target"),
-    (LOADING, left(192), "crashed target"),
-    (LOADING, left(128), "crashed target"),
-    (LOADING, left(193), "crashed target"),
+    (LOADING, exited(129), "crashed target"),
+    (LOADING, exited(192), "crashed target"),
+    (LOADING, exited(128), "crashed target"),
+    (LOADING, exited(193), "crashed target"),
     # what a process leaves with that had done its plan is no signal
-    (WHOLE, left(139), "crashed target"),
+    (WHOLE, exited(139), "crashed target"),
     # bytes that are lost on the way, as many as a packet's header has, leave no other trace
-    (LOADED, CUT | left(1), "error infra"),
+    (LOADED, CUT | exited(1), "error infra"),
     (WHOLE, CUT, "error infra"),
     (FAILED, CUT | {"signal": 11}, "failed target"),
-    (LOADING, CUT | left(139), "crashed target"),
+    (LOADING, CUT | exited(139), "crashed target"),
     (WHOLE, STRAY, "error infra"),
-    (LOADING, STRAY | left(139), "error infra"),
+    (LOADING, STRAY | exited(139), "error infra"),
     (LOADING, STRAY | {"timed_out": True}, "error infra"),
-    ([START], STRAY | left(125), "error infra"),
+    ([START], STRAY | exited(125), "error infra"),
     (LOADING, STRAY | {"truncated": True}, "error infra"),
-    ([BAD_PLAN], STRAY | left(2), "error infra"),
+    ([BAD_PLAN], STRAY | exited(2), "error infra"),
 ]
 
 
@@ -308,7 +308,7 @@ KERNEL = DspReply("kernel", "fastrpc_mmap", "0x2", "no more than 4 MB can be map
 
 
 @pytest.mark.parametrize(
-    ("events", "options"), [(FAILED, left(1)), (LOADING, died(11)), (LOADING, LATE), (WHOLE, {})]
+    ("events", "options"), [(FAILED, exited(1)), (LOADING, died(11)), (LOADING, LATE), (WHOLE, {})]
 )
 def test_what_an_emulator_lacks_is_never_a_failure(
     events: list[dict[str, Any]], options: dict[str, Any], snapshot: Snapshot

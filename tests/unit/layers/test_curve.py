@@ -131,10 +131,10 @@ def divergence(**changed: Any) -> Divergence:
 
 
 def test_what_is_said_of_each_cause(snapshot: Snapshot) -> None:
-    found = divergence().first
-    assert found is not None
+    first_op = divergence().first
+    assert first_op is not None
     firsts = [
-        found.model_copy(update=fields)
+        first_op.model_copy(update=fields)
         for fields in (
             {"because": "the graph", "together": 3, "made": 0.0, "exported": "a b/op"},
             {"because": "the graph", "together": 0, "made": None},

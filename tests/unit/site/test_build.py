@@ -246,9 +246,9 @@ def test_a_cause_has_its_diagnosis_and_stays_when_it_is_long_gone(
     built(tmp_path, *many(tmp_path, 12))
     site = tmp_path / "site"
     causes = (site / "causes.html").read_text()
-    (gone,) = re.findall(r'href="(cause/[^"]*)">[^<]*gone', causes)
+    (former,) = re.findall(r'href="(cause/[^"]*)">[^<]*gone', causes)
     (new,) = re.findall(r'href="(cause/[^"]*)">[^<]*: new<', causes)
-    assert outline(site / gone, days=True) == snapshot
+    assert outline(site / former, days=True) == snapshot
     assert outline(site / new, days=True) == snapshot
 
 

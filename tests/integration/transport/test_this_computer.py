@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness.core.errors import DeviceTimeout
+from harness.core.errors import DeviceRefused, DeviceTimeout
 from harness.transport.files import PushItem
 from harness.transport.this_computer import ThisComputer
 from tests.integration.device_runs import DeviceRuns
@@ -121,6 +121,11 @@ def test_a_program_that_runs_is_replaced(device: ThisComputer, folder: str) -> N
         device.push([PushItem(Path("/bin/true"), program, 0o755)], timeout_s=60)
         process.kill()
     assert device.shell(program, timeout_s=60).ok
+
+
+def test_it_is_not_rebooted(device: ThisComputer) -> None:
+    with pytest.raises(DeviceRefused):
+        device.reboot(timeout_s=5)
 
 
 SUITE = '''"""Two cases on this computer."""

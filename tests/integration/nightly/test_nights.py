@@ -100,12 +100,6 @@ def answers(farm: DeviceRuns) -> list[str]:
     return [line["at"][0] for line in lines if line["kind"] == "answered"]
 
 
-def steps_done(farm: DeviceRuns) -> list[str]:
-    """By the last night."""
-    states = sorted(farm.reports.glob("2*-nightly/nightly.json"))
-    return list(json.loads(states[-1].read_text())["done"]) if states else []
-
-
 def runs(farm: DeviceRuns) -> list[Path]:
     return list(farm.reports.glob("2*/results.jsonl"))
 

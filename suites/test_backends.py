@@ -20,7 +20,7 @@ def test_backend(bench: Bench, model: Model) -> None:
     experiments.measure_backend(bench, model)
 
 
-@pytest.mark.takes_contexts("model")
+@pytest.mark.user_contexts("model")
 @pytest.mark.device(backend="htp")
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_context(bench: Bench, model: Model) -> None:

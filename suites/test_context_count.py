@@ -20,7 +20,7 @@ MOST_EMULATED = 100
 MOST_LOADED_EMULATED = 60
 
 
-@pytest.mark.takes_contexts("workload")
+@pytest.mark.user_contexts("workload")
 @pytest.mark.device(backend="htp")
 @pytest.mark.parametrize("contexts", AROUND_THE_EDGE)
 @pytest.mark.parametrize("residency", RESIDENCIES)
@@ -39,7 +39,7 @@ def test_until_refused(bench: Bench, workload: Model) -> None:
     experiments.fill(bench, workload, most=MORE_THAN_FOUR_DOMAINS_HOLD)
 
 
-@pytest.mark.takes_contexts("workloads")
+@pytest.mark.user_contexts("workloads")
 @pytest.mark.device(backend="htp")
 @pytest.mark.parametrize("workloads", [SIZES], ids=["io-heavy"])
 def test_limit(bench: Bench, workloads: tuple[Model, ...]) -> None:

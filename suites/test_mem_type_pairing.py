@@ -15,8 +15,8 @@ MEMORIES = ["raw", "memhandle"]
 TOLERANCES = experiments.Tolerances(memory_part=0.25, latency_part=0.25)
 
 
-@pytest.mark.takes_contexts("models")
-@pytest.mark.timed
+@pytest.mark.user_contexts("models")
+@pytest.mark.wait_until_idle
 @pytest.mark.device
 @pytest.mark.parametrize("execute", MEMORIES)
 @pytest.mark.parametrize("prepare", MEMORIES)

@@ -13,7 +13,7 @@ from harness import Bench, Model
 MODEL = [Model("tiny")]
 
 
-@pytest.mark.takes_contexts("model")
+@pytest.mark.user_contexts("model")
 @pytest.mark.device(backend="htp", compilers="all")
 @pytest.mark.parametrize("model", MODEL, ids=str)
 def test_compiler_and_runtime(bench: Bench, model: Model) -> None:

@@ -20,7 +20,7 @@ ORT = [Model("spill-heavy", size, prepare="spill-fill") for size in (2, 3)]
 MEMORY_PART = 0.1
 
 
-@pytest.mark.takes_contexts("contexts")
+@pytest.mark.user_contexts("contexts")
 @pytest.mark.device(backend="htp")
 @pytest.mark.parametrize("contexts", [CONTEXTS], ids=["spill-heavy"])
 @pytest.mark.parametrize("strategy", experiments.STRATEGIES)

@@ -13,7 +13,7 @@ CONTEXTS = [Model("tiny", htp_arch=arch) for arch in (68, 69, 73, 75, 79)]
 WRONG_ARCH = 5005
 
 
-@pytest.mark.takes_contexts("context")
+@pytest.mark.user_contexts("context")
 @pytest.mark.device(backend="htp")
 @pytest.mark.parametrize("context", CONTEXTS, ids=str)
 def test_wrong_arch(bench: Bench, context: Model) -> None:

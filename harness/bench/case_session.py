@@ -165,7 +165,7 @@ class Notes:
         if outcome is None and not self.logs:
             raise ConfigError("nothing has run yet: `accept_refusal()` is for what ran before it")
         if outcome in ("passed", "crashed", "hung"):
-            raise ConfigError(f"nothing was refused: what ran last {outcome}")
+            raise ConfigError(f"the last plan was not refused: it {outcome}")
         if refused and refused.code == 0:
             raise ConfigError("nothing was refused: the call succeeded, and its outputs are wrong")
         self.measurements["refused_code"] = refused.code if refused else None

@@ -211,7 +211,7 @@ _WITH_RESUME: Final = (
 def _axis_options(command: Callable[..., int]) -> Callable[..., int]:
     first = VERSIONS[0]
     for axis in reversed(VERSIONS):
-        same = f"As for --{first}."
+        same = f"Versions to hold or to search, as those of --{first}."
         text = "Version to hold this axis at, or its candidates." if axis == first else same
         command = click.option(f"--{axis}", metavar="VERSION", help=text)(command)
     return command

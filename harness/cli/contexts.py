@@ -78,7 +78,7 @@ def compile_command(model: Path, output: Path, soc: str, qnn: str | None, lab_fi
     3 this computer failed.
     """
     if (kind := open_artefact(model).kind) != "onnx":
-        problem = f"only an .onnx can be compiled, and this is: {kind}"
+        problem = f"only an .onnx can be compiled, and this is of kind {kind}"
         raise ConfigError(problem, file=model)
     require_output(output)
     if output.suffix == ".onnx":
@@ -236,7 +236,7 @@ def _made_for_text(context: ContextReport) -> str:
     target = context.backend if context.backend != "htp" else htp
     model = f", SoC model {context.soc_model}" if context.soc_model else ""
     socs = f" ({', '.join(context.socs)})" if context.socs else ""
-    return f"made by QNN {context.build_id or 'not told'} for {target}{model}{socs}"
+    return f"made by QNN {context.build_id or 'of an unknown build'} for {target}{model}{socs}"
 
 
 def _needs_text(context: ContextReport) -> str:

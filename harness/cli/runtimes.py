@@ -314,7 +314,7 @@ def _file(file: LocalFile, fact: LibraryFacts, pushed: bool) -> RuntimeFile:
 def _show_lines(runtime: ShownRuntime) -> Iterator[str]:
     archs = ", ".join(f"v{arch}" for arch in runtime.htp_archs)
     yield (
-        f"{runtime.name} for {runtime.target}: build {runtime.build_id or 'not told'}, "
+        f"{runtime.name} for {runtime.target}: build {runtime.build_id or 'unknown'}, "
         f"from {runtime.source} ({runtime.root})"
         + (f", ORT {runtime.ort}" if runtime.ort else "")
         + (f", HTP {archs}" if archs else "")

@@ -2,7 +2,7 @@
 
 The cause becomes the `cause` of a test's record and decides a command's `exit_code`: 2 if the
 user's input is wrong, 3 if the lab or the harness itself failed. A fault of the tested software is
-never an exception of this family: it is a result.
+a result, not an exception of this family, but for a compiler that fails (CompileError, 1).
 """
 
 from __future__ import annotations

@@ -221,7 +221,7 @@ def _check_text(report: DoctorReport, name: str) -> str:
     checks: list[Checked] = [
         check for check in report.checks if (check.group, check.name) == ("device", name)
     ]
-    return checks[0].found if checks else "not told"
+    return checks[0].found if checks else "unknown"
 
 
 def _cell(text: str) -> str:

@@ -23,7 +23,7 @@ from harness.lab.facts import THERMAL
 from harness.lab.health import HealthFinding, HealthRules, judge_health
 from harness.runtimes.runtime import LibraryFacts
 
-_NOT_TOLD: Final = CheckResult("unknown", "not told")
+_NO_ANSWER: Final = CheckResult("unknown", "the device gives no answer")
 _NO_BATTERY: Final = CheckResult("not-applicable", "it shows none")
 _NOT_KNOWN: Final = "our table does not have that SoC"
 
@@ -91,7 +91,7 @@ def _soc(examined: ExaminedDevice) -> CheckResult:
             else "both may be names of one SoC; if not, correct `soc` in devices.yaml",
         )
     name = configured or reported
-    text = f"{name or 'not told'}{number}"
+    text = f"{name or 'unknown'}{number}"
     if examined.device.htp_arch is not None:
         arch = f"{text}, HTP v{examined.device.htp_arch}"
         return CheckResult("ok", arch + ("" if name in SOCS else f" by devices.yaml; {_NOT_KNOWN}"))
@@ -112,11 +112,11 @@ def _system(examined: ExaminedDevice) -> CheckResult:
     facts, answers = examined.device.facts, examined.answers
     build = f"{examined.device.target}: {facts.os_build or 'an unknown system'}"
     if examined.platform.libc == "bionic":
-        api = "API level not told" if facts.android_api is None else f"API {facts.android_api}"
+        api = "unknown API level" if facts.android_api is None else f"API {facts.android_api}"
         return CheckResult("ok", f"{build}, {api}")
     if facts.glibc:
         return CheckResult("ok", f"{build}, glibc {facts.glibc}")
-    text = f"{build}, C library: {facts.libc or 'not told'}"
+    text = f"{build}, C library: {facts.libc or 'unknown'}"
     if answers.has_interpreter:
         return CheckResult("ok", text)
     interpreter = examined.platform.interpreter
@@ -165,8 +165,8 @@ def _health_checks(examined: ExaminedDevice) -> Iterator[tuple[str, CheckResult]
     cool = "let it cool down; mind its fan and case"
     end_others = "end other programs on it, or reboot it"
     rows: list[tuple[str, tuple[str, ...], str | None, str, CheckResult]] = [
-        ("free storage", ("storage-full", "low-storage"), _size(storage), clean, _NOT_TOLD),
-        ("free memory", ("low-memory",), _size(ram), end_others, _NOT_TOLD),
+        ("free storage", ("storage-full", "low-storage"), _size(storage), clean, _NO_ANSWER),
+        ("free memory", ("low-memory",), _size(ram), end_others, _NO_ANSWER),
         ("battery", ("low-battery",), battery, "charge it", _NO_BATTERY),
         ("temperature", ("hot",), hot, cool, no_sensor),
     ]
@@ -175,8 +175,8 @@ def _health_checks(examined: ExaminedDevice) -> Iterator[tuple[str, CheckResult]
         air = "let it cool down: air, out of its case"
         plug = "unlock it, or plug it in: a phone that charges does not doze"
         rows += [
-            ("thermal status", ("throttled",), throttled, air, _NOT_TOLD),
-            ("doze", ("doze",), vitals.doze, plug, _NOT_TOLD),
+            ("thermal status", ("throttled",), throttled, air, _NO_ANSWER),
+            ("doze", ("doze",), vitals.doze, plug, _NO_ANSWER),
         ]
     for name, codes, text, advice, missing in rows:
         states = [findings[code].state for code in codes if code in findings]
@@ -331,7 +331,7 @@ def _selinux(examined: ExaminedDevice) -> CheckResult:
     mode, answers = examined.answers.selinux, examined.answers
     if mode is None and not answers.denials:
         glibc = examined.platform.libc == "glibc"
-        return CheckResult("not-applicable", "there is none") if glibc else _NOT_TOLD
+        return CheckResult("not-applicable", "there is none") if glibc else _NO_ANSWER
     context = re.search(r"context=(\w+:\w+:\w+)", answers.account or "")
     source = f"scontext={context[1]}" if context else "scontext="
     refused = [line for line in answers.denials if "permissive=1" not in line]
@@ -342,7 +342,7 @@ def _selinux(examined: ExaminedDevice) -> CheckResult:
     denials = "no denial about the DSP"
     if answers.denials:
         denials = f"denials about the DSP, none of which matters: {answers.denials[-1]}"
-    return CheckResult("ok", f"{mode or 'its mode is not told'}; {denials}")
+    return CheckResult("ok", f"{mode or 'unknown mode'}; {denials}")
 
 
 def _processor(examined: ExaminedDevice) -> CheckResult:
@@ -419,7 +419,7 @@ def _stub_and_skel(
     arch = examined.device.htp_arch
     files = [file for kind in _OF_ONE_BUILD for file in _select(libraries, kind, arch)]
     kinds = {file.kind for file in files}
-    shown = listed(f"{file.file_name} {file.build or 'of a build not told'}" for file in files)
+    shown = listed(f"{file.file_name} {file.build or 'of an unknown build'}" for file in files)
     if "stub" not in kinds:
         advice = "take stub and skel of this HTP from the SDK that the backend is of"
         return CheckResult(

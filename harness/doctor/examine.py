@@ -165,7 +165,7 @@ def _memory() -> CheckResult:
                 advice = "end other programs: compiling contexts takes 2 GB"
                 return CheckResult("warn", text, advice)
             return CheckResult("ok", text)
-    return CheckResult("unknown", "not told")
+    return CheckResult("unknown", "the device gives no answer")
 
 
 def packages(cached: list[str], missing: list[str], problem: str | None) -> CheckResult:
@@ -188,7 +188,7 @@ def free_space(folder: Path, least_gb: float, setting: str) -> CheckResult:
     """Check that a folder, which may not exist yet, has some space; `setting` chooses another."""
     free = _free(folder)
     if free is None:
-        return CheckResult("unknown", f"{folder}: free space not told")
+        return CheckResult("unknown", f"{folder}: its free space is unknown")
     text = f"{folder}: {free / _GB:.1f} GB free"
     if free >= least_gb * _GB:
         return CheckResult("ok", text)

@@ -240,7 +240,7 @@ def open_program(path: Path, method: str) -> Program:
     """Open a method of a .pte. Raises ConfigError for another file or a missing method."""
     artefact = open_artefact(path)
     if artefact.kind != "pte":
-        raise ConfigError(f"ExecuTorch runs a .pte, and this is: {artefact.kind}", file=path)
+        raise ConfigError(f"ExecuTorch runs a .pte, and this is of kind {artefact.kind}", file=path)
     methods = artefact.facts["methods"]
     if method not in methods:
         problem = f"it has no method {method!r}; --graph, or method=, names one"

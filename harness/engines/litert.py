@@ -154,7 +154,8 @@ def open_model(path: Path) -> TfliteGraph:
     """Read the graph of a .tflite that can be compiled. Raises ConfigError for another file."""
     artefact = open_artefact(path)
     if artefact.kind != "tflite":
-        raise ConfigError(f"LiteRT compiles a .tflite, and this is: {artefact.kind}", file=path)
+        problem = f"LiteRT compiles a .tflite, and this is of kind {artefact.kind}"
+        raise ConfigError(problem, file=path)
     if artefact.pieces:
         problem = "is compiled for QNN already: run it without --engine"
         raise ConfigError(problem, file=path)

@@ -204,7 +204,7 @@ def open_session(
             surface.require_outputs(path, field="--fallback")
         return SessionModel(path, (model,), surface, {}, mixed=fallback)
     if artefact.kind != "epcontext":
-        problem = f"ONNX Runtime loads an .onnx, and this is: {artefact.kind}"
+        problem = f"ONNX Runtime loads an .onnx, and this is of kind {artefact.kind}"
         raise ConfigError(problem, file=path, choices=[".onnx with EPContext nodes", "plain .onnx"])
     surface = OnnxSurface.of(path)
     folder = path.parent

@@ -244,7 +244,8 @@ def record_accuracy(bench: Bench, result: Observation, sources: SourceList) -> N
     if not result.kept:
         result.check()
         if limits:
-            raise ConfigError("nothing tells what the outputs should be", field=CONDITIONS)
+            problem = "there is no reference for the outputs: give expected outputs or a model"
+            raise ConfigError(problem, field=CONDITIONS)
     compared: dict[tuple[str, str], KeptOutput] = {}
     not_compared = []
     for output in _with_original(bench, result.kept, sources):

@@ -75,7 +75,7 @@ def sharing_plan(needs: Sequence[int], strategy: Strategy) -> SharingPlan:
     if strategy not in STRATEGIES:
         raise ConfigError(f"no strategy {strategy!r}", field="strategy", choices=STRATEGIES)
     if not needs or min(needs) < 0:
-        raise ConfigError("sharing needs contexts, and none that needs less than nothing")
+        raise ConfigError("sharing needs at least one context, and sizes of at least 0")
     order = tuple(range(len(needs)))
     if strategy == "max":
         order = tuple(sorted(order, key=lambda i: (-needs[i], i)))

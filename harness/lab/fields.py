@@ -350,7 +350,7 @@ def _source_name(text: str) -> str:
             "source", "is the name of a source that is always there: take another"
         )
     if text in ("latest", "all") or text[0].isdigit():
-        raise PydanticCustomError("source", "is what a version looks like: take another")
+        raise PydanticCustomError("source", "looks like a version: choose another name")
     return text
 
 

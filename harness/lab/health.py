@@ -70,7 +70,7 @@ class RecoveryRules(BaseModel, extra="forbid", frozen=True):
 
 
 class TimedGate(BaseModel, extra="forbid", frozen=True):
-    """Conditions to wait for before a case marked `timed`, so that its figures can be compared."""
+    """Conditions to wait for before a case marked `wait_until_idle`, so that figures compare."""
 
     max_temperature_c: Annotated[StrictInt, Field(ge=1, le=150)] = 50
     """The hottest sensor must not show more (degrees Celsius)."""

@@ -171,7 +171,7 @@ class Lab(BaseModel):
     """What may be done to bring a device back."""
 
     gate: TimedGate = TimedGate()
-    """What is waited for before a case marked `timed`."""
+    """What is waited for before a case marked `wait_until_idle`."""
 
     runtimes: tuple[SerializeAsAny[RuntimeSource], ...] = ()
     """Where libraries come from besides the package index, asked in this order."""

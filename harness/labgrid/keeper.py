@@ -82,15 +82,15 @@ MAX_RECEIVED_BYTES: Final = 32 << 20
 """Limit on places and resources, in bytes; a lab of 10,000 places needs a tenth of it."""
 
 
-class Away(InfraError):
+class CoordinatorUnreachable(InfraError):
     """The coordinator does not answer at present."""
 
 
-class NotACoordinator(Away):
-    """The server at the coordinator's address is none, at present."""
+class NotACoordinator(CoordinatorUnreachable):
+    """The server at this address does not answer as a labgrid coordinator."""
 
 
-class Refused(InfraError):
+class CoordinatorRefused(InfraError):
     """The coordinator refused a request."""
 
 
@@ -98,7 +98,10 @@ class Coordinator:
     """A connection to the coordinator. A thread follows its updates of places and resources."""
 
     def __init__(self, address: str, name: str) -> None:
-        """Connect as `name` ("host/user"). Raises Away, and ConfigError for no such service."""
+        """Connect as `name` ("host/user").
+
+        Raises CoordinatorUnreachable, and ConfigError for no such service.
+        """
         self.address = address
         self._places: dict[str, Any] = {}
         self._resources: dict[str, dict[tuple[str, str, str], Any]] = {}
@@ -158,11 +161,11 @@ class Coordinator:
 
     def cancel(self, token: str) -> None:
         """End a reservation; ignore one that does not exist."""
-        with contextlib.suppress(Refused):
+        with contextlib.suppress(CoordinatorRefused):
             self._call(self._stub.CancelReservation, pb.CancelReservationRequest(token=token))
 
     def acquire(self, place: str) -> None:
-        """Acquire a place. Raises Refused if somebody holds it, or one of its resources."""
+        """Acquire a place. Raises CoordinatorRefused if it, or a resource of it, is held."""
         self._call(self._stub.AcquirePlace, pb.AcquirePlaceRequest(placename=place))
         self._sync()
 
@@ -176,7 +179,7 @@ class Coordinator:
         for place in self.places():
             if place.acquired == holder:
                 request = pb.ReleasePlaceRequest(placename=place.name, fromuser=holder)
-                with contextlib.suppress(Refused):
+                with contextlib.suppress(CoordinatorRefused):
                     self._call(self._stub.ReleasePlace, request)
 
     def _sync(self) -> None:
@@ -211,8 +214,8 @@ class Coordinator:
         if code in _AWAY and "parsing HTTP/2" in why:
             return NotACoordinator(text)
         if code in (None, *_AWAY):
-            return Away(f"labgrid's coordinator at {self.address} does not answer: {why}")
-        return Refused(f"labgrid's coordinator at {self.address}: {why}")
+            return CoordinatorUnreachable(f"labgrid at {self.address} does not answer: {why}")
+        return CoordinatorRefused(f"labgrid's coordinator at {self.address}: {why}")
 
     def _follow(self) -> None:
         try:
@@ -390,7 +393,7 @@ class Keeper:
         for token in tuple(self._tokens):
             self._advance(token)
         for token in self._passed_over.values():
-            with contextlib.suppress(Refused):
+            with contextlib.suppress(CoordinatorRefused):
                 self._coordinator.poll(token)
         self._report_waiting()
 
@@ -401,7 +404,7 @@ class Keeper:
         """Renew a reservation, and acquire its place once that is allocated."""
         try:
             state, name = self._coordinator.poll(token)
-        except Refused:  # a coordinator that was restarted has no reservations
+        except CoordinatorRefused:  # a coordinator that was restarted has no reservations
             state, name = "expired", ""
         if state == "waiting":
             return
@@ -421,7 +424,7 @@ class Keeper:
         try:
             self._coordinator.acquire(name)
             self._places[name] = place
-        except Refused as error:
+        except CoordinatorRefused as error:
             send(notice=f"place {name} of labgrid cannot be taken yet: {error}")
             self._tokens.append(self._reserve())
         self._coordinator.cancel(token)
@@ -446,7 +449,7 @@ class Keeper:
             holder = self._holder(name)
             if holder == "" and self._is_new:
                 # a coordinator that was restarted has forgotten the holders
-                with contextlib.suppress(Refused):
+                with contextlib.suppress(CoordinatorRefused):
                     self._coordinator.acquire(name)
                 holder = self._holder(name)
             if holder != self._name:
@@ -462,7 +465,7 @@ class Keeper:
 
     def _attempt(self, action: Callable[[], None]) -> None:
         """Call an action that uses the coordinator; the session goes on if that does not answer."""
-        with contextlib.suppress(Away):
+        with contextlib.suppress(CoordinatorUnreachable):
             if self._coordinator.is_down:
                 self._is_new = True
                 self._coordinator.close()

@@ -286,7 +286,7 @@ class FirstWrong:
                 return mine, self.values
             theirs = self._outputs_of(self.network, ops, other, self.values, unit=True)
             if not theirs and ops:
-                raise ConfigError(f"it calculates no op: {self.refused}", field="--against")
+                raise ConfigError(f"it ran no op of the model: {self.refused}", field="--against")
             return mine, theirs
         cpu, others = self.cpu, {op.op: op for op in self.exact.ops() if op.gives}
         same = [op for op in ops if op.op in others]

@@ -216,7 +216,7 @@ class ContextStore:
                 self._build(self._catalog.compiler_host(compiler), missing, ())
         references = list(filter(None, map(self._computed, models)))
         if len(references) < len(models):
-            raise InfraError(f"references went away from {self._root} while it was used")
+            raise InfraError(f"references were removed from {self._root}: run again")
         return references
 
     def _computed(self, model: Model) -> Reference | None:
@@ -249,7 +249,7 @@ class ContextStore:
                 _log.info(f"compiling {', '.join(map(str, specs))} with QNN {compiler}")
                 self._build(host, specs, missing)
                 if self._missing(missing):
-                    raise InfraError(f"contexts went away from {self._root} while it was used")
+                    raise InfraError(f"contexts were removed from {self._root}: run again")
 
     def _missing(self, keys: Sequence[ContextKey]) -> list[ContextKey]:
         """Return the keys that are not in the cache; put the contexts of the others in `_known`."""

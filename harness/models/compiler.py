@@ -65,7 +65,7 @@ class CompileError(HarnessError):
     """
 
     cause: ClassVar[Cause] = "target"
-    exit_code: ClassVar[int] = 3
+    exit_code: ClassVar[int] = 1
 
     def __init__(self, complaint: str, *, chain: Sequence[str], output: str = "") -> None:
         self.chain = tuple(chain)

@@ -443,7 +443,7 @@ def _tensors(value_infos: Iterable[Any], kind: str, path: Path) -> tuple[Tensor,
 
 def _shape(tensor: Any, kind: str, path: Path) -> tuple[int, ...]:
     if (rank := len(tensor.type.tensor_type.shape.dim)) > _MOST_DIMENSIONS:
-        problem = f"{kind} {tensor.name} has {rank} dimensions; {_MOST_DIMENSIONS} are the most"
+        problem = f"{kind} {tensor.name} has {rank} dimensions, more than {_MOST_DIMENSIONS}"
         raise ConfigError(problem, file=path)
     for index, size in enumerate(tensor.type.tensor_type.shape.dim):
         if size.dim_value <= 0:

@@ -94,7 +94,7 @@ def _require_few(model: Any, most: int, most_bytes: int) -> None:
         (_sum_over_nodes(model, lambda node: node.ByteSize()), "bytes of nodes", most_bytes),
     ):
         if count > bound:
-            raise ValueError(f"it comes to {count:,} {parts}, and {bound:,} are the most")
+            raise ValueError(f"it comes to {count:,} {parts}, and at most {bound:,} are supported")
 
 
 def _sum_over_nodes(model: Any, weight: Callable[[Any], int], visits: int = 1) -> int:

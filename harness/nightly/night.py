@@ -337,11 +337,11 @@ def nights(reports: Path) -> Iterator[Night]:
         try:
             night = parse_model(Night, read_bounded(file, _MAX_BYTES))
             if night.night != file.parent.name:
-                raise ValueError(f"it is that of {night.night}")  # it would be kept there
+                raise ValueError(f"it belongs to the night {night.night}")  # it would be kept there
             yield night
         except (OSError, ValueError) as error:
             why = problem_in(error) if isinstance(error, ValueError) else error
-            _log.warning("%s is no night: %s", file, why)
+            _log.warning("cannot read the night %s: %s", file, why)
 
 
 def night_summary(night: Night) -> NightSummary | None:

@@ -128,4 +128,5 @@ def _one_version(items: Sequence[pytest.Item]) -> None:
     versions = {tuple(getattr(place, name) for name in VERSIONS) for place in places}
     if len(versions) > 1:
         shown = [str(place) for place in places[:_MOST_LISTED]]
-        raise ConfigError("one version of each is wanted", field="--only-case", choices=shown)
+        problem = "the case has several versions: choose one of each"
+        raise ConfigError(problem, field="--only-case", choices=shown)

@@ -22,7 +22,7 @@ from harness.core.errors import ConfigError, HarnessError, InfraError, NoLabErro
 from harness.plugin.options import OPTIONS, WITH_VALUE, in_long_forms, with_our_options
 from harness.plugin.pytest_internals import compile_markexpr
 from harness.plugin.terminal import NO_DEVICE, NO_LAB
-from harness.plugin.user_files import TAKES, ArtefactFile, choose_contexts, suite_of
+from harness.plugin.user_files import USER_CONTEXTS, ArtefactFile, choose_contexts, suite_of
 from harness.results.case_names import NO_PLACEMENT
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ MARKERS: Final = (
     "device(backend, qnn, engine, compilers, htp_arch, soc, target, simulated, tags): runs on "
     "devices of the lab that satisfy every keyword given; with ONNX Runtime if engine is ort, "
     "with contexts of all compilers if compilers is all",
-    "timed: waits until its device is cool and idle (`gate` in devices.yaml)",
-    "takes_contexts(parameter): with --contexts, that parameter is the contexts of a file",
+    "wait_until_idle: waits until its device is cool and idle (`gate` in devices.yaml)",
+    "user_contexts(parameter): with --contexts FILE, that parameter is the contexts of FILE",
 )
 """The markers of tests, with their help."""
 
@@ -386,7 +386,7 @@ def _user_file_digests(item: pytest.Item) -> dict[Path, str | None]:
 
 def file_options(item: pytest.Item, contexts: ContextOptions) -> Asked | None:
     """Return the run's options for the user's file of a test; None without one."""
-    takes_file = bool(contexts.paths) and item.get_closest_marker(TAKES) is not None
+    takes_file = bool(contexts.paths) and item.get_closest_marker(USER_CONTEXTS) is not None
     is_file = item.getparent(ArtefactFile) is not None
     return _file_options(contexts) if takes_file or is_file else None
 

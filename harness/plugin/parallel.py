@@ -163,7 +163,7 @@ class Controller:
         state = self._states[crashitem]
         if state.is_over:
             report.outcome = OVER
-            _log.warning(f"{report.longrepr}; that case was over")
+            _log.warning(f"{report.longrepr}; its case had ended")
             return
         reports, state.reports = state.reports, []
         drop_reports(self._config, reports)

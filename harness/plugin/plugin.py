@@ -375,7 +375,7 @@ def bench(request: pytest.FixtureRequest, placement: Placement) -> Bench:
     case.bench, session.foreseen = session, case.foreseen()
     case.log_prefix = f"{logs.parent.name}/{logs.name}"
     case.device = ready.provisioned.record
-    if request.node.get_closest_marker("timed") is not None:
+    if request.node.get_closest_marker("wait_until_idle") is not None:
         session.wait_until_idle(may_move=case.attempt < len(case.placement.candidates))
     return Bench(session)
 

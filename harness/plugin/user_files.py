@@ -1,6 +1,6 @@
 """A user's own contexts: passed to suites that take some, or run as cases of their file.
 
-`pytest --contexts model.pte` runs every test marked `takes_contexts` on the contexts in that file,
+`pytest --contexts model.pte` runs every test marked `user_contexts` on the contexts in that file,
 instead of its own parameters. `pytest model.pte` collects the file itself, as if it were a module
 with a test of `builtin_tests.py`.
 """
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-TAKES: Final = "takes_contexts"
+USER_CONTEXTS: Final = "user_contexts"
 
 _RUN: Final = re.compile(r"-(resident|sequential|window)-(\d{1,6})\]?$")
 _UNNAMED: Final = ("[", "::")
@@ -142,7 +142,7 @@ def choose_contexts(metafunc: pytest.Metafunc, options: Options) -> None:
     is, or if an option does not match it.
     """
     file = metafunc.definition.getparent(ArtefactFile)
-    marker = metafunc.definition.get_closest_marker(TAKES)
+    marker = metafunc.definition.get_closest_marker(USER_CONTEXTS)
     if file is not None and not file.engine.takes_contexts:
         wholes = _read_or_note(file, lambda: _whole_files(file.path, file.engine, options.contexts))
         for whole in wholes:
@@ -268,7 +268,7 @@ def tests_without_contexts(items: Sequence[pytest.Item], options: Options) -> li
         item
         for item in items
         if item.get_closest_marker("device")
-        and not item.get_closest_marker(TAKES)
+        and not item.get_closest_marker(USER_CONTEXTS)
         and item.getparent(ArtefactFile) is None
     ]
 

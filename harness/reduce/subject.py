@@ -293,7 +293,7 @@ def find_subject(
     usual = sources.plan.residency if sources.plan is not None else "resident"
     residency, number = named_variant(parameters or "") or (usual, len(files))
     if number > _MOST:
-        raise ConfigError(f"has {number} contexts; {_MOST} are the most", field="CASE")
+        raise ConfigError(f"has {number} contexts; at most {_MOST} are supported", field="CASE")
     model = model_files(artefact.path, options) if artefact.kind == "onnx" else {}
     model = {name: path for name, path in model.items() if name.startswith("model/")}
     kinds, numbers = _kinds(artefact, files, catalog)

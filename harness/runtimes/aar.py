@@ -17,7 +17,7 @@ from harness.core.outgoing_text import outgoing
 from harness.core.verified_folder import HashCache, find_damage
 from harness.core.whole_file import sha256_of
 from harness.runtimes.local_sources import FolderSource, local_runtime
-from harness.runtimes.maven_repository import Coordinates, NotThere, Repository
+from harness.runtimes.maven_repository import Coordinates, NotInRepository, Repository
 from harness.runtimes.runtime import LibrarySource, Runtime, is_library, version_key
 
 AAR_TARGET: Final = "android-arm64"
@@ -138,7 +138,7 @@ class MavenSource(LibrarySource):
             return [self.coordinates.version]
         try:
             return sorted(self._repository.versions(self.coordinates), key=version_key)
-        except NotThere as error:
+        except NotInRepository as error:
             raise ConfigError(
                 f"there is no {self.coordinates}: {error}",
                 field=f"runtimes.{self.name}.coordinates",

@@ -36,7 +36,7 @@ _TRIES: Final = 3
 _PAUSE_S: Final = 0.5
 
 
-class NotThere(InfraError):
+class NotInRepository(InfraError):
     """The server has no such file."""
 
 
@@ -52,7 +52,7 @@ def download(url: str, path: Path, bounds: Bounds) -> None:
     """Write the content of an http(s) URL to a file.
 
     User and password of the URL are sent to its own host only, not to one that it redirects to. A
-    broken connection is retried. Raises NotThere; InfraError if the content exceeds the bounds.
+    broken connection is retried. Raises NotInRepository; InfraError if the content is too large.
     """
     try:
         parts = urllib.parse.urlsplit(url)
@@ -102,7 +102,7 @@ def _attempt(
     except urllib.error.HTTPError as error:
         error.close()
         if error.code in (404, 410):
-            raise NotThere(f"{url}: {error.code} {error.reason}") from error
+            raise NotInRepository(f"{url}: {error.code} {error.reason}") from error
         if error.code >= 500 or error.code == 429:
             raise http.client.HTTPException(f"{error.code} {error.reason}") from error
         raise InfraError(f"{url}: {error.code} {error.reason}") from error
@@ -218,7 +218,7 @@ class Repository:
     def versions(self, artifact: Coordinates) -> list[str]:
         """Return the versions of an artifact, unordered; without a network, those of the last time.
 
-        Of a folder, the versions that are really there, not those of its list. Raises NotThere.
+        Of a folder, the versions that are there, not those of its list. Raises NotInRepository.
         """
         if self._folder is not None:
             return self._versions_in(self._folder, artifact)
@@ -228,7 +228,7 @@ class Repository:
             try:
                 download(f"{self._url}/{name}", work / METADATA, TEXT_BOUNDS)
                 (work / METADATA).replace(path)
-            except NotThere:
+            except NotInRepository:
                 raise
             except InfraError as error:
                 if not path.is_file():
@@ -243,7 +243,7 @@ class Repository:
         try:
             names = filter(_is_part, os.listdir(root / artifact.folder))
         except OSError as error:
-            raise NotThere(f"{root / artifact.folder}: {error.strerror}") from error
+            raise NotInRepository(f"{root / artifact.folder}: {error.strerror}") from error
         aars = {name: artifact.with_version(name).aar() for name in names}
         return [name for name, aar in aars.items() if inside(root, aar).is_file()]
 
@@ -255,11 +255,14 @@ class Repository:
         return [] if self._folder is not None else self._files.damage(name)
 
     def file(self, name: str) -> Path:
-        """Return a file, verified by its checksum if it is fetched and has one. Raises NotThere."""
+        """Return a file, verified by its checksum if it is fetched and has one.
+
+        Raises NotInRepository.
+        """
         if self._folder is not None:
             path = inside(self._folder, name)
             if not path.is_file():
-                raise NotThere(f"{path} is not there")
+                raise NotInRepository(f"{path} is not there")
             if not stays_inside(self._folder, path):
                 raise InfraError(f"{path} is, or lies behind, a link to outside of {self._folder}")
             return path
@@ -277,7 +280,7 @@ class Repository:
             path = file.with_name("checksum")
             try:
                 download(f"{self._url}/{name}.{kind}", path, _CHECKSUM_BOUNDS)
-            except NotThere:
+            except NotInRepository:
                 continue
             # it may also name the file
             listed = (path.read_text("ascii", "replace").split() or [""])[0].lower()

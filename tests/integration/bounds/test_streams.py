@@ -38,11 +38,11 @@ def peak_kb(program: str, *words: object) -> tuple[int, str]:
 COORDINATOR = """
 import sys
 from harness.core.errors import InfraError
-from harness.labgrid.keeper import Away, Coordinator
+from harness.labgrid.keeper import Coordinator, CoordinatorUnreachable
 try:
     Coordinator(sys.argv[1], "host/user")
 except InfraError as error:
-    print(isinstance(error, Away), error)
+    print(isinstance(error, CoordinatorUnreachable), error)
 """
 
 

@@ -25,7 +25,8 @@ from harness.probe.plan import Step
 def test_one(bench, number):
     bench.run(Plan((Step("noop"), Step("sleep", {"ms": "100"})))).check()
 '''
-TIMED = SUITE.replace("@pytest.mark.device\n", "@pytest.mark.device\n@pytest.mark.timed\n")
+MARKER = "@pytest.mark.device\n"
+TIMED = SUITE.replace(MARKER, f"{MARKER}@pytest.mark.wait_until_idle\n")
 FULL_LAB = """schema: 1
 devices:
   - {name: farm-01, simulated: true, soc: QCS8550, storage_limit_mb: 5}

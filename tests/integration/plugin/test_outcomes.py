@@ -119,7 +119,7 @@ def test_binary(bench):
     bench.run_contexts([Model("tiny")], 2, "resident").check()
 
 
-MARKS = [(), pytest.mark.timed, pytest.mark.xfail, pytest.mark.xfail(strict=True)]
+MARKS = [(), pytest.mark.wait_until_idle, pytest.mark.xfail, pytest.mark.xfail(strict=True)]
 
 
 @pytest.mark.device

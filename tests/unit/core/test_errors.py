@@ -2,52 +2,41 @@
 
 from __future__ import annotations
 
+import importlib
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from harness.core.errors import ConfigError, DeviceLost, HarnessError
+from tests.snapshots import Snapshot
 
-from harness.core.errors import (
-    ConfigError,
-    DeviceError,
-    DeviceFull,
-    DeviceHot,
-    DeviceLost,
-    DeviceRefused,
-    DeviceTimeout,
-    HarnessError,
-    InfraError,
-    InternalError,
-    NoLabError,
-    NotYet,
-    VersionError,
-)
-from harness.lab.lease import DeviceHeld, LeaseLost
-from harness.labgrid.keeper import NotACoordinator
+ROOT = Path(__file__).parents[3]
+HARNESS = ROOT / "harness"
+RESULTS = ROOT / "docs" / "results.md"
 
 
-@pytest.mark.parametrize(
-    ("kind", "code"),
-    [
-        (HarnessError, "harness"),
-        (ConfigError, "config"),
-        (NoLabError, "no-lab"),
-        (VersionError, "version"),
-        (InfraError, "infra"),
-        (NotYet, "not-yet"),
-        (DeviceError, "device"),
-        (DeviceLost, "device-lost"),
-        (DeviceTimeout, "device-timeout"),
-        (DeviceRefused, "device-refused"),
-        (DeviceFull, "device-full"),
-        (DeviceHot, "device-hot"),
-        (DeviceHeld, "device-held"),
-        (LeaseLost, "lease-lost"),
-        (NotACoordinator, "not-a-coordinator"),
-        (InternalError, "internal"),
-    ],
-)
-def test_the_code_of_a_kind_of_error_is_stable(kind: type[HarnessError], code: str) -> None:
-    assert kind.code == code
+def kinds_of(kind: type[HarnessError]) -> Iterator[type[HarnessError]]:
+    for subclass in kind.__subclasses__():
+        if subclass.__module__.startswith("harness."):
+            yield subclass
+            yield from kinds_of(subclass)
+
+
+def test_the_codes_of_errors_are_stable_and_in_the_page_of_results(snapshot: Snapshot) -> None:
+    for file in sorted(HARNESS.rglob("*.py")):
+        if re.search(r"^class \w+\(.*(?:Error|NotOffered|Device\w+)\b", file.read_text(), re.M):
+            importlib.import_module(".".join(file.relative_to(ROOT).with_suffix("").parts))
+    kinds = {kind.__name__: kind for kind in kinds_of(HarnessError)}
+    assert (
+        sorted(
+            f"{name}: {kind.code}, {kind.cause}, exit {kind.exit_code}"
+            for name, kind in kinds.items()
+        )
+        == snapshot
+    )
+    _, _, section = RESULTS.read_text().partition("`symbol` is the code of its error")
+    named = re.findall("`([a-z-]+)`", section.partition("\n\nThe code that")[0])
+    assert sorted(named) == sorted({kind.code for kind in kinds.values()})
 
 
 def test_the_data_of_an_error() -> None:

@@ -31,7 +31,7 @@ import stat
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -296,6 +296,9 @@ def _lock(descriptor: int) -> bool:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
         except BlockingIOError:
+            # a holder has written its name; who only looks has not, and is done at once
+            if parse_holder(os.pread(descriptor, MAX_BYTES, 0)) is not None:
+                return False
             time.sleep(_GLANCE_S)
     return False
 
@@ -324,8 +327,9 @@ class Claim(LockedFile):
         """Claim a device, after all earlier claims of the same kind. Raise InfraError."""
         now, token = time.monotonic_ns(), secrets.token_hex(4)
         self.file = f"{device_file(key)}{_MARK}{kind}-{now:020}-{token}"
-        descriptor = lock_file(folder / self.file, content)
-        assert isinstance(descriptor, int)
+        # who looks at it as it is created has it locked for a moment
+        while not isinstance(descriptor := lock_file(folder / self.file, content), int):
+            time.sleep(_GLANCE_S)
         super().__init__(descriptor, folder / self.file)
 
 
@@ -450,9 +454,10 @@ class Leases:
         self._heart: threading.Thread | None = None
 
     def require(self, key: str) -> None:
-        """Raise LeaseLost if a device acquired by this object has lost its lease."""
-        if key in self._leases:
-            self._leases[key].require()
+        """Raise LeaseLost if the lease of a device is lost, or was given back."""
+        if (lease := self._leases.get(key)) is None:
+            raise LeaseLost(f"the lease of {key} was given back")
+        lease.require()
 
     def acquire(self, key: str, name: str, *, wait_s: float = 0.0) -> None:
         """Acquire the device `key`, called `name`, waiting as `wait_for` does."""
@@ -498,8 +503,9 @@ class Leases:
         """
         start, reported, warned = time.monotonic(), "", ""
         since: dict[str, tuple[str, float]] = {}
+        claimed = set[str]()
         with contextlib.ExitStack() as waits:
-            waits.callback(self._leave_line)
+            waits.callback(self._leave_line, claimed)
             while occupied := attempt():
                 now = time.monotonic()
                 for name, _, holding in occupied:
@@ -520,6 +526,7 @@ class Leases:
                     waited = f" (waited {now - start:.1f} s)" if wait_s else ""
                     raise DeviceHeld(f"device {name} is held by {holding}{waited}", holding)
                 for _, key, _ in occupied:
+                    claimed.add(key)
                     self._stand_in_line(key)
                 ours = [entry for entry in occupied if entry not in foreign]
                 name, _, holding = (ours or occupied)[0]
@@ -596,14 +603,14 @@ class Leases:
             line = claimants(self._folder, key)
             runs = (claimant.holding for claimant in line if not claimant.is_person)
             if self._loan_s or not any(map(self._is_ours, runs)):
+                self._leave_line([key])
                 kind: ClaimKind = "asks" if self._loan_s else "waits"
                 self._claims[key] = Claim(self._folder, key, self._holder().content(), kind)
 
-    def _leave_line(self) -> None:
+    def _leave_line(self, keys: Iterable[str]) -> None:
         with self._changing:
-            for claim in self._claims.values():
-                claim.close()
-            self._claims.clear()
+            for key in self._claims.keys() & set(keys):
+                self._claims.pop(key).close()
 
     def _holder(self) -> Holder:
         now = datetime.now(UTC)

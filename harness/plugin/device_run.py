@@ -13,6 +13,7 @@ import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -57,10 +58,18 @@ _log = logging.getLogger(__name__)
 class Records:
     """The records of a run: its folder, created when there is something to keep, and journal."""
 
-    def __init__(self, selection: Selection, ending: Ending, worker_of: Path | None = None) -> None:
+    def __init__(
+        self,
+        selection: Selection,
+        ending: Ending,
+        worker_of: Path | None = None,
+        recorded: int | None = None,
+    ) -> None:
         """`worker_of` is the folder of the run that an xdist worker is part of.
 
-        `ending` watches for signals once the run has something to close.
+        `recorded` is the number of records that a resumed run had as it was resumed: a worker that
+        replaces another has to collect the same tests. `ending` watches for signals once the run
+        has something to close.
         """
         self.to_run = 0
         self.folder: RunFolder | None = None
@@ -68,6 +77,7 @@ class Records:
         self._selection = selection
         self._ending = ending
         self._worker_of = worker_of
+        self._recorded = recorded
         self._locked: RunFolder | None = None
         self._events: list[Record] = []
 
@@ -140,8 +150,16 @@ class Records:
             return {}
         from harness.results.run_folder import RunFolder
 
-        cases = RunFolder.open(self._selection.options.resume).contents().cases
-        return {record.case: record for record in cases}
+        records = RunFolder.open(self._selection.options.resume).contents().records
+        return {record.case: record for record in islice(records, self._recorded)}
+
+    @cached_property
+    def recorded(self) -> int | None:
+        """With `--resume`, the number of records now, as it is sent to workers."""
+        from harness.results.run_folder import RunFolder
+
+        resumed = self._selection.options.resume
+        return None if resumed is None else len(RunFolder.open(resumed).contents().records)
 
     @cached_property
     def again(self) -> dict[str, int] | None:
@@ -467,15 +485,16 @@ class Run:
         options: Options,
         *,
         worker_of: Path | None = None,
+        recorded: int | None = None,
         worker: str = "",
         ending: Ending | None = None,
     ) -> None:
-        """`worker_of` and `ending` are as in `Records`; `worker` is its name with pytest-xdist."""
+        """All but `worker`, its name with pytest-xdist, are as in `Records`."""
         self.options = options
         self.ending = ending or Ending()
         self.selection = Selection(options)
         self.selection.reserves_places = worker_of is None
-        self.records = Records(self.selection, self.ending, worker_of)
+        self.records = Records(self.selection, self.ending, worker_of, recorded)
         self.ended = False
         self.problem: HarnessError | None = None
         self.collected: Collected | None = None

@@ -125,6 +125,7 @@ def pytest_configure(config: pytest.Config) -> None:
     run = Run(
         read_options(config),
         worker_of=None if worker_of is None else Path(worker_of),
+        recorded=worker_input(config, "recorded"),
         worker=worker,
         ending=ending,
     )
@@ -134,7 +135,8 @@ def pytest_configure(config: pytest.Config) -> None:
         ending.watch()
         # Most of what is imported and collected stays: looking for garbage is a sixth of a start.
         config.add_cleanup(functools.partial(gc.set_threshold, *gc.get_threshold()))
-        gc.set_threshold(100_000)
+        if gc.get_threshold()[0]:
+            gc.set_threshold(100_000)
     run.collected = Collected(run.selection)
     config.pluginmanager.register(run.collected, "qnn-harness-collected")
     if is_controller(config):

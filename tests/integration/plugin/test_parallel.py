@@ -321,6 +321,38 @@ def test_a_case_in_which_each_worker_dies_keeps_no_other_from_a_verdict(
     assert " 3 passed, 1 error, 1 retried" in completed.output
 
 
+ONCE_SUITE = """import os
+import signal
+from pathlib import Path
+import pytest
+
+DIED = Path(__file__).with_name("died")
+
+@pytest.mark.device
+@pytest.mark.parametrize("number", range(10))
+def test_some(bench, number):
+    bench.measure(noted=1)
+    if number == 6 and "PYTEST_XDIST_WORKER" in os.environ and not DIED.exists():
+        DIED.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [["--resume", "latest"], ["--dist", "loadfile"]])
+def test_a_worker_that_dies_is_replaced_in_a_resumed_run_and_with_any_distribution(
+    lab: DeviceRuns, tmp_path: Path, options: list[str]
+) -> None:
+    suite = farm(lab, tmp_path, POOL, ONCE_SUITE)
+    if "--resume" in options:
+        assert lab.run("-k", "-0] or -9]", suites=suite).code == 0
+    completed = lab.run("-n", "2", *options, suites=suite)
+    assert (tmp_path / "died").exists()
+    assert completed.code == 0, completed.output
+    assert len({case["case"] for case in completed.cases}) == 10
+    assert {case["outcome"] for case in completed.cases} == {"passed"}
+
+
 def test_wrong_input_is_said_once_and_before_any_worker_starts(lab: DeviceRuns) -> None:
     completed = lab.run("-n", "2", "--qnn", "2.99.0")
     assert completed.code == 2, completed.output

@@ -22,6 +22,7 @@ from harness.lab.lease import (
     DeviceHeld,
     Held,
     Holder,
+    LeaseLost,
     Leases,
     Occupied,
     claimants,
@@ -236,6 +237,39 @@ def test_a_device_of_the_run_that_changes_hands_is_not_reported_as_held_by_someb
     run.wait_for(attempt, wait_s=60)
     assert logged.warnings == []
     run.close()
+
+
+def test_who_waits_keeps_its_place_while_it_acquires_another_device(folder: Path) -> None:
+    holder, run = Leases(folder, purpose="other"), Leases(folder, purpose="a run", of_run=True)
+    holder.acquire(KEY, "phone")
+    thread = waiting(run, [], "run")
+    wait_for(lambda: len(claimants(folder, KEY)) == 1)
+    (before,) = claimants(folder, KEY)
+    run.acquire("local:other", "another")
+    assert [claimant.file for claimant in claimants(folder, KEY)] == [before.file]
+    holder.close()
+    thread.join(60)
+    run.close()
+
+
+def test_a_claim_is_made_while_somebody_looks_at_its_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter([Held(None, 0.0), Held(None, 0.0)])
+    lock_file = lease.lock_file
+    monkeypatch.setattr(lease, "lock_file", lambda *args: next(looks, None) or lock_file(*args))
+    made = claim(folder, "waits")
+    assert [claimant.file for claimant in claimants(folder, KEY)] == [made.file]
+    made.close()
+
+
+def test_a_device_that_was_given_back_is_not_held(folder: Path) -> None:
+    run = Leases(folder, purpose="a run")
+    run.acquire(KEY, "phone")
+    run.require(KEY)
+    run.close()
+    with pytest.raises(LeaseLost):
+        run.require(KEY)
 
 
 def test_those_of_ones_own_run_are_waited_for_in_any_case(folder: Path) -> None:

@@ -40,6 +40,10 @@ settings.load_profile("harness")
 ROOT = Path(__file__).parents[1]
 FIGURES = "figures"
 SLOW_LEFT_OUT = pytest.StashKey[Counter[str]]()
+MARKED = frozenset({"slow", "nightly", "benchmark"})
+SLOW_S = 2.0
+BUSY = 4
+"""So many times as long a test may take on a busy machine."""
 LONG = frozenset({"nightly", "test_hostile_names.py", "test_memory.py"})
 """Folders and files whose tests begin first, so that no worker ends long after the others."""
 
@@ -105,7 +109,10 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
     return None
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    if any(seconds > BUSY * SLOW_S for seconds in _unmarked(session.config).values()):
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
     if session.config.option.snapshot_update:
         for file, tested in session.config.stash.get(TESTED, {}).items():
             update(file, tested)
@@ -119,6 +126,16 @@ def pytest_testnodedown(node: Any) -> None:
     _left_out(node.config).update(
         Counter(getattr(node, "workeroutput", {}).get("slow")) - _left_out(node.config)
     )
+
+
+def _unmarked(config: pytest.Config) -> dict[str, float]:
+    """The seconds of each test of over 2 s that is not marked as one that takes long."""
+    seconds = Counter[str]()
+    reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
+    for report in itertools.chain.from_iterable(reporter.stats.values() if reporter else ()):
+        if getattr(report, "when", "") == "call" and MARKED.isdisjoint(report.keywords):
+            seconds[report.nodeid] += report.duration
+    return {test: taken_s for test, taken_s in seconds.most_common() if taken_s > SLOW_S}
 
 
 def _left_out(config: pytest.Config) -> Counter[str]:
@@ -143,6 +160,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line('.ci/run runs them, and make test ARGS="-m slow" them alone')
         for file, count in sorted(slow.items()):
             terminalreporter.write_line(f"    {file} ({count})")
+    if unmarked := _unmarked(config):
+        terminalreporter.section(f"{len(unmarked)} tests took over {SLOW_S:g} s: mark them slow")
+        terminalreporter.write_line(f"over {BUSY * SLOW_S:g} s the run fails")
+        for test, taken_s in unmarked.items():
+            terminalreporter.write_line(f"    {taken_s:.1f} s {test}")
     left_out: dict[str, Counter[str]] = {}
     for report in terminalreporter.stats.get("skipped", []):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""

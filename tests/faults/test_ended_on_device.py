@@ -22,6 +22,7 @@ BUSY_S = 120
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("daemon", daemon_parameters((REAL, ANDROID), by_night=(ANDROID,)))
 @pytest.mark.parametrize(
     "signals", [[signal.SIGKILL], pytest.param(SIGNALS, marks=pytest.mark.nightly)], ids=len

@@ -50,6 +50,7 @@ def labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], B
         lab.__exit__()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("daemon", "fault"), ROWS)
 def test_the_link_breaks(
     labs: Callable[[str], BreakableLab], daemon: str, fault: Fault, tmp_path: Path

@@ -18,6 +18,7 @@ from tests.integration.device_runs import ROOT, Finished
 SUITE = HERE / "ended_suite/cases_that_end.py"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("daemon", "hosts"),
     [

@@ -95,6 +95,7 @@ def test_pytest_finds_cases_as_shown(lab: DeviceRuns) -> None:
         assert re.search(r"\d cases?; ", planned.output), command
 
 
+@pytest.mark.slow
 def test_the_first_commands_say_what_is_shown(lab: DeviceRuns, tmp_path: Path) -> None:
     """In a folder that holds a file and nothing else."""
     folder = tmp_path / "empty"

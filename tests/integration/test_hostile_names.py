@@ -330,6 +330,7 @@ A_PROCESS_EACH = {"weights"}
 """Subjects that start a process for each example: a tenth of the examples by night."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("subject", SUBJECTS)
 @pytest.mark.parametrize(
     "count", [BY_DAY, pytest.param(BY_NIGHT, marks=pytest.mark.nightly)], ids=["day", "night"]

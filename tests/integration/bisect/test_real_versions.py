@@ -53,6 +53,7 @@ def test_which_runtime_keeps_the_budget(lab: DeviceRuns) -> None:
     assert not (lab.reports / "latest").resolve().name.endswith("bisect")
 
 
+@pytest.mark.slow
 def test_which_compiler_an_old_runtime_refuses(lab: DeviceRuns) -> None:
     completed = bisect(lab, "--case", PLAIN, "--axis", "compiler", "--qnn", QNN[0])
     assert completed.code == 0, completed.errors

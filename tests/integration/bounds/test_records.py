@@ -49,6 +49,7 @@ SIZES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "size"), SIZES)
 def test_a_report_of_many_records(tmp_path: Path, kind: str, size: int) -> None:
     """It had 356 MB for 80 MB of them: each was held whole, in all that was made of it at once."""

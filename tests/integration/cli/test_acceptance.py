@@ -94,6 +94,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acceptance, "STEPS", SHORT)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short")
 def test_as_a_user_types_it(simulated_lab: Path, tmp_path: Path) -> None:
     out = tmp_path / "sent.zip"

@@ -62,6 +62,7 @@ def storage() -> Path:
     return Path(os.environ["QNN_HARNESS_SIMULATED"])
 
 
+@pytest.mark.slow
 def test_a_healthy_simulated_device(simulated_lab: Path) -> None:
     completed, checks = run("--lab", simulated_lab)
     assert completed.returncode == 0, completed.stdout

@@ -38,6 +38,7 @@ def tiny(context_for: ContextFor, tmp_path: Path) -> Path:
     return folder / "tiny.ctx"
 
 
+@pytest.mark.slow
 def test_files_are_run_compared_and_gone_on_with(lab: DeviceRuns, tiny: Path) -> None:
     shutil.copyfile(FOREIGN, lab.folder / "foreign.bin")
     file = Path("elsewhere") / tiny.name
@@ -85,6 +86,7 @@ def test_files_are_run_compared_and_gone_on_with(lab: DeviceRuns, tiny: Path) ->
     assert other["sha256"] != alone["measurements"]["context_files"]["foreign.bin"]["sha256"]
 
 
+@pytest.mark.slow
 def test_outputs_that_are_nan_are_wrong(lab: DeviceRuns) -> None:
     (lab.folder / "ctx.onnx").write_bytes(
         epcontext([{"embed_mode": 1, "ep_cache_context": FOREIGN.read_bytes()}])
@@ -272,6 +274,7 @@ def test_outputs_that_drift_are_told_and_can_fail_the_run(
         assert (code, len(records)) == (expected, 3), stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", ["mips64", "aarch64"])
 def test_a_device_that_says_it_is_another_machine_is_no_mistake_of_the_users(
     lab: DeviceRuns, tmp_path: Path, machine: str

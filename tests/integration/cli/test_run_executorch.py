@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.integration.device_runs import ROOT, DeviceRuns
 from tests.integration.probe.test_executorch import (
@@ -21,6 +22,7 @@ __all__ = ["runner"]  # a fixture
 TOKENS = {"kv_forward": 1, "prefill_forward": 8}
 
 
+@pytest.mark.slow
 def test_a_hybrid_llama_runs_as_it_is_and_gives_what_a_runner_gets(
     lab: DeviceRuns, runner: Runner, tmp_path: Path
 ) -> None:
@@ -47,6 +49,7 @@ def test_a_hybrid_llama_runs_as_it_is_and_gives_what_a_runner_gets(
     assert (code, records) == (2, []), stderr
 
 
+@pytest.mark.slow
 def test_how_right_a_program_is_as_the_first_page_asks(lab: DeviceRuns) -> None:
     page = (ROOT / "docs/first-file.md").read_text()
     (command,) = re.findall(r"^qnn-harness run (model.pte --engine executorch .*)$", page, re.M)

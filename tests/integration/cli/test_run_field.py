@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.integration.device_runs import DeviceRuns
 
 FIELD = Path(__file__).parents[2] / "field"
@@ -17,6 +19,7 @@ FILES = {
 }
 
 
+@pytest.mark.slow
 def test_what_people_have_runs_on_all_that_are_new_enough(lab: DeviceRuns) -> None:
     code, stderr, records = lab.run_files(
         *(FIELD / name for name in FILES), "--qnn=2.48.40,2.51.0", timeout_s=TIMEOUT_S

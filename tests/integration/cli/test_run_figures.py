@@ -177,6 +177,7 @@ def test_the_ops_of_a_model_add_up_to_the_accelerators_total(
     assert "profile" not in (folder / "probe.plan").read_text()
 
 
+@pytest.mark.slow
 def test_onnx_runtime_tells_what_preparing_took_too(lab: DeviceRuns, cnn: Path) -> None:
     code, stderr, (record,) = lab.run_files(cnn.name, "--profile=ops", "--engine=ort")
     assert code == 0, stderr

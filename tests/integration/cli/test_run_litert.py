@@ -37,6 +37,7 @@ def take(model: str, folder: Path, name: str | None = None) -> str:
     return name
 
 
+@pytest.mark.slow
 def test_a_model_is_compiled_run_and_compared_with_the_cpu(lab: DeviceRuns) -> None:
     face = take(FACE, lab.folder)
     (lab.folder / "known.yaml").write_text(KNOWN)

@@ -52,6 +52,7 @@ def test_models_that_others_compiled_run_with_each_version(lab: DeviceRuns) -> N
     assert "1.31.1" in completed.stdout
 
 
+@pytest.mark.slow
 def test_a_clean_network_runs_on_qnns_cpu_backend_where_there_is_one(
     lab: DeviceRuns, tmp_path: Path
 ) -> None:

@@ -50,6 +50,7 @@ WHERE = {
 REASON = "Operators of type `Shrink` are not supported by QNN EP."
 
 
+@pytest.mark.slow
 def test_with_fallback_a_model_passes_and_its_record_tells_what_ran_where(lab: DeviceRuns) -> None:
     two_refused(lab.folder / "two.onnx")
     arguments = ("--fallback=allow", "--qnn=2.47.0,2.51.0", "--ort=1.24.1,1.27.0")
@@ -111,6 +112,7 @@ def without_runtime(lab: DeviceRuns) -> None:
     lab.environment |= {**OFFLINE, "QNN_HARNESS_CACHE": str(lab.folder / "cache")}
 
 
+@pytest.mark.slow
 def test_a_refused_model_that_passes_once_it_is_exported_anew_is_no_flake(lab: DeviceRuns) -> None:
     file = lab.folder / "net.onnx"
     ends = []
@@ -126,6 +128,7 @@ def test_a_refused_model_that_passes_once_it_is_exported_anew_is_no_flake(lab: D
     assert "flaky" not in stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("export", "prepare", "words", "end"),
     [

@@ -83,6 +83,7 @@ def dashboard() -> Iterator[Webhook]:
     webhook.close()
 
 
+@pytest.mark.slow
 def test_a_package_sends_the_figures_of_a_run(lab: DeviceRuns, dashboard: Webhook) -> None:
     url = f"http://{dashboard.at}/runs"
     ended = run_with(example(), lab, "-n2", "--dist=load", ACME_DASHBOARD=url)
@@ -94,6 +95,7 @@ def test_a_package_sends_the_figures_of_a_run(lab: DeviceRuns, dashboard: Webhoo
     assert f"dashboard: 200 for {run}\n" in ended.output
 
 
+@pytest.mark.slow
 def test_a_plug_in_that_fails_is_named_and_the_reports_stay(lab: DeviceRuns) -> None:
     summary = lab.folder / "summary.md"
     github = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary)}

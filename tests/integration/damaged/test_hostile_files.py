@@ -32,6 +32,7 @@ A_NIGHT = {
 NIGHTS = {"runs": 24, "state": 2, "devices": 1, "models": 3, "onnx": 2, "endless": 2, "events": 2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "begin", "end"),
     [pytest.param(kind, 0, number, id=kind) for kind, number in A_DAY.items()]

@@ -182,6 +182,7 @@ def test_placing_what_came_only_in_part(stride: tuple[str, int], tmp_path: Path)
         deploy_again(device, file_set)
 
 
+@pytest.mark.slow
 def test_evicting(stride: tuple[str, int], tmp_path: Path) -> None:
     mine, other = a_set("mine", "probe", "lib/one.so"), a_set("others", "lib/one.so")
     for cut in cuts(stride):
@@ -200,6 +201,7 @@ def test_evicting(stride: tuple[str, int], tmp_path: Path) -> None:
     pytest.fail("never came to its end")
 
 
+@pytest.mark.slow
 def test_evicting_what_is_wanted_meanwhile(stride: tuple[str, int], tmp_path: Path) -> None:
     """Another host claims and looks at every point of an eviction that was planned before."""
     mine = a_set("mine", "probe", "lib/one.so")

@@ -68,6 +68,7 @@ def test_a_push_that_was_cut_is_made_anew(device: CountingDevice, files: dict[st
     assert_whole(device, deployer(device).deploy_files("one", files), files)
 
 
+@pytest.mark.slow
 @REAL_BY_DAY
 def test_a_stalled_link_ends_with_the_deadline(
     device: CountingDevice, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
@@ -126,6 +127,7 @@ def test_a_limited_store_makes_room_for_what_comes(
         mine.release()
 
 
+@pytest.mark.slow
 @REAL_BY_DAY
 def test_letting_go_of_a_device_that_is_gone(
     device: CountingDevice, files: dict[str, Path]

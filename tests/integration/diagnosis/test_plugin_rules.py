@@ -40,6 +40,7 @@ def test_explain_recognises_a_line_of_a_backend_by_a_rule_of_a_package(tmp_path:
     assert code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [(), ("-n2",)])
 def test_a_case_has_the_diagnosis_of_a_rule_of_a_package(
     lab: DeviceRuns, workers: tuple[str, ...]

@@ -86,6 +86,7 @@ def answer(log: bytes) -> str | None:
     return f"{causes[0].id} {causes[0].confidence}: {causes[0].lines[0].text}" if causes else None
 
 
+@pytest.mark.slow
 def test_a_few_programs_that_fail_by_day(tmp_path: Path) -> None:
     need(*C_COMPILERS)
     remaining, answers = Counter(BY_DAY), []

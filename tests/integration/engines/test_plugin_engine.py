@@ -6,6 +6,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from harness.results.run_folder import RunFolder
 from tests.integration.extend_page import run_with_plugin, shown_module
 from tests.needed import need
@@ -51,6 +53,7 @@ def case_records(folder: Path) -> list[dict[str, Any]]:
     return [record.model_dump(mode="json") for record in records]
 
 
+@pytest.mark.slow
 def test_a_package_adds_an_engine(simulated_lab: Path, tmp_path: Path) -> None:
     build(tmp_path, "0")
     completed = run_with_plugin(ENGINE, tmp_path, "pytest", "-m", "device", "app.acme")
@@ -65,6 +68,7 @@ def test_a_package_adds_an_engine(simulated_lab: Path, tmp_path: Path) -> None:
     assert check["reason"].endswith(" (exit code 0)")
 
 
+@pytest.mark.slow
 def test_a_suite_requires_the_engine(simulated_lab: Path, tmp_path: Path) -> None:
     (tmp_path / "test_own.py").write_text(SUITE)
     completed = run_with_plugin(ENGINE, tmp_path, "pytest", "-m", "device", "test_own.py")
@@ -73,6 +77,7 @@ def test_a_suite_requires_the_engine(simulated_lab: Path, tmp_path: Path) -> Non
     assert (record["engine"], record["outcome"]) == ("acme", "passed")
 
 
+@pytest.mark.slow
 def test_commands_accept_the_engine_and_its_files(simulated_lab: Path, tmp_path: Path) -> None:
     (tmp_path / "app.acme").write_text("#!/bin/sh\n")
     run = ("harness.cli.main", "run", "app.acme", f"--lab={simulated_lab}")
@@ -84,6 +89,7 @@ def test_commands_accept_the_engine_and_its_files(simulated_lab: Path, tmp_path:
     assert (completed.returncode, "litert, acme)" in completed.stdout) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_failure_is_bundled_with_its_engine(simulated_lab: Path, tmp_path: Path) -> None:
     build(tmp_path, "7")
     run_with_plugin(ENGINE, tmp_path, "pytest", "-m", "device", "app.acme")

@@ -110,6 +110,7 @@ def ended_in_the_middle(
     return process
 
 
+@pytest.mark.slow
 def test_both_databases_hold_the_same(url: str, reports: Path, tmp_path: Path) -> None:
     output = importer(reports, url).communicate(timeout=120)
     assert (output[0].split()[0], output[1]) == (str(RUNS), "")

@@ -58,6 +58,7 @@ def test_what_was_around_times_is_in_their_records(lab: DeviceRuns) -> None:
     assert surroundings[0].get("hottest_c") == health["vitals"]["hottest_c"]
 
 
+@pytest.mark.slow
 def test_two_nights_are_compared_and_remembered(lab: DeviceRuns) -> None:
     suite = lab.folder / "mine" / "test_mine.py"
     suite.parent.mkdir()

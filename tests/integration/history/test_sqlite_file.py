@@ -121,6 +121,7 @@ def in_folder(reports: Path, mode: int) -> None:
     reports.chmod(mode)
 
 
+@pytest.mark.slow
 def test_what_may_only_be_read_is_read(reports: Path) -> None:
     file = reports / "history.sqlite"
     assert history("import", "--reports", reports).returncode == 0
@@ -138,6 +139,7 @@ def test_what_may_only_be_read_is_read(reports: Path) -> None:
     assert stored_rows(file)
 
 
+@pytest.mark.slow
 def test_a_run_that_cannot_be_read_keeps_none_from_the_others(reports: Path) -> None:
     expected = json.loads(history("--reports", reports, "--json").stdout)
     for journal in (

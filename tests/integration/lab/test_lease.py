@@ -320,6 +320,7 @@ def written(folder: Path, text: str) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_two_runs_use_a_simulated_device_at_the_same_time(lab: DeviceRuns, tmp_path: Path) -> None:
     """Neither waits for the other, nor for the device that somebody has at their desk."""
     suite = written(tmp_path, MEETING_SUITE)
@@ -401,6 +402,7 @@ def test_losing(bench, how):
 '''
 
 
+@pytest.mark.slow
 def test_a_case_that_lost_its_lease_has_no_verdict(
     held_device: tuple[DeviceRuns, str], tmp_path: Path
 ) -> None:

@@ -48,6 +48,7 @@ def runs(tmp_path: Path) -> DeviceRuns:
     return runs
 
 
+@pytest.mark.slow
 def test_cases_run_by_it(runs: DeviceRuns) -> None:
     suite = runs.file.with_name("test_steps.py")
     suite.write_text(SUITE)

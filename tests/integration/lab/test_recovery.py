@@ -132,6 +132,7 @@ def test_failing_again_and_again_ends_in_quarantine_and_heals(ward: Ward) -> Non
     assert ward.quarantine.find(ward.device.key) is None
 
 
+@pytest.mark.slow
 def test_success_is_a_fresh_start(ward: Ward) -> None:
     ward.watch.require(ward.device)
     for _ in range(3):

@@ -131,6 +131,7 @@ def test_what_ssh_says_is_told(
     until(lambda: not far.tunnels())
 
 
+@pytest.mark.slow
 def test_an_adb_server_that_is_not_there(far: SshHost) -> None:
     server = server_of(far)
     assert server.is_running()

@@ -142,6 +142,7 @@ def is_noticed(place: str) -> bool:
     return any(cache_root().glob(f"labgrid/*/{file}"))
 
 
+@pytest.mark.slow
 def test_a_run_takes_its_places_and_gives_them_back(rack: Rack, tmp_path: Path) -> None:
     lab = DeviceRuns(tmp_path)
     rack.describe(lab, places=2)
@@ -154,6 +155,7 @@ def test_a_run_takes_its_places_and_gives_them_back(rack: Rack, tmp_path: Path) 
     assert not rack.holders()
 
 
+@pytest.mark.slow
 def test_a_place_is_not_held_idle_for_another(rack: Rack, tmp_path: Path) -> None:
     rack.client("-p", "p1", "acquire", user="bob")
     lab = DeviceRuns(tmp_path)
@@ -248,6 +250,7 @@ def test_without_its_keeper_a_place_is_used_no_more(rack: Rack, tmp_path: Path) 
         assert session.finish()[0] == 0
 
 
+@pytest.mark.slow
 def test_what_is_wrong_is_said(rack: Rack, tmp_path: Path) -> None:
     lab = DeviceRuns(tmp_path)
     suite = tmp_path / "test_quick.py"

@@ -69,6 +69,7 @@ def test_a_model_that_is_well_has_no_first(lab: DeviceRuns) -> None:
     assert all(point["made"] < 0.01 for point in document["curve"])
 
 
+@pytest.mark.slow
 def test_ops_that_are_refused_are_named_at_once(lab: DeviceRuns) -> None:
     graph = Graph(0, (1, 4, 8, 8))
     x = graph.add("Relu", "x")

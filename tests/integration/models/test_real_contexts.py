@@ -330,6 +330,7 @@ def test_a_model_without_end_is_ended_once(
     assert time.monotonic() - start < len(jobs), "only the first of them was computed"
 
 
+@pytest.mark.slow
 def test_a_model_that_came_to_no_end_is_computed_for_one_case_only(
     tmp_path: Path, catalog: Catalog, probes: ProbeBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

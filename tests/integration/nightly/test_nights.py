@@ -169,6 +169,7 @@ known_issues:
 """
 
 
+@pytest.mark.slow
 def test_a_run_that_is_strict_about_known_issues_makes_a_night_that_is(farm: DeviceRuns) -> None:
     (farm.folder / "known.yaml").write_text(KNOWN)
     code, result, output = night(farm, OLD, "--known-issues", "known.yaml", "--strict-known")

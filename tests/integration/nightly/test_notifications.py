@@ -73,6 +73,7 @@ def at_its_last_step(reports: Path, lab_file: Path, **changed: Any) -> Chain:
     return chain
 
 
+@pytest.mark.slow
 def test_all_channels_get_a_message_once(
     tmp_path: Path, hook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,6 +106,7 @@ def test_all_channels_get_a_message_once(
     mailbox.close()
 
 
+@pytest.mark.slow
 def test_a_channel_that_fails_says_why_and_nothing_secret(
     tmp_path: Path, hook: Webhook, snapshot: Snapshot
 ) -> None:
@@ -187,6 +189,7 @@ def test_a_night_sends_unless_it_ends_with_0_and_fixed_nothing(
     assert finished.told == ()
 
 
+@pytest.mark.slow
 def test_a_night_goes_on_whoever_is_silent_and_sends_once(tmp_path: Path, hook: Webhook) -> None:
     file = lab(tmp_path, chat(hook), "{name: away, url: 'json://127.0.0.1:9/'}")
     chain = at_its_last_step(tmp_path, file, failed_on=("new",))
@@ -201,6 +204,7 @@ def test_a_night_goes_on_whoever_is_silent_and_sends_once(tmp_path: Path, hook: 
     assert (len(hook.got), again.told) == (1, finished.told)
 
 
+@pytest.mark.slow
 def test_a_night_killed_while_it_sends_sends_only_what_was_not_sent(
     tmp_path: Path, hook: Webhook
 ) -> None:
@@ -276,6 +280,7 @@ def test_a_full_disk_is_reported(
     assert "No space left" in hook.got[0]["message"]
 
 
+@pytest.mark.slow
 def test_a_night_that_is_refused_sends_why(
     tmp_path: Path, hook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -307,6 +312,7 @@ def test_a_lab_that_was_spoilt_meanwhile_costs_a_line(tmp_path: Path) -> None:
     assert str(file) in warning
 
 
+@pytest.mark.slow
 def test_a_comparison_is_sent_where_that_is_asked_for(tmp_path: Path, hook: Webhook) -> None:
     file = lab(tmp_path, chat(hook), "{name: away, url: 'json://127.0.0.1:9/'}")
     good = run_folder(tmp_path / "reports", attempt("a passed"))
@@ -334,6 +340,7 @@ def test_a_comparison_is_sent_where_that_is_asked_for(tmp_path: Path, hook: Webh
     assert (nobody.returncode, "notify: " in nobody.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_summary_is_sent_by_hand(tmp_path: Path, hook: Webhook) -> None:
     file = lab(tmp_path, chat(hook))
     night, run = tmp_path / NAME, run_folder(tmp_path, attempt("a failed"))

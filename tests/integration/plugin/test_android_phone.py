@@ -92,6 +92,7 @@ def ends(phone: Phone, tmp_path_factory: pytest.TempPathFactory) -> Finished:
     return phone.runs.run("--qnn", NEW, suites=suite)
 
 
+@pytest.mark.slow
 def test_each_end_is_what_it_is(ends: Finished) -> None:
     assert ends.code == 1, ends.output
     cases = {name: case for name, (case,) in ends.by_test.items()}

@@ -29,6 +29,7 @@ def htp_cases(runs: DeviceRuns) -> dict[str, dict[str, Any]]:
     return {case["device"]["name"]: case for case in completed.cases}
 
 
+@pytest.mark.slow
 def test_a_board_without_a_soc(htp_cases: dict[str, dict[str, Any]]) -> None:
     case = htp_cases["sim-arm64"]
     assert (case["outcome"], case["cause"]) == ("unsupported", None)

@@ -76,6 +76,7 @@ WAYS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "workers"), [("-p", ("-n", "2")), ("entry point", ()), ("conftest", ())]
 )

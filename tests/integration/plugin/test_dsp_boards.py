@@ -56,6 +56,7 @@ def only(runs: DeviceRuns, device: str, *chosen: str, **settings: str) -> dict[s
     return case | {"output": completed.output, "code": completed.code}
 
 
+@pytest.mark.slow
 def test_a_case_runs_on_the_skel(runs: DeviceRuns) -> None:
     case = only(runs, "dsp-1", *TINY)
     assert (case["outcome"], case["code"]) == ("passed", 0), case["output"]
@@ -93,6 +94,7 @@ def test_what_the_emulator_lacks_is_unsupported(runs: DeviceRuns) -> None:
     assert "emulator" in {answer["by"] for answer in case["emulated"]}
 
 
+@pytest.mark.slow
 def test_what_the_dsp_printed_is_evidence_of_a_failure(runs: DeviceRuns) -> None:
     mock = mock_emulator(runs.folder, MOCK_CRASH)
     case = only(runs, "dsp-1", *TINY, **{VARIABLE: mock})

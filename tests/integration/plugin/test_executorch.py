@@ -114,6 +114,7 @@ def test_a_failing_context_is_replayed(cases: Cases, name: str, api: str, code: 
     assert case["measurements"]["loaded"] == 1
 
 
+@pytest.mark.slow
 def test_a_named_file_needs_no_test(module_lab: DeviceRuns, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     np.ones(16, dtype=np.float32).tofile(tmp_path / "in/x.raw")
@@ -189,6 +190,7 @@ def test_a_program_runs_with_a_build_of_ones_own(lab: DeviceRuns, build: Path) -
     assert (code, wrong["outcome"], wrong["cause"]) == (1, "failed", "target"), output
 
 
+@pytest.mark.slow
 def test_the_context_that_fails_is_named_with_the_librarys_code(
     lab: DeviceRuns, build: Path
 ) -> None:

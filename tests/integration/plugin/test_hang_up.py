@@ -44,6 +44,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_closed_terminal_leaves_reports_and_no_temporary_folder(
     tmp_path: Path, command: str

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.integration.device_runs import DeviceRuns
 
 SUITE = """
@@ -24,6 +26,7 @@ known_issues:
 """
 
 
+@pytest.mark.slow
 def test_what_passes_is_named_and_fails_a_strict_run(lab: DeviceRuns) -> None:
     suite = lab.write_suite(SUITE, "test_shaky.py")
     (lab.folder / "issues.yaml").write_text(ISSUE)
@@ -126,6 +129,7 @@ def outcomes_of(lab: DeviceRuns, text: str) -> tuple[int, str, dict[str, object]
     return completed.code, completed.output, outcomes
 
 
+@pytest.mark.slow
 def test_what_the_device_did_is_recorded(lab: DeviceRuns) -> None:
     code, output, outcomes = outcomes_of(lab, MARKED)
     assert outcomes == ENDS

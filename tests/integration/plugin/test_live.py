@@ -90,6 +90,7 @@ def nothing_is_left(terminal: Terminal) -> None:
     assert not OF_THE_RUN.search(terminal.text)
 
 
+@pytest.mark.slow
 def test_each_device_and_the_run_have_a_line_while_it_goes_on(lab: DeviceRuns, suite: Path) -> None:
     with on_terminal(lab, suite) as terminal:
         assert terminal.finish() == 1

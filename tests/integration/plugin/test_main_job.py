@@ -22,6 +22,7 @@ def newest(module_lab: DeviceRuns) -> Finished:
     return module_lab.run("-k", PAIR, "--qnn", "2.51.0")
 
 
+@pytest.mark.slow
 def test_it_ends_well_though_the_known_failure_happens(newest: Finished) -> None:
     assert newest.code == 0, newest.output
     assert "1 xfailed" in newest.output

@@ -101,6 +101,7 @@ def test_no_case_is_lost_or_waits_for_a_device_that_cannot_run_it(
     assert "reboot" not in {event["event"] for event in run.events}
 
 
+@pytest.mark.slow
 def test_a_timed_case_does_not_wait_for_a_hot_device_beside_a_cool_one(tmp_path: Path) -> None:
     run = run_beside(tmp_path, "95", 0, TIMED)
     assert run.code == 0, run.output

@@ -53,6 +53,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["alone", "workers"])
 def test_plain_tests_run_and_device_tests_say_what_to_do(
     folder: Path, options: tuple[str, ...]
@@ -64,6 +65,7 @@ def test_plain_tests_run_and_device_tests_say_what_to_do(
     assert SKIPPED not in run(folder, "-rs", *options)[1], "pytest tells of it"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "workers"])
 def test_who_wants_no_device_needs_no_lab(folder: Path, workers: tuple[str, ...]) -> None:
     code, output = run(folder, "-m", "not device", *workers)

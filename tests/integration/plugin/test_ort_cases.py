@@ -61,6 +61,7 @@ def cases(
     return last | {case["axes"]["ort"]: case for case in completed.by_test["test_dump"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["1.24.1", "1.31.1"])
 def test_a_case_with_ort_has_its_figures(cases: dict[str, dict[str, Any]], version: str) -> None:
     case = cases[version]

@@ -166,6 +166,7 @@ def suite(lab: DeviceRuns) -> Path:
     return lab.write_suite(SUITE, "test_ends.py")
 
 
+@pytest.mark.slow
 def test_each_end_is_what_it_is(lab: DeviceRuns, suite: Path) -> None:
     completed = lab.run("--qnn", "2.47.0", "--compiler", "2.51.0", suites=suite)
     assert completed.code == 1, completed.output
@@ -252,6 +253,7 @@ def test_says_no(bench):
 '''
 
 
+@pytest.mark.slow
 def test_what_the_device_says_is_kept_with_the_case(lab: DeviceRuns) -> None:
     completed = lab.run(suites=lab.write_suite(EVIDENCE_SUITE))
     assert completed.code == 1, completed.output

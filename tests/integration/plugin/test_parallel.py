@@ -72,6 +72,7 @@ def overlapping(cases: list[dict[str, Any]]) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_each_device_runs_one_case_at_a_time_and_the_run_has_one_journal(
     lab: DeviceRuns, tmp_path: Path
 ) -> None:
@@ -118,6 +119,7 @@ def test_some(bench, number):
 '''
 
 
+@pytest.mark.slow
 def test_a_case_whose_name_has_a_device_has_its_verdict_from_there_or_none(
     lab: DeviceRuns, tmp_path: Path
 ) -> None:

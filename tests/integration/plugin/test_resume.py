@@ -6,6 +6,8 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 from tests.integration.device_runs import ROOT, DeviceRuns
 
 SUITE = '''"""Cases that note that they ran."""
@@ -26,6 +28,7 @@ def test_noted(bench, number):
 '''
 
 
+@pytest.mark.slow
 def test_only_what_has_no_verdict_runs(lab: DeviceRuns) -> None:
     suite = lab.write_suite(SUITE)
     first = lab.run(suites=suite)
@@ -61,6 +64,7 @@ def test_only_what_has_no_verdict_runs(lab: DeviceRuns) -> None:
     assert suite.with_name("ran").read_text().split() == ["2", "3"]
 
 
+@pytest.mark.slow
 def test_what_was_stopped_before_its_first_verdict_says_how_to_go_on(
     lab: DeviceRuns, tmp_path: Path
 ) -> None:
@@ -78,6 +82,7 @@ def test_what_was_stopped_before_its_first_verdict_says_how_to_go_on(
     assert [case["outcome"] for case in completed.cases] == ["passed"]
 
 
+@pytest.mark.slow
 def test_a_run_is_not_completed_by_what_asks_something_else_of_its_file(lab: DeviceRuns) -> None:
     shutil.copy(ROOT / "tests/field/executorch-3-contexts.pte", lab.folder / "model.pte")
     code, output, _ = lab.run_files("model.pte", "--rounds=1")
@@ -114,6 +119,7 @@ def test_plain():
 )
 
 
+@pytest.mark.slow
 def test_what_is_named_runs_again_so_often_and_nothing_else(lab: DeviceRuns) -> None:
     suite = lab.write_suite(FLAKY)
     first = lab.run(suites=suite)
@@ -163,6 +169,7 @@ def pytest_sessionfinish(session):
 '''
 
 
+@pytest.mark.slow
 def test_one_that_died_at_its_very_end_is_ended(lab: DeviceRuns) -> None:
     suite = lab.write_suite(f"{SUITE}\n\ndef test_plain():\n    pass\n")
     suite.with_name("conftest.py").write_text(DIES)

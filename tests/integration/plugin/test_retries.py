@@ -115,6 +115,7 @@ devices:
 """
 
 
+@pytest.mark.slow
 def test_the_next_attempt_is_made_where_the_name_of_the_case_says(lab: DeviceRuns) -> None:
     lab.file.write_text(TWINS)
     suite = lab.write_suite(TWIN_SUITE)
@@ -147,6 +148,7 @@ def test_no_network_on_the_first_run(lab: DeviceRuns, tmp_path: Path) -> None:
     assert ends == [("error", "infra", 1)] * 3
 
 
+@pytest.mark.slow
 def test_a_full_device(lab: DeviceRuns) -> None:
     lab.file.write_text(lab.file.read_text() + "    storage_limit_mb: 30\n")
     completed = lab.run("-k", "tiny and 66")

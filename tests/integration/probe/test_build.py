@@ -146,6 +146,7 @@ def test_an_ndk_that_does_not_do(tmp_path: Path, snapshot: Snapshot) -> None:
         assert caught.value.field == "ANDROID_NDK_ROOT"
 
 
+@pytest.mark.slow
 def test_what_the_compiler_says_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = read_sources() | {"main.c": b"int main(void) { return nothing; }\n"}
     monkeypatch.setattr(build, "read_sources", lambda: broken)
@@ -205,6 +206,7 @@ def said_by(*command: object) -> str:
     return subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.needs(CROSS)
 @pytest.mark.needs("qemu-aarch64")
 def test_it_says_what_it_is(plain_probe: Path, tmp_path: Path) -> None:
@@ -218,6 +220,7 @@ def test_it_says_what_it_is(plain_probe: Path, tmp_path: Path) -> None:
         assert identity.encode() in Path(command[-1]).read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.needs(ANDROID)
 @pytest.mark.needs("readelf")
 @pytest.mark.needs("nm")

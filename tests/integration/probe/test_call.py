@@ -155,6 +155,7 @@ def test_what_is_no_argument(opened: Callable[..., ProbeRun], argument: str) -> 
     assert "not an argument" in (failure.message or "")
 
 
+@pytest.mark.slow
 def test_what_is_not_there_to_be_called(run: Runner) -> None:
     failure = run(call("QnnBackend_free", 0)).transcript.first_failure
     assert failure is not None

@@ -288,6 +288,7 @@ def test_a_damaged_dump_is_refused(
     assert "Failed to load from EpContext model" in error.message
 
 
+@pytest.mark.slow
 def test_sessions_made_and_released_again_and_again(on_ort: OnOrt, tiny: DeployedModel) -> None:
     def steps(here: OrtOnDevice) -> tuple[Step, ...]:
         once = (*here.session(0, tiny.file), OrtOnDevice.run(0, tiny), ort_session_free(0))

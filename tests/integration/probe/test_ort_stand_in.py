@@ -80,6 +80,7 @@ def only(completed: ProbeRun, verb: str) -> StepResult:
     return step
 
 
+@pytest.mark.slow
 @ALL_BUILDS
 def test_a_session_runs_and_is_released(on_stand: OnStand, stand: Stand) -> None:
     data, data_file = stand.floats("in", 1, 2, 3, 4), stand.folder / "kept"

@@ -264,6 +264,7 @@ def test_whoever_runs_it_ends_it_if_need_be(plain_probe: Path) -> None:
     assert completed.duration_s < SLACK_S
 
 
+@pytest.mark.slow
 def test_the_deadline_holds_even_if_nobody_reads_any_more(plain_probe: Path) -> None:
     text = Plan((Step("spew", {"bytes": str(1 << 24), "to": "events"}),), Settings(500)).text()
     with subprocess.Popen([plain_probe], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

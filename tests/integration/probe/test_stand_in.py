@@ -39,6 +39,7 @@ def executed(run: Runner, stand_in: StandIn, behaviour: str, **options: object) 
     return completed.transcript.steps[6]
 
 
+@pytest.mark.slow
 @ALL_BUILDS
 def test_it_works_when_the_backend_does(run: Runner, stand_in: StandIn) -> None:
     step = executed(run, stand_in, "plain", repeat=3)

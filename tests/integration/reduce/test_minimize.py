@@ -152,6 +152,7 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
     assert not (lab.folder / "x.zip").exists()
 
 
+@pytest.mark.slow
 def test_a_case_of_a_model_is_packed_as_the_context_that_was_made_of_it(lab: DeviceRuns) -> None:
     (lab.folder / "model.onnx").write_bytes(Model("tiny").serialized())
     code, output, (record,) = lab.run_files("model.onnx", "--qnn=2.51.0", "--tolerance=0.01")

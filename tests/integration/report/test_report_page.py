@@ -104,6 +104,7 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "report.html"
 
 
+@pytest.mark.slow
 def test_thousands_of_cases_are_light_and_quiet(reader: Reader, night: Path) -> None:
     assert night.stat().st_size < 3_000_000
     reader.see(1400, "light")

@@ -307,6 +307,7 @@ KINDS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_ends_as_its_kind_says(made_of: MadeOf, kind: str) -> None:
     made_run = made_of(kind)
@@ -315,6 +316,7 @@ def test_a_run_ends_as_its_kind_says(made_of: MadeOf, kind: str) -> None:
     assert made_run.coverage.selected == (None if kind == "unknown" else 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("place", PLACES)
 def test_every_place_says_it_first_and_claims_nothing_else(

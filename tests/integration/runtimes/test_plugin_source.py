@@ -52,6 +52,7 @@ def runs(tmp_path: Path, runtime_for: RuntimeFor) -> Iterator[DeviceRuns]:
     shutil.rmtree(unpacked, ignore_errors=True)
 
 
+@pytest.mark.slow
 def test_a_package_adds_a_kind_of_source(runs: DeviceRuns) -> None:
     completed = runs.qnn_harness("runtimes", "list", "--json", "--lab", runs.file)
     assert completed.returncode == 0, completed.stderr

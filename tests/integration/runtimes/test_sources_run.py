@@ -19,6 +19,7 @@ def runs(tmp_path: Path) -> DeviceRuns:
     return DeviceRuns(tmp_path / "lab")
 
 
+@pytest.mark.slow
 def test_a_qairt_tree_runs(runs: DeviceRuns, runtime_for: RuntimeFor, tmp_path: Path) -> None:
     qairt_tree(tmp_path / "qairt", runtime_for("2.50.40"))
     runs.file.write_text(

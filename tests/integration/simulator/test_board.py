@@ -181,6 +181,7 @@ def emulated(storage: Path) -> list[int]:
     return pids
 
 
+@pytest.mark.slow
 def test_a_program_that_hangs_ends_with_its_command(
     board: AdbDevice, reporter: str, storage: Path
 ) -> None:

@@ -20,6 +20,7 @@ from tests.integration.simulator.farm_chaos import Chaos, problems
 NAMES = ("farm-01", "farm-02")
 
 
+@pytest.mark.slow
 def test_a_farm_is_a_lab_until_it_ends(tmp_path: Path) -> None:
     lab = DeviceRuns(tmp_path)
     farm = subprocess.Popen(
@@ -47,6 +48,7 @@ def test_a_farm_is_a_lab_until_it_ends(tmp_path: Path) -> None:
     assert wrong.returncode == 2, wrong.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "killed",
     [{b"acceptfd:": "adb server"}, {b"farm-02": "farm-02", b"farm-01": "farm-01"}],
@@ -105,6 +107,7 @@ def test_disturbed_devices_say_nothing_under_the_names_of_others(tmp_path: Path)
     assert problems(quiet, run, 60, leftovers, may_lose=True) == [], f"{did}\n{run.output}"
 
 
+@pytest.mark.slow
 def test_what_another_session_has_is_left_to_it(tmp_path: Path) -> None:
     lab = DeviceRuns(tmp_path)
     suite = tmp_path / "test_farm.py"

@@ -48,6 +48,7 @@ def browser() -> Iterator[Browser]:
         yield Browser(driver)
 
 
+@pytest.mark.slow
 def test_no_page_is_wider_than_its_window_nor_asks_for_anything(
     browser: Browser, site: Path
 ) -> None:

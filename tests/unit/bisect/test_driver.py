@@ -169,6 +169,7 @@ def test_a_lab_that_is_away_for_a_while_is_waited_for(tmp_path: Path) -> None:
     assert runs.waited == [15.0]
 
 
+@pytest.mark.slow
 def test_no_wait_is_longer_than_the_time_that_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -127,6 +127,7 @@ def worst(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
     return file
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reader", READERS)
 def test_the_worst_input_takes_little_memory(tmp_path: Path, worst: Path, reader: str) -> None:
     file = tmp_path / worst.name

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+import pytest
 from filelock import FileLock
 
 from harness.core.deadline import Deadline
@@ -95,6 +96,7 @@ time.sleep(100)
 """
 
 
+@pytest.mark.slow
 def test_everything_ends_when_we_die() -> None:
     process, pids = start_stubborn([sys.executable, "-c", PARENT])
     process.kill()
@@ -172,6 +174,7 @@ def test_users_that_follow_each_other_closely_keep_it(tmp_path: Path) -> None:
         os.close(user)
 
 
+@pytest.mark.slow
 def test_a_command_has_its_grace_to_end_in_order(tmp_path: Path) -> None:
     """A run writes its reports then, which takes longer than most commands need."""
     script = "trap 'sleep 2.2; touch done; exit' TERM; touch begun; while :; do sleep 0.1; done"

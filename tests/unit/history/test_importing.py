@@ -298,6 +298,7 @@ def parts_and_wholes(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [first, second, third, two, all_three, overlapping, forged(reports, first)]
 
 
+@pytest.mark.slow
 @reaches(0.2)
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(chosen=st.data())

@@ -145,6 +145,7 @@ def told_by(folder: Path) -> Iterator[str]:
         yield completed.stderr + str(completed.exception or "")
 
 
+@pytest.mark.slow
 def test_what_is_no_record_is_none_for_any_reader(tmp_path: Path) -> None:
     numbers = iter(range(10**9))
 

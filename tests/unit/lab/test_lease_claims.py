@@ -51,6 +51,7 @@ def claim(folder: Path, kind: ClaimKind) -> Claim:
     return Claim(folder, KEY, b"{}\n", kind)
 
 
+@pytest.mark.slow
 @reaches(0.5)
 @settings(max_examples=30, deadline=None)
 @given(kinds=st.lists(st.sampled_from(get_args(ClaimKind)), max_size=8))

@@ -179,6 +179,7 @@ def test_the_script_says_why_nothing_can_be_written(tmp_path: Path) -> None:
     assert "irectory" in vitals.write_problem
 
 
+@pytest.mark.slow
 def test_the_script_asks_programs_of_android(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

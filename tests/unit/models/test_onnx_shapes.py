@@ -48,6 +48,7 @@ def test_a_model_that_asks_for_too_much_is_refused(
     assert re.sub(r"\d\d,\d{3},\d{3}( bytes of nodes| are)", r"N\1", str(error.value)) == snapshot
 
 
+@pytest.mark.slow
 def test_inference_ends_where_its_time_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,6 +44,7 @@ def test_any_records_are_told_everywhere(records: list[CaseRecord], width: int) 
     page(records)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(LISTS)
 def test_reports_of_a_large_journal_are_those_of_a_small_one(

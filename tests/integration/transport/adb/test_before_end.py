@@ -60,6 +60,7 @@ def test_it_is_not_called_otherwise(any_device: AdbDevice) -> None:
     any_device.shell("cat /dev/zero", timeout_s=60, max_output_bytes=10, before_end=fail)
 
 
+@pytest.mark.slow
 def test_over_a_link_that_stalls_it_ends_in_time(linked: Linked) -> None:
     def look(deadline: Deadline) -> None:
         linked.device.shell("true", timeout_s=1)

@@ -99,6 +99,7 @@ def test_the_log_of_the_case_and_no_other(logs: AdbDevice, tmp_path: Path) -> No
     assert abs(collected.baseline.boot_epoch_s - baseline.boot_epoch_s) <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own_deadline", [True, False])
 def test_a_hung_process(
     shared: Place, probe_folder: str, tmp_path: Path, own_deadline: bool

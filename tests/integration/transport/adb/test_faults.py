@@ -55,6 +55,7 @@ def test_a_link_that_is_cut(script: str, linked: Linked) -> None:
     assert (caught.value.serial, caught.value.output) == (linked.device.serial, b"up\n")
 
 
+@pytest.mark.slow
 @SLOW
 @pytest.mark.parametrize("fault", ["cut", "stall"])
 def test_what_a_broken_link_left_running_is_ended_before_the_next_script(
@@ -103,6 +104,7 @@ def test_a_server_that_is_killed(own_server: tuple[PrivateAdbServer, AdbDevice])
     wait_ready(again)
 
 
+@pytest.mark.slow
 @SLOW
 def test_a_server_that_is_frozen(own_server: tuple[PrivateAdbServer, AdbDevice]) -> None:
     private, device = own_server

@@ -132,6 +132,7 @@ ROWS: list[Row] = [
 ]
 
 
+@pytest.mark.slow
 def test_only_what_was_alive_at_its_deadline_has_hung(
     lab: Lab, shared: Place, probe_folder: str, folder: str
 ) -> None:
@@ -158,6 +159,7 @@ def test_only_what_was_alive_at_its_deadline_has_hung(
         assert [wrong for wrong in pool.map(judged, ROWS) if wrong] == []
 
 
+@pytest.mark.slow
 def test_who_waits_for_a_reader_that_a_damaged_link_took_away_has_not_hung(
     lab: Lab, shared: Place, probe_folder: str, folder: str
 ) -> None:

@@ -73,6 +73,7 @@ def test_a_script_that_no_command_line_holds(board: SshBoard) -> None:
         board.shell("true " + "x" * 120_000, timeout_s=60)
 
 
+@pytest.mark.slow
 def test_calls_leave_no_descriptor_open(board: SshBoard) -> None:
     before, after = open_descriptors_after_calls(board, 3, within_s=SLACK_S)
     assert after <= before
@@ -102,6 +103,7 @@ def test_a_link_that_is_cut(board: SshBoard, link: FaultyLink, folder: str) -> N
     assert survivors(board, folder) == []
 
 
+@pytest.mark.slow
 def test_a_stalled_connection_is_begun_anew(board: SshBoard, link: FaultyLink) -> None:
     board.shell("true", timeout_s=60)
     link.stall()
@@ -120,6 +122,7 @@ BY_DAY: dict[str, Any] = {"push_cut": ()} | dict.fromkeys(
 """Each operation and each kind; the others mostly wait, too, and do so by night."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fault",
     [pytest.param(fault, marks=BY_DAY.get(fault.name, pytest.mark.nightly)) for fault in TRANSPORT],
@@ -175,6 +178,7 @@ def test_a_login_shell_that_prints(
     assert (tmp_path / "f").read_bytes() == b"content"
 
 
+@pytest.mark.slow
 @OWN
 def test_a_login_shell_that_runs_nothing(board: SshBoard, sshd: SshHost) -> None:
     sshd.force("echo This account is not available; exit 1")

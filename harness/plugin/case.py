@@ -98,7 +98,6 @@ class Case:
         self._lab_end: AttemptEnd = "lab"
         self.known_issue: str | None = None
         self.fixed: Fixed | None = None
-        """The wrong argument that the test passed to the harness, and its line."""
 
     def add_report(self, report: pytest.TestReport, failure: BaseException | None) -> None:
         """Add the report of one finished phase (setup, call or teardown)."""

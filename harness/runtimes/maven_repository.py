@@ -8,18 +8,14 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
-import http.client
 import logging
 import os
 import re
 import time
-import urllib.error
 import urllib.parse
-import urllib.request
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Self
-from xml.etree import ElementTree
+from typing import TYPE_CHECKING, Final, Self
 
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, InfraError
@@ -27,6 +23,10 @@ from harness.core.names_inside import inside, name_problem, stays_inside
 from harness.core.outgoing_text import counted, without_secrets
 from harness.core.verified_folder import FetchedFiles, work_folder
 from harness.core.whole_file import disk_errors
+
+if TYPE_CHECKING:  # few runs download anything, and all would import ssl
+    import http.client
+    import urllib.request
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +54,9 @@ def download(url: str, path: Path, bounds: Bounds) -> None:
     User and password of the URL are sent to its own host only, not to one that it redirects to. A
     broken connection is retried. Raises NotInRepository; InfraError if the content is too large.
     """
+    import http.client
+    import urllib.request
+
     try:
         parts = urllib.parse.urlsplit(url)
         _ = parts.port
@@ -84,6 +87,9 @@ def download(url: str, path: Path, bounds: Bounds) -> None:
 def _attempt(
     request: urllib.request.Request, path: Path, max_bytes: int, deadline: Deadline
 ) -> None:
+    import http.client
+    import urllib.error
+
     url, size = request.full_url, 0
     try:
         stall = max(0.1, min(_STALL_S, deadline.remaining()))
@@ -110,6 +116,8 @@ def _attempt(
 
 def _read(response: http.client.HTTPResponse) -> bytes:
     """Read a part of a response. Raises HTTPException for a broken or silent connection."""
+    import http.client
+
     try:
         chunk = response.read1(_CHUNK_BYTES)
     except OSError as error:
@@ -120,6 +128,8 @@ def _read(response: http.client.HTTPResponse) -> bytes:
 
 
 def _opener() -> urllib.request.OpenerDirector:
+    import urllib.request
+
     # without the handlers of file: and ftp:, which a redirection could lead to
     kinds = "Proxy", "HTTP", "HTTPS", "HTTPDefaultError", "HTTPRedirect", "Unknown"
     opener = urllib.request.OpenerDirector()
@@ -181,6 +191,8 @@ class Coordinates:
 
 def metadata_versions(content: bytes) -> list[str]:
     """Return the versions that a maven-metadata.xml lists. Raises ValueError."""
+    from xml.etree import ElementTree
+
     # Maven's files declare no document type, which could declare entities.
     if b"<!" in content.replace(b"<!--", b""):
         raise ValueError("it declares a document type")

@@ -114,6 +114,7 @@ def _waits(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "phase",
     [

@@ -193,6 +193,7 @@ def damaged(local: Path) -> None:
     local.write_bytes(local.read_bytes()[:-1] + b"?")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("act", "ways"),
     [

@@ -159,6 +159,7 @@ def require_whole(profile: dict[str, Any]) -> None:
     assert isinstance(profile["added_us"], int)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("qnn", [pytest.param("2.47.0", marks=pytest.mark.slow), "2.51.0"])
 def test_the_ops_of_a_model_add_up_to_the_accelerators_total(
     lab: DeviceRuns, cnn: Path, qnn: str

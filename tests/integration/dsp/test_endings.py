@@ -73,6 +73,7 @@ def begin(board: DspBoard, context_for: ContextFor) -> subprocess.Popen[bytes]:
     return client
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "whole",
     [pytest.param(True, marks=pytest.mark.slow), False],

@@ -79,6 +79,7 @@ WORST = {
 BY_NIGHT = ("objects", "text", "one line of 100 MB")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "inside",
     [

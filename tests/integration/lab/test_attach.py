@@ -29,6 +29,7 @@ devices:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["storage", pytest.param("start", marks=pytest.mark.slow)])
 def test_closed_by_another_thread_it_leaves_nothing_and_begins_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str

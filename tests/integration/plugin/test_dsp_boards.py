@@ -65,6 +65,7 @@ def test_a_case_runs_on_the_skel(runs: DeviceRuns) -> None:
     assert any("libcdsprpc.so" in path for path in case["device"]["coprocessors"]["dsp"])
 
 
+@pytest.mark.slow
 def test_what_a_limit_refuses_is_told_as_no_phones_answer(runs: DeviceRuns) -> None:
     case = only(runs, "dsp-0", *TINY)
     assert (case["outcome"], case["cause"]) == ("failed", "target"), case["output"]

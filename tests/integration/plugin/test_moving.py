@@ -80,6 +80,7 @@ def longest_wait_s(run: Finished) -> float:
     return max(waits)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "workers"),
     [

@@ -104,7 +104,7 @@ def test_workers_that_cannot_begin_are_told_of_once(folder: Path) -> None:
     broken = ("-d", "--tx", "2*popen//python=/bin/false")
     code, output = run(folder, "-m", "device", "--device", "sim-v73", *broken)
     assert code == 3
-    assert output.count("error: workers ") == 1
+    assert output.count("error: pytest-xdist could not start its workers") == 1
     assert "!!" not in output
 
 
@@ -114,6 +114,7 @@ def test_who_chooses_no_device_test_is_told_of_those_that_come_along(folder: Pat
     assert "--pyargs" in output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "written", "instead", "line", "named"),
     [

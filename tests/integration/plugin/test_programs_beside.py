@@ -53,6 +53,7 @@ def test_run_runs_no_program_beside_its_files(handed: Handed) -> None:
         assert (completed.returncode, handed.ran) == (0, []), completed.stdout + completed.stderr
 
 
+@pytest.mark.slow
 def test_pytest_refuses_programs_beside_a_named_file(handed: Handed) -> None:
     named = [handed.folder / "conftest.py", handed.folder.parent / "conftest.py"]
     for program in (*named, handed.folder / "pytest.ini"):

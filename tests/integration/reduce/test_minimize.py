@@ -196,6 +196,7 @@ def plain_onnx(bundle: Path, lab: DeviceRuns) -> subprocess.CompletedProcess[str
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "arguments", "message"),
     [

@@ -47,6 +47,7 @@ def tell():
 '''
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", [SIMULATED, pytest.param(REAL, marks=[NEEDS_REAL, pytest.mark.slow])]
 )

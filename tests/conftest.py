@@ -42,7 +42,7 @@ FIGURES = "figures"
 SLOW_LEFT_OUT = pytest.StashKey[Counter[str]]()
 MARKED = frozenset({"slow", "nightly", "benchmark"})
 SLOW_S = 2.0
-BUSY = 4
+BUSY = 10
 """So many times as long a test may take on a busy machine."""
 LONG = frozenset({"nightly", "test_hostile_names.py", "test_memory.py"})
 """Folders and files whose tests begin first, so that no worker ends long after the others."""

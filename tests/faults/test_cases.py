@@ -105,6 +105,7 @@ def test_the_journal_is_whole(runs: Runs, daemon: str) -> None:
     assert "INTERNALERROR" not in completed.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", UNREACHABLE, ids=str)
 def test_a_device_out_of_reach(runs: Runs, fault: Fault) -> None:
     completed = runs["unreachable"].result()

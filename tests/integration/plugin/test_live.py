@@ -173,6 +173,7 @@ def test_a_debugger_has_the_terminal_to_itself(lab: DeviceRuns, free: Path) -> N
         assert "PDB set_trace" in terminal.text
 
 
+@pytest.mark.slow
 def test_a_crash_in_a_hook_leaves_nothing(lab: DeviceRuns, free: Path) -> None:
     with (free / "conftest.py").open("a") as conftest:
         conftest.write("\ndef pytest_runtest_logreport(report):\n    time.sleep(0.4)\n    1 / 0\n")

@@ -116,6 +116,7 @@ def test_a_device_out_of_reach(runs: Runs, fault: Fault) -> None:
     assert case["duration_s"] < fault.deadline_s + SLACK_S
 
 
+@pytest.mark.slow
 def test_the_others_run_and_the_journal_is_whole(runs: Runs) -> None:
     completed = runs["unreachable"].result()
     (case,) = [case for case in completed.cases if case["device"]["name"] == "fine"]

@@ -213,9 +213,10 @@ class Coordinator:
             return ConfigError(text, field="labgrid.coordinator")
         if code in _AWAY and "parsing HTTP/2" in why:
             return NotACoordinator(text)
+        where = f"labgrid's coordinator at {self.address}"
         if code in (None, *_AWAY):
-            return CoordinatorUnreachable(f"labgrid at {self.address} does not answer: {why}")
-        return CoordinatorRefused(f"labgrid's coordinator at {self.address}: {why}")
+            return CoordinatorUnreachable(f"{where} does not answer: {why}")
+        return CoordinatorRefused(f"{where}: {why}")
 
     def _follow(self) -> None:
         try:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from harness.plugin.collection import Collected
     from harness.plugin.terminal import Live
     from harness.report.sections import RunData
+    from harness.results.journal import Records as JournaledRecords
     from harness.results.known_issues import CollectedTests
     from harness.results.record import CaseRecord, DeviceEvent
     from harness.results.run_folder import RunFolder
@@ -148,18 +149,21 @@ class Records:
         """With `--resume`, the last record of each case in the resumed run."""
         if self._selection.options.resume is None:
             return {}
-        from harness.results.run_folder import RunFolder
-
-        records = RunFolder.open(self._selection.options.resume).contents().records
-        return {record.case: record for record in islice(records, self._recorded)}
+        return {record.case: record for record in islice(self._resumed, self._recorded)}
 
     @cached_property
     def recorded(self) -> int | None:
         """With `--resume`, the number of records now, as it is sent to workers."""
+        return None if self._selection.options.resume is None else len(self._resumed)
+
+    @cached_property
+    def _resumed(self) -> JournaledRecords:
+        """The records in the resumed run, as they are now."""
         from harness.results.run_folder import RunFolder
 
         resumed = self._selection.options.resume
-        return None if resumed is None else len(RunFolder.open(resumed).contents().records)
+        assert resumed is not None
+        return RunFolder.open(resumed).contents().records
 
     @cached_property
     def again(self) -> dict[str, int] | None:

@@ -283,6 +283,17 @@ def any_device(shared: Place) -> AdbDevice:
     return shared.device
 
 
+@pytest.fixture
+def caller(device: AdbDevice) -> str:
+    """Lines of a program that make the same device."""
+    return (
+        "from harness.transport.adb_address import UnixAddress\n"
+        "from harness.transport.adb_device import AdbDevice\n"
+        "from harness.transport.adb_server import AdbServer\n"
+        f"device = AdbDevice({device.serial!r}, AdbServer({device.server.address!r}))"
+    )
+
+
 @dataclass
 class Linked:
     """A device reached over a link that can break."""

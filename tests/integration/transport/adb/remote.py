@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import time
 
-import pytest
-
-from harness.core.errors import DeviceTimeout, InfraError
+from harness.core.errors import InfraError
 from harness.transport.device import Transport
 
 SLACK_S = 30.0
@@ -41,29 +38,6 @@ def survivors(device: Transport, folder: str, *, of: int = 4) -> list[str]:
     count, *alive = answer.stdout.decode().split()
     assert int(count) == of
     return alive
-
-
-def open_descriptors_after_calls(
-    device: Transport, calls: int = 20, *, within_s: float = 0.0
-) -> tuple[int, int]:
-    """Return the numbers of open descriptors before and after calls, finished and late ones.
-
-    What a thread of its own closes has `within_s` for that.
-    """
-
-    def count() -> int:
-        return len(os.listdir("/proc/self/fd"))
-
-    device.shell("true", timeout_s=60)
-    before = count()
-    for _ in range(calls):
-        device.shell("true", timeout_s=60)
-        with pytest.raises(DeviceTimeout):
-            device.shell("sleep 10", timeout_s=0)
-    until = time.monotonic() + within_s
-    while count() > before and time.monotonic() < until:
-        time.sleep(0.05)
-    return before, count()
 
 
 def wait_ready(device: Transport, *, timeout_s: float = 10) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from harness.core.deadline import Deadline
 from harness.core.errors import DeviceLost, DeviceTimeout
 from harness.transport import shell
 from harness.transport.adb_device import AdbDevice
-from harness.transport.shell import END_GRACE_S, LOOK_GRACE_S
-from tests.integration.transport.adb.conftest import REAL_BY_DAY, Linked
+from harness.transport.shell import LOOK_GRACE_S
+from tests.integration.transport.adb.conftest import REAL_BY_DAY
 from tests.integration.transport.adb.remote import SLACK_S, family, survivors
 
 pytestmark = REAL_BY_DAY
@@ -58,19 +56,3 @@ def test_it_is_not_called_otherwise(any_device: AdbDevice) -> None:
 
     any_device.shell("true", timeout_s=60, before_end=fail)
     any_device.shell("cat /dev/zero", timeout_s=60, max_output_bytes=10, before_end=fail)
-
-
-@pytest.mark.slow
-def test_over_a_link_that_stalls_it_ends_in_time(linked: Linked) -> None:
-    def look(deadline: Deadline) -> None:
-        linked.device.shell("true", timeout_s=1)
-
-    start = time.monotonic()
-    with pytest.raises(DeviceTimeout):
-        linked.device.shell(
-            "echo up; sleep 100",
-            timeout_s=0.5,
-            on_stdout=lambda _data: linked.link.stall(),
-            before_end=look,
-        )
-    assert time.monotonic() - start < 0.5 + 1 + 2 * END_GRACE_S + SLACK_S

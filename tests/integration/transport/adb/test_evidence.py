@@ -153,26 +153,6 @@ def test_only_processes_of_ours_are_looked_at(shared: Place, tmp_path: Path) -> 
     assert not [name for name in collected.files if name.startswith("process-")]
 
 
-def test_a_crash_and_its_tombstone(
-    logs: AdbDevice, shared: Place, probe_folder: str, tmp_path: Path
-) -> None:
-    dumps = '"$ANDROID_DATA/tombstones"'
-    say(logs, f"mkdir -p {dumps}; cd {dumps}; echo old >tombstone_00; touch -d @9 tombstone_00")
-    evidence = CaseEvidence(logs)
-    plan = Plan((Step("crash", {"signal": "11"}),))
-    probe = f"{probe_folder}/qnn-probe"
-    completed = run_plan(logs, probe, plan, env={}, cwd=probe_folder, timeout_s=60)
-    assert completed.signal == 11
-    say(logs, f"cd {dumps}; echo 'signal 11' >tombstone_01; echo binary >tombstone_01.pb")
-    say(logs, f"cd {dumps}; echo evil >'tombstone_02; x'; log -t DEBUG 'pid: 1'")
-    collected = collect(evidence, tmp_path)
-    dumped = [name for name in collected.files if name.startswith("tombstone")]
-    assert dumped == ["tombstone_01.txt"]
-    assert (tmp_path / dumped[0]).read_text() == "signal 11\n"
-    assert "pid: 1" in (tmp_path / "logcat-npu.txt").read_text()
-    say(logs, f"rm -r {dumps}")
-
-
 def test_what_a_device_lacks_is_noted(shared: Place, tmp_path: Path) -> None:
     device = shared.device
     collected = collect(CaseEvidence(device, take_baseline(device, timeout_s=60)), tmp_path)
@@ -182,23 +162,10 @@ def test_what_a_device_lacks_is_noted(shared: Place, tmp_path: Path) -> None:
     assert "MemTotal" in (tmp_path / "meminfo.txt").read_text()
 
 
-def test_a_clock_that_jumped_and_a_device_that_booted(logs: AdbDevice, tmp_path: Path) -> None:
-    now = take_baseline(logs, timeout_s=60)
-    earlier = Baseline("another", now.boot_epoch_s - 3600, {"class/remoteproc/r0/state": "running"})
-    collect(CaseEvidence(logs, earlier), tmp_path)
-    facts = summary(tmp_path)
-    assert abs(int(facts["clock_jump_s"]) - 3600) <= 1
-    assert facts["rebooted"]
-    assert facts["dsps_changed"] == ["class/remoteproc/r0/state: running -> not there"]
-    assert (tmp_path / "logcat.txt").stat().st_size > 0
-
-
 LOGCATS = {
     "endless": "#!/bin/sh\nyes '05-21 12:34:56.789     1     2 I QnnDsp: endless'\n",
     "garbage": "#!/bin/sh\nhead -c 3000000 /dev/urandom\n",
-    "endless line": "#!/bin/sh\ncat /dev/zero\n",
     "forged marks": "#!/bin/sh\nprintf '\\n\\036%s =\\n\\n\\036%s evil\\nx\\n' a b\n",
-    "failing": "#!/bin/sh\necho 'logcat: no' >&2; exit 1\n",
 }
 
 
@@ -228,7 +195,7 @@ def own_logcat(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param(kind, marks=[pytest.mark.nightly] if kind.startswith("endless") else [])
+        pytest.param(kind, marks=[pytest.mark.nightly] if kind == "endless" else [])
         for kind in LOGCATS
     ],
 )
@@ -245,8 +212,6 @@ def test_logs_that_make_no_sense_are_bounded(kind: str, own_logcat: Any, tmp_pat
     for name in sizes:
         text = (tmp_path / name).read_text()
         assert not [c for c in text if ord(c) < 32 and c not in "\n\t"]
-    if kind == "endless line":
-        assert (tmp_path / "logcat.txt").read_text().startswith("[cut")
     if kind == "endless":
         assert (tmp_path / "logcat-npu.txt").read_text().startswith("[cut")
         assert any("logcat.txt: cut" in note for note in collected.notes)

@@ -13,14 +13,13 @@ import pytest
 
 from harness.core.deadline import Deadline
 from harness.core.errors import DeviceLost, DeviceRefused, DeviceTimeout, InfraError
-from harness.simulator.private_server import PrivateAdbServer, harness_key
+from harness.simulator.private_server import PrivateAdbServer
 from harness.transport.adb_device import AdbDevice
 from harness.transport.files import PushItem
 from harness.transport.shell import END_GRACE_S
 from tests.integration.transport.adb.conftest import (
     ANDROID_BY_NIGHT,
     LABS,
-    SIMULATED,
     SIMULATED_BY_NIGHT,
     Lab,
     Linked,
@@ -120,19 +119,6 @@ def test_a_server_that_is_frozen(own_server: tuple[PrivateAdbServer, AdbDevice])
             device.server.devices(timeout_s=0.3)
     finally:
         os.kill(private.pid, signal.SIGCONT)
-
-
-@pytest.mark.parametrize("lab", [SIMULATED], indirect=True, scope="session")
-def test_a_device_that_does_not_accept_our_key(lab: Lab, shared: Place, tmp_path: Path) -> None:
-    other = harness_key(tmp_path).with_suffix(".pub")
-    daemon, _ = lab.start(public_key=other)
-    with in_time(10), pytest.raises(InfraError, match="unauthorized"):
-        lab.connect(daemon.address)
-    assert daemon.address not in [device.serial for device in lab.server.devices()]
-    daemon.stop()
-    # nor does it let anything out of its storage
-    with pytest.raises(DeviceRefused, match="Permission denied"):
-        shared.device.push([PushItem(b"x", "/tmp/qnn-harness-escape")], timeout_s=60)
 
 
 def test_a_daemon_that_is_too_old(

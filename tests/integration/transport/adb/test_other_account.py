@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from harness.core.deadline import Deadline
-from harness.simulator.device import SimulatedDevice
-from harness.simulator.private_server import PrivateAdbServer, harness_key
+from harness.simulator.private_server import PrivateAdbServer
 from harness.transport.adb_address import UnixAddress
-from tests.integration.transport.adb.conftest import CONNECT_S, OLD_ADB, old_adb
+from tests.integration.transport.adb.conftest import OLD_ADB, old_adb
 from tests.other_account import as_nobody
 
 pytestmark = pytest.mark.needs("root")
@@ -72,49 +71,3 @@ def test_it_listens_on_nothing_else(private: PrivateAdbServer) -> None:
     address = private.server.address
     assert isinstance(address, UnixAddress)
     assert ours == {address.path}
-
-
-@pytest.fixture
-def simulated(private: PrivateAdbServer, tmp_path: Path) -> Iterator[SimulatedDevice]:
-    """A simulated device on that server, away for a second when it reboots."""
-    device = SimulatedDevice(
-        "sim-test",
-        storage=tmp_path / "storage",
-        properties={"ro.product.model": "Test", "ro.soc.model": "QCS8550"},
-        public_key=harness_key(tmp_path).with_suffix(".pub"),
-        reboot_s=1,
-    )
-    with device:
-        private.server.connect(device.address, deadline=Deadline(CONNECT_S))
-        yield device
-
-
-def test_the_port_cannot_be_taken_while_the_device_reboots(
-    private: PrivateAdbServer, simulated: SimulatedDevice
-) -> None:
-    host, _, port = simulated.address.rpartition(":")
-
-    def take() -> None:
-        with socket.socket() as other:
-            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            other.bind((host, int(port)))
-            other.listen()
-
-    deadline, looked_for = Deadline(4 * CONNECT_S), Deadline(0)
-    while True:
-        assert not deadline.expired
-        if looked_for.expired:  # on a busy computer the second that it is away may pass unseen
-            private.server.connect(simulated.address, deadline=Deadline(CONNECT_S))
-            device = private.server.client(Deadline(CONNECT_S)).device(simulated.address)
-            device.open_service("reboot:").close()
-            looked_for = Deadline(5)
-        try:
-            socket.create_connection((host, int(port)), timeout=60).close()
-        except ConnectionRefusedError:
-            break
-        except ConnectionResetError:
-            continue  # it ended just as we came
-    with pytest.raises(OSError, match="in use"):
-        take()
-    assert as_nobody(take) == "OSError"
-    private.server.connect(simulated.address, deadline=Deadline(CONNECT_S))

@@ -63,6 +63,16 @@ def any_device(board: SshBoard) -> SshBoard:
 
 
 @pytest.fixture
+def caller(board: SshBoard) -> str:
+    """Lines of a program that make the same board."""
+    return (
+        "from harness.transport.ssh_board import SshBoard\n"
+        "from harness.transport.ssh_connection import SshLogin\n"
+        f"device = SshBoard({board.login!r})"
+    )
+
+
+@pytest.fixture
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A folder on the board for the test."""
     return str(Path(tmp_path_factory.getbasetemp()) / f"board-{secrets.token_hex(4)}")

@@ -6,8 +6,6 @@ import getpass
 import json
 import os
 import shlex
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -36,20 +34,10 @@ from tests.integration.transport.adb.faulty_link import FaultyLink
 from tests.integration.transport.adb.remote import (
     SLACK_S,
     family,
-    open_descriptors_after_calls,
     survivors,
     wait_ready,
 )
 from tests.integration.transport.shared_tests import *  # noqa: F403
-
-CALLER = """
-import sys
-from harness.transport.ssh_board import SshBoard
-from harness.transport.ssh_connection import SshLogin
-login, port, script = sys.argv[1:]
-show = lambda data: print(data.decode(), end="", flush=True)
-SshBoard(SshLogin(login, int(port))).shell(script, timeout_s=60, on_stdout=show)
-"""
 
 
 def test_what_the_board_says_of_a_push_that_it_refuses(board: SshBoard, folder: str) -> None:
@@ -71,24 +59,6 @@ def test_many_files_in_one_push(board: SshBoard, folder: str) -> None:
 def test_a_script_that_no_command_line_holds(board: SshBoard) -> None:
     with pytest.raises(InternalError, match="stdin"):
         board.shell("true " + "x" * 120_000, timeout_s=60)
-
-
-@pytest.mark.slow
-def test_calls_leave_no_descriptor_open(board: SshBoard) -> None:
-    before, after = open_descriptors_after_calls(board, 3, within_s=SLACK_S)
-    assert after <= before
-
-
-@pytest.mark.parametrize("way", ["ended", "killed"])
-def test_a_caller_that_ends_leaves_nothing(board: SshBoard, folder: str, way: str) -> None:
-    argv = [sys.executable, "-c", CALLER, board.login.login, str(board.login.port), family(folder)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
-        (process.terminate if way == "ended" else process.kill)()
-        process.communicate(timeout=60)
-    assert board.end_leftovers(timeout_s=20)
-    assert survivors(board, folder) == []
 
 
 def test_a_link_that_is_cut(board: SshBoard, link: FaultyLink, folder: str) -> None:
@@ -176,15 +146,6 @@ def test_a_login_shell_that_prints(
     board.push([PushItem(b"content", f"{folder}/f")], timeout_s=60)
     board.pull(f"{folder}/f", tmp_path / "f", timeout_s=60, max_bytes=7)
     assert (tmp_path / "f").read_bytes() == b"content"
-
-
-@pytest.mark.slow
-@OWN
-def test_a_login_shell_that_runs_nothing(board: SshBoard, sshd: SshHost) -> None:
-    sshd.force("echo This account is not available; exit 1")
-    with pytest.raises(DeviceLost) as caught:
-        board.connect(timeout_s=4)
-    assert b"This account is not available" in caught.value.output
 
 
 @pytest.mark.slow

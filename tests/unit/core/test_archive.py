@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from harness.core.archive import ArchiveLimits, names_of, unpack
 from harness.core.errors import InfraError
@@ -149,49 +149,33 @@ def test_limits(limits: ArchiveLimits, tmp_path: Path) -> None:
 GOOD = zipped(("pkg/lib.so", CONTENT), ("pkg/text", b"text"), ("pkg.libs/c++.so", b"\x7fELF" * 40))
 
 
-@reaches(0.02)
-@settings(
-    max_examples=300, deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(
-    changes=st.lists(
-        st.tuples(st.integers(0, len(GOOD) - 1), st.integers(0, 255)), min_size=1, max_size=6
-    ),
-    cut=st.just(len(GOOD)) | st.just(len(GOOD)) | st.integers(0, len(GOOD)),
-)
-def test_a_damaged_archive_gives_what_was_in_it_or_an_error(
-    changes: list[tuple[int, int]], cut: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def changed(changes: list[tuple[int, int]], end: int) -> bytes:
     content = bytearray(GOOD)
     for offset, value in changes:
         content[offset] = value
-    check_contained(bytes(content[:cut]), tmp_path_factory)
+    return bytes(content[:end])
 
 
-@reaches(0.02)
-@settings(
-    max_examples=200, deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture]
+CHANGED = st.builds(
+    changed,
+    st.lists(st.tuples(st.integers(0, len(GOOD) - 1), st.integers(0, 255)), max_size=6),
+    st.just(len(GOOD)) | st.just(len(GOOD)) | st.integers(0, len(GOOD)),
 )
-@given(
-    names=st.lists(
-        st.text(st.sampled_from("ab/.\\\0:é\n"), min_size=1, max_size=12)
-        | st.text("abé/", min_size=1, max_size=4),
-        min_size=1,
-        max_size=4,
-    ),
-    kind=st.sampled_from([0, stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK, stat.S_IFIFO]),
+NAMED = st.builds(
+    lambda names, kind: zipped(*((info(name, kind=kind), b"content") for name in names)),
+    st.lists(st.text("ab/.\\\0:é\n", min_size=1) | st.text("abé/", min_size=1), max_size=4),
+    st.sampled_from([0, stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK, stat.S_IFIFO]),
 )
+
+
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_no_name_leads_out_of_the_folder(
-    names: list[str], kind: int, tmp_path_factory: pytest.TempPathFactory
+@reaches(0.02)
+@settings(max_examples=300, deadline=2000)
+@given(CHANGED | NAMED)
+def test_any_archive_gives_what_was_in_it_inside_of_its_folder_or_an_error(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
 ) -> None:
-    check_contained(
-        zipped(*((info(name, kind=kind), b"content") for name in names)), tmp_path_factory
-    )
-
-
-def check_contained(content: bytes, factory: pytest.TempPathFactory) -> None:
-    outer = factory.mktemp("fuzz")
+    outer = tmp_path_factory.mktemp("fuzz")
     archive, folder = outer / "fuzzed.whl", outer / "in/out"
     archive.write_bytes(content)
     folder.mkdir(parents=True)

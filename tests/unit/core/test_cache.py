@@ -29,16 +29,13 @@ ROOTS: list[tuple[str, Root]] = [
     ("QNN_HARNESS_QUARANTINE", lambda: quarantine_root(Path("/nowhere"))),
 ]
 IN_HOME = {
-    "QNN_HARNESS_CACHE": "cache",
-    "QNN_HARNESS_SIMULATED": "simulated",
-    "QNN_HARNESS_QUARANTINE": "quarantine",
-    "QNN_HARNESS_LEASES": "leases",
+    f"QNN_HARNESS_{name.upper()}": name for name in ("cache", "simulated", "quarantine", "leases")
 }
 
 
-@pytest.fixture(autouse=True, params=[0o022, 0])
-def umask(request: pytest.FixtureRequest) -> Iterator[None]:
-    before = os.umask(request.param)
+@pytest.fixture(autouse=True)
+def open_umask() -> Iterator[None]:
+    before = os.umask(0)
     yield
     os.umask(before)
 

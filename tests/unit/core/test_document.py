@@ -27,66 +27,46 @@ LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("a: 1\nb:\n\t- 1\n", 3),
-        ("a: 1\nb: [1, 2\nc: 3\n", 3),
-        ("a: 1\nb: 'x", 2),
-        ("a: 1\nb: 2\na: 3\n", 3),
-        ("a:\n  - b: 1\n    b: 2\n", 3),
-        ("a: &x\n  - *x\n", 1),
-        ("- " * 5000 + "1", 1),
-        ("[" * 5000, 1),
-        (LAUGHS, 1),
-        ("a: 1\nb: !!python/object:os.system x\n", 2),
-        ("a: 1\nuntil: 2026-13-45\n", 2),
-        ("a: " + "1" * 5000, 1),
-        ("a: 1\n<<: {b: 2}\n", 2),
-        ("a: 1\n? [x]\n: 2\n", 2),
-        ("a: 1\nb: \x01\n", 2),
-        ("a: 1\nb: *nix\n", 2),
-        ("a: !!int ''\n", 1),
-        ("a: !!timestamp x\n", 1),
-        ("a: 1" + ":59" * 3000, 1),
-        ("? !!str {a: 1}\n: 2\n", 1),
-        ("a: !!str [x]\n", 1),
-        ('a: "\\ud800"\n', 1),
-        ('"\\ud800": 1\n', 1),
-        ("a: " + "x" * 20_000, 1),
-        ("%YAML 1." + "1" * 5000 + "\n---\na: 1\n", None),
-        ('a: "\\UFFFFFFFF"\n', None),
-        ("---\na: 1\n---\nb: 1\n", 3),
-    ],
+MISTAKES = (
+    "a: 1\nb:\n\t- 1\n",
+    "a: 1\nb: [1, 2\nc: 3\n",
+    "a: 1\nb: 'x",
+    "a:\n  - b: 1\n    b: 2\n",
+    "a: &x\n  - *x\n",
+    "- " * 5000 + "1",
+    "[" * 5000,
+    LAUGHS,
+    "a: 1\nb: !!python/object:os.system x\n",
+    "a: !own x\n",
+    "a: !!set {x}\n",
+    "a: 1\nuntil: 2026-13-45\n",
+    "a: " + "1" * 5000,
+    "a: 1\n<<: {b: 2}\n",
+    "a: 1\n? [x]\n: 2\n",
+    "a: 1\n2: x\n",
+    "a: 1\nb: \x01\n",
+    "a: 1\nb: *nix\n",
+    "a: .inf\n",
+    "a: !!int ''\n",
+    "a: 1" + ":59" * 3000,
+    "? !!str {a: 1}\n: 2\n",
+    "a: !!str [x]\n",
+    'a: "\\ud800"\n',
+    '"\\ud800": 1\n',
+    "a: " + "x" * 20_000,
+    "%YAML 1." + "1" * 5000 + "\n---\na: 1\n",
+    'a: "\\UFFFFFFFF"\n',
+    "---\na: 1\n---\nb: 1\n",
 )
-def test_mistakes_name_their_line(text: str, line: int | None) -> None:
-    with pytest.raises(ConfigError) as caught:
-        parse_document(text, "lab.yaml")
-    assert caught.value.line == line
-    assert len(str(caught.value)) < 1000
 
 
-def test_what_is_said_of_mistakes(snapshot: Snapshot) -> None:
+def test_mistakes_are_told_with_their_line(snapshot: Snapshot) -> None:
     mistakes = []
-    for text in (
-        "a: 1\nb:\n\t- 1\n",
-        "a:\n  - b: 1\n    b: 2\n",
-        "a: &x\n  - *x\n",
-        "[" * 5000,
-        LAUGHS,
-        "a: !own x\n",
-        "a: 1\nuntil: 2026-13-45\n",
-        "a: 1\n<<: {b: 2}\n",
-        "a: 1\n2: x\n",
-        "a: 1\nb: \x01\n",
-        "a: .inf\n",
-        "a: !!set {x}\n",
-        'a: "\\ud800"\n',
-        "a: " + "x" * 20_000,
-    ):
+    for text in MISTAKES:
         with pytest.raises(ConfigError) as caught:
             parse_document(text, "f")
-        mistakes.append(caught.value)
+        mistakes.append(str(caught.value).partition(" YAML: ")[0])  # behind it: words of yaml
+        assert len(str(caught.value)) < 1000
     assert mistakes == snapshot
 
 

@@ -65,13 +65,19 @@ def test_a_plug_in_of_pytest_implements_a_hook_from_its_registration_on() -> Non
     hooks.leave(manager)
 
 
-@pytest.mark.parametrize("name", ["qnn_engine", "qnn_engines(unknown)"])
-def test_an_implementation_without_a_specification_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (ENGINES_OF_A_PLUG_IN.replace("engines()", "engine()"), "plug-in acme: "),
+        (ENGINES_OF_A_PLUG_IN.replace("()", "(unknown)"), "plug-in acme: "),
+        ("import missing_library", r"acme_plugin.*missing_library"),
+    ],
+)
+def test_a_module_that_does_not_fit_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, message: str
 ) -> None:
-    module = ENGINES_OF_A_PLUG_IN.replace("qnn_engines()", name if "(" in name else f"{name}()")
     monkeypatch.syspath_prepend(installed(tmp_path, module))
-    with pytest.raises(ConfigError, match="plug-in acme: "):
+    with pytest.raises(ConfigError, match=message):
         hooks.use(pluggy.PluginManager("pytest"))
 
 
@@ -80,14 +86,6 @@ def test_a_blocked_module_is_not_loaded(plugin: pluggy.PluginManager) -> None:
     hooks.use(plugin)
     assert ["an engine"] not in hooks.hooks().qnn_engines()
     hooks.leave(plugin)
-
-
-def test_a_module_that_cannot_be_loaded_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(installed(tmp_path, "import missing_library"))
-    with pytest.raises(ConfigError, match=r"acme_plugin.*missing_library"):
-        hooks.use(pluggy.PluginManager("pytest"))
 
 
 def test_a_plug_in_of_a_run_implements_a_hook(tmp_path: Path) -> None:

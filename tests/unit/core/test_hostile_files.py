@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -107,28 +106,6 @@ def test_what_is_said_is_short_however_much_is_wrong(tmp_path: Path, text: str) 
     *messages, last = str(caught.value).splitlines()
     assert len(messages) <= 20
     assert last.startswith(("and ", str(path)))
-
-
-def test_time_grows_with_the_number_of_devices_and_not_faster(tmp_path: Path) -> None:
-    path, hosts, duration_s = (
-        tmp_path / "devices.yaml",
-        lines(250, "  - {{name: h{0}, host: a}}\n"),
-        {},
-    )
-    for count in (250, 2000):
-        path.write_text(
-            f"schema: 1\nhosts:\n{hosts}devices:\n"
-            + "".join(f"  - {{name: d{i}, serial: s{i}, host: h{i % 250}}}\n" for i in range(count))
-        )
-        rounds = []
-        for _ in range(3):  # one of them may be disturbed
-            start = time.process_time()
-            lab = load_lab(path)
-            for device in lab.enabled_devices():
-                lab.host(getattr(device, "host", ""))
-            rounds.append(time.process_time() - start)
-        duration_s[count] = min(rounds)
-    assert duration_s[2000] < 24 * duration_s[250]
 
 
 def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:

@@ -55,9 +55,7 @@ def test_what_cannot_be_written_is_the_labs_fault(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (b"", []),
         (b"a\n\nbc", [(0, b"a\n"), (2, b"\n"), (3, b"bc")]),
-        (b"abc\nd\n", [(0, b"abc\n"), (4, b"d\n")]),
         (b"abcd\nd\n", [(0, b"abcd\n"), (5, b"d\n")]),
         (b"abcdef\nd\n", [(0, b"abcde"), (7, b"d\n")]),
         (b"x" * 23, [(0, b"xxxxx")]),

@@ -193,14 +193,6 @@ def test_json_without_secrets_is_json_with_the_same_names(value: object, times: 
     assert log_without_secrets(line.encode()).decode() == line
 
 
-def test_looking_for_secrets_takes_no_time_that_grows_with_its_square() -> None:
-    for piece in ("password='", '--x-token=\\"', "token=aaaaaaaa", "PRIVATE KEY-----", "a=b, "):
-        text = "Authorization: " + piece * (1_000_000 // len(piece))
-        start = time.process_time()
-        without_secrets(text)
-        assert time.process_time() - start < 10, piece
-
-
 # As agents of CI systems look for what they obey, written apart from what breaks it.
 def obeyed(log: str) -> list[str]:
     return [
@@ -290,10 +282,14 @@ def test_no_password_of_a_url_is_left(password: str) -> None:
     assert marked not in without_secrets(f"x https://u:{marked}@host/{'y' * 5} z")
 
 
-@pytest.mark.parametrize("piece", ["://x:a", "://", "a://b@", "?token", "://x:1/?key=", "\x1b"])
+URL_PIECES = ("://x:a", "://", "a://b@", "?token", "://x:1/?key=", "\x1b")
+SECRET_PIECES = ("password='", '--x-token=\\"', "token=aaaaaaaa", "PRIVATE KEY-----", "a=b, ")
+
+
+@pytest.mark.parametrize("piece", [*URL_PIECES, *SECRET_PIECES])
 def test_time_is_linear(piece: str) -> None:
     start = time.process_time()
-    outgoing("://" + piece * (300_000 // len(piece)))
+    outgoing("Authorization: ://" + piece * (300_000 // len(piece)))
     assert time.process_time() - start < 20
 
 

@@ -57,13 +57,10 @@ def test_a_path_is_the_source_that_lies_there(
     assert again.name == f"{name}-2"
 
 
-def test_paths_that_are_no_source(tmp_path: Path, places: Path, snapshot: Snapshot) -> None:
+def test_a_path_as_version(tmp_path: Path, places: Path, snapshot: Snapshot) -> None:
     for path in ("notes.txt", "x/y"):
         with snapshot.raises(ConfigError):
             source_at(places / path, [], places / "cache")
-
-
-def test_a_path_as_version(tmp_path: Path, places: Path, snapshot: Snapshot) -> None:
     catalog = Catalog(places / "cache")
     spec = str(places / "Mine, all mine!")
     with snapshot.raises(ConfigError):
@@ -161,8 +158,8 @@ class Unnamed(RuntimeSource):
 
 @pytest.mark.parametrize(
     "kinds",
-    [[7], "ab", [Path], [Unnamed], [SecondFolder], OSError("no share")],
-    ids=["number", "text", "other", "unnamed", "taken", "raises"],
+    [[7], [Path], [Unnamed], [SecondFolder], OSError("no share")],
+    ids=["number", "other", "unnamed", "taken", "raises"],
 )
 def test_a_mistake_of_a_plug_in_is_an_error_that_names_it(
     kinds: Any, add_plug_in: Callable[..., None], tmp_path: Path, snapshot: Snapshot

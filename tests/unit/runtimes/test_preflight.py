@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,42 +32,19 @@ def library(
     name: str,
     machine: str = "aarch64",
     *,
-    needed: Sequence[str] = LINUX,
-    content: bytes = BUILD,
-    bits: int = 64,
-    flags: int = 0,
     glibc: str = "GLIBC_2.34",
     android_api: int | None = None,
-    defines: Sequence[str] = (),
-    pages: int = 0,
+    **more: Any,
 ) -> LibraryFacts:
     needs = {} if android_api is not None or machine == "hexagon" else {"libc.so.6": [glibc]}
-    data = elf_file(
-        machine,
-        bits=bits,
-        flags=flags,
-        needed=needed,
-        needs=needs,
-        android_api=android_api,
-        content=content,
-        defines=defines,
-        pages=pages,
-    )
+    options = {"needed": LINUX, "content": BUILD, "pages": 0} | more
+    data = elf_file(machine, needs=needs, android_api=android_api, **options)
     return library_facts(name, data)
 
 
-def skel(
-    arch: int, content: bytes = BUILD, name: str | None = None, pages: int = 0
-) -> LibraryFacts:
-    return library(
-        name or f"libQnnHtpV{arch}Skel.so",
-        "hexagon",
-        bits=32,
-        flags=int(str(arch), 16),
-        needed=["libc++.so.1", "libc++abi.so.1"],
-        content=content,
-        pages=pages,
-    )
+def skel(arch: int, pages: int = 0) -> LibraryFacts:
+    options = {"bits": 32, "flags": int(str(arch), 16), "needed": ["libc++.so.1", "libc++abi.so.1"]}
+    return library(f"libQnnHtpV{arch}Skel.so", "hexagon", pages=pages, **options)
 
 
 def stub(arch: int, content: bytes = BUILD) -> LibraryFacts:
@@ -79,6 +55,7 @@ def stub(arch: int, content: bytes = BUILD) -> LibraryFacts:
 BACKEND = library("libQnnHtp.so")
 STAMP = b"\000260929181845\0"
 SYSTEM = library("libQnnSystem.so", content=STAMP)
+SYSTEM_4K = library("libQnnSystem.so", content=STAMP, pages=4096)
 PLUGIN = library("libonnxruntime_providers_qnn.so", content=b"QNN EP requires ORT >= 1.%u")
 SILENT = library("libonnxruntime_providers_qnn.so", content=b"")
 CLEAN = (BACKEND, SYSTEM, stub(73), skel(73))
@@ -113,6 +90,7 @@ SIMULATOR = PreflightInput(
     (library("libQnnHtp.so", **X64), library("libQnnSystem.so", **X64)),  # type: ignore[arg-type]
     TargetFacts("linux-x64", glibc="2.36"),
 )
+SIMULATOR_73 = replace(SIMULATOR, device=replace(SIMULATOR.device, htp_arch=73))
 
 C = ContextFacts
 TOO_LARGE = C("c.bin", "2.51.0", 73, 16 << 20, (3840 << 20) + 1)
@@ -129,7 +107,7 @@ CLEAN_ONES = [
     replace(ON_BOARD, contexts=[C("a", "2.51.0", 73), C("b", "2.47.0", 73), C("c", "v2.51")]),
     replace(ON_BOARD, contexts=[C("a", "v2.51.0.260929181845_193", 73), C("b", "what?")]),
     replace(ON_BOARD, device=TargetFacts("linux-arm64")),
-    replace(ON_BOARD, files=with_(library("libQnnSystem.so", content=STAMP, pages=4096))),
+    replace(ON_BOARD, files=with_(SYSTEM_4K)),
     replace(LARGE_PAGES, files=with_(library("libQnnSystem.so", content=STAMP, pages=16384))),
     replace(LARGE_PAGES, files=with_(skel(73, pages=4096))),
     replace(ON_BOARD, files=(library("libQnnGpu.so"),), backend="gpu"),
@@ -158,14 +136,9 @@ def test_nothing_is_found_in_a_clean_set(subject: PreflightInput) -> None:
 
 S = "libQnnHtpV73Stub.so"
 K = "libQnnHtpV73Skel.so"
+HTP = "libQnnHtp.so"
 SYSTEM_NAME = "libQnnSystem.so"
 DSP_68 = replace(ON_BOARD, files=(*without(S, K), stub(68), skel(68)))
-Fault = tuple[PreflightInput, str, str, tuple[str, ...]]
-
-
-def fault(subject: PreflightInput, code: str, severity: str, *files: str) -> Fault:
-    """A set of libraries, its only finding, and the files that are at fault."""
-    return subject, code, severity, files
 
 
 def board(*files: LibraryFacts, **changed: Any) -> PreflightInput:
@@ -187,106 +160,93 @@ def on_phone(**library_: Any) -> PreflightInput:
     return replace(ON_PHONE, files=[*ON_PHONE.files, library("x.so", **library_)])
 
 
+FLOATS_73 = [C("c.bin", "2.51.0", 73, has_floats=True), C("d.bin", "2.51.0", 73)]
+FLOATS = [C("c.bin", "2.51.0", 68, has_floats=True), C("d.bin", "2.51.0", 68)]
+
+
 def floats(place: PreflightInput) -> PreflightInput:
-    """Contexts for v68 with and without floats."""
-    device = replace(place.device, soc=None, htp_arch=68)
-    contexts = [C("c.bin", "2.51.0", 68, has_floats=True), C("d.bin", "2.51.0", 68)]
-    return replace(place, device=device, contexts=contexts)
+    return replace(place, device=replace(place.device, soc=None, htp_arch=68), contexts=FLOATS)
 
 
-FAULTS: list[Fault] = [
-    fault(board(stub(73, OTHER)), "sdk-mix", "error", S, "libQnnHtp.so"),
-    fault(board(skel(73, OTHER)), "sdk-mix", "error", K, "libQnnHtp.so"),
-    fault(
+FAULTS: list[tuple[Any, ...]] = [
+    (board(stub(73, OTHER)), "sdk-mix", "error", S, HTP),
+    (
         more(library("libQnnHtpPrepare.so", content=OTHER)),
-        *("sdk-mix", "error", "libQnnHtpPrepare.so", "libQnnHtp.so"),
+        "sdk-mix",
+        "error",
+        "libQnnHtpPrepare.so",
+        HTP,
     ),
-    fault(
+    (
         board(library(SYSTEM_NAME, content=b"\000260831140417\0")),
-        *("sdk-mix", "warning", SYSTEM_NAME, "libQnnHtp.so"),
+        "sdk-mix",
+        "warning",
+        SYSTEM_NAME,
+        HTP,
     ),
-    fault(replace(ON_BOARD, qnn_version="2.50.40"), "version-label", "warning", "libQnnHtp.so"),
-    fault(
-        more(replace(BACKEND, name="more/libQnnHtp.so")),
-        *("library-twice", "error", "libQnnHtp.so", "more/libQnnHtp.so"),
-    ),
-    fault(replace(ON_BOARD, files=without("libQnnHtp.so")), "backend-missing", "error"),
-    fault(replace(ON_BOARD, files=without(SYSTEM_NAME)), "system-missing", "warning"),
-    fault(
+    (replace(ON_BOARD, qnn_version="2.50.40"), "version-label", "warning", HTP),
+    (more(replace(BACKEND, name=f"more/{HTP}")), "library-twice", "error", HTP, f"more/{HTP}"),
+    (replace(ON_BOARD, files=without(HTP)), "backend-missing", "error"),
+    (replace(ON_BOARD, files=without(SYSTEM_NAME)), "system-missing", "warning"),
+    (
         replace(ON_BOARD, files=(*without(S), stub(75))),
-        *("stub-missing", "error", "libQnnHtpV75Stub.so"),
+        "stub-missing",
+        "error",
+        "libQnnHtpV75Stub.so",
     ),
-    fault(replace(ON_BOARD, files=without(K)), "skel-missing", "error"),
-    fault(on("QCS610"), "no-htp", "error"),
-    fault(on("SM8650", htp_arch=73), "soc-arch", "warning"),
-    fault(on("SM9999", htp_arch=73), "soc-unknown", "warning"),
-    fault(on("SM8550", C("c.bin", "2.52.0", 73)), "context-newer", "error", "c.bin"),
-    fault(on("SM8550", C("c.bin", "2.51.0", 75)), "context-arch", "error", "c.bin"),
-    fault(on("SM8550", C("c.bin", "2.51.0", 69)), "context-arch", "warning", "c.bin"),
-    fault(
-        replace(
-            SIMULATOR,
-            device=replace(SIMULATOR.device, htp_arch=73),
-            contexts=[C("c.bin", "2.51.0", 81)],
-        ),
-        *("context-arch", "info", "c.bin"),
+    (replace(ON_BOARD, files=without(K)), "skel-missing", "error"),
+    (on("QCS610"), "no-htp", "error"),
+    (on("SM8650", htp_arch=73), "soc-arch", "warning"),
+    (on("SM9999", htp_arch=73), "soc-unknown", "warning"),
+    (on("SM8550", C("c.bin", "2.52.0", 73)), "context-newer", "error", "c.bin"),
+    (on("SM8550", C("c.bin", "2.51.0", 75)), "context-arch", "error", "c.bin"),
+    (on("SM8550", C("c.bin", "2.51.0", 69)), "context-arch", "warning", "c.bin"),
+    (replace(SIMULATOR_73, contexts=[C("c.bin", "2.51.0", 81)]), "context-arch", "info", "c.bin"),
+    (on("sm8550", C("c.bin", "2.51.0", 73, (8 << 20) + 1)), "context-vtcm", "error", "c.bin"),
+    (on("QCS9100", C("c.bin", "2.51.0", 73, soc_model=43)), "context-soc", "warning", "c.bin"),
+    (on("SM8550", C("c.bin", "2.51.0", 73, soc_model=9999)), "context-soc", "warning", "c.bin"),
+    (floats(DSP_68), "context-floats", "warning", "c.bin"),
+    (floats(SIMULATOR), "context-floats", "info", "c.bin"),
+    (on("SM8550", *FLOATS_73, lacks_floats=True), "emulator-floats", "warning", "c.bin"),
+    (on(None, TOO_LARGE), "context-memory", "error", "c.bin"),
+    (board(library_facts(SYSTEM_NAME, b"<html>")), "elf-damaged", "error", SYSTEM_NAME),
+    (board(library(SYSTEM_NAME, **X64)), "wrong-machine", "error", SYSTEM_NAME),
+    (board(library(SYSTEM_NAME, "arm", bits=32)), "wrong-machine", "error", SYSTEM_NAME),
+    (board(library(K)), "wrong-machine", "error", K),
+    (board(android(SYSTEM_NAME)), "wrong-libc", "error", SYSTEM_NAME),
+    (
+        replace(ON_PHONE, files=(*PHONE_FILES[::2], skel(73), SYSTEM)),
+        "wrong-libc",
+        "error",
+        SYSTEM_NAME,
     ),
-    fault(on("sm8550", C("c.bin", "2.51.0", 73, (8 << 20) + 1)), "context-vtcm", "error", "c.bin"),
-    fault(on("SM8550", C("c.bin", "2.51.0", 73, 16 << 20)), "context-vtcm", "error", "c.bin"),
-    fault(on("QCS9100", C("c.bin", "2.51.0", 73, soc_model=43)), "context-soc", "warning", "c.bin"),
-    fault(
-        on("SM8550", C("c.bin", "2.51.0", 73, soc_model=9999)), "context-soc", "warning", "c.bin"
-    ),
-    fault(floats(DSP_68), "context-floats", "warning", "c.bin"),
-    fault(floats(SIMULATOR), "context-floats", "info", "c.bin"),
-    fault(
-        on(
-            "SM8550",
-            C("c.bin", "2.51.0", 73, has_floats=True),
-            C("d.bin", "2.51.0", 73),
-            lacks_floats=True,
-        ),
-        *("emulator-floats", "warning", "c.bin"),
-    ),
-    fault(on(None, TOO_LARGE), "context-memory", "error", "c.bin"),
-    fault(board(library_facts(SYSTEM_NAME, b"<html>")), "elf-damaged", "error", SYSTEM_NAME),
-    fault(board(library(SYSTEM_NAME, **X64)), "wrong-machine", "error", SYSTEM_NAME),  # type: ignore[arg-type]
-    fault(board(library(SYSTEM_NAME, "arm", bits=32)), "wrong-machine", "error", SYSTEM_NAME),
-    fault(board(library(K)), "wrong-machine", "error", K),
-    fault(board(android(SYSTEM_NAME)), "wrong-libc", "error", SYSTEM_NAME),
-    fault(
-        replace(ON_PHONE, files=(*ON_PHONE.files[:1], *ON_PHONE.files[2:], SYSTEM)),
-        *("wrong-libc", "error", SYSTEM_NAME),
-    ),
-    fault(board(library(SYSTEM_NAME, glibc="GLIBC_2.38")), "glibc-too-old", "error", SYSTEM_NAME),
-    fault(on_phone(needed=["libc.so"], android_api=35), "android-api", "warning", "x.so"),
-    fault(
-        replace(LARGE_PAGES, files=with_(library(SYSTEM_NAME, content=STAMP, pages=4096))),
-        *("page-size", "error", SYSTEM_NAME),
-    ),
-    fault(
+    (board(library(SYSTEM_NAME, glibc="GLIBC_2.38")), "glibc-too-old", "error", SYSTEM_NAME),
+    (on_phone(needed=["libc.so"], android_api=35), "android-api", "warning", "x.so"),
+    (replace(LARGE_PAGES, files=with_(SYSTEM_4K)), "page-size", "error", SYSTEM_NAME),
+    (
         board(library(SYSTEM_NAME, needed=["libc++-71bc274c.so.1"])),
-        *("needed-missing", "error", SYSTEM_NAME),
+        "needed-missing",
+        "error",
+        SYSTEM_NAME,
     ),
-    fault(on_phone(needed=["libc++_shared.so"], android_api=30), "needed-missing", "error", "x.so"),
-    fault(on("SM8550", libraries=frozenset(LINUX)), "needed-missing", "error", S),
-    fault(more(PLUGIN, ort("1.22.0")), "ort-too-old", "error", PLUGIN.name, "libonnxruntime.so.1"),
-    fault(more(SILENT, ort_version="1.20.1"), "ort-too-old", "error", PLUGIN.name),
-    fault(more(SILENT, ort("1.31.1")), "ort-too-new", "error", PLUGIN.name, "libonnxruntime.so.1"),
-    fault(more(PLUGIN, library("libonnxruntime.so")), "ort-unknown", "info", PLUGIN.name),
-    fault(replace(ON_BOARD, executorch="1.5.1"), "executorch-device", "error", "libQnnHtp.so"),
+    (on_phone(needed=["libc++_shared.so"], android_api=30), "needed-missing", "error", "x.so"),
+    (on("SM8550", libraries=frozenset(LINUX)), "needed-missing", "error", S),
+    (more(PLUGIN, ort("1.22.0")), "ort-too-old", "error", PLUGIN.name, "libonnxruntime.so.1"),
+    (more(SILENT, ort_version="1.20.1"), "ort-too-old", "error", PLUGIN.name),
+    (more(SILENT, ort("1.31.1")), "ort-too-new", "error", PLUGIN.name, "libonnxruntime.so.1"),
+    (more(PLUGIN, library("libonnxruntime.so")), "ort-unknown", "info", PLUGIN.name),
+    (replace(ON_BOARD, executorch="1.5.1"), "executorch-device", "error", HTP),
 ]
+"""Each: a set of libraries, code and severity of its only finding, the files at fault."""
 
 
 def test_a_fault_is_the_only_thing_found(snapshot: Snapshot) -> None:
     texts = []
-    for subject, code, severity, files in FAULTS:
-        findings = preflight(subject)
-        assert [(finding.code, finding.severity, finding.files) for finding in findings] == [
-            (code, severity, files)
-        ]
-        assert findings[0].thread == CODES[code].thread
-        texts.append(f"{findings[0].explanation} {findings[0].fix}")
+    for subject, *fault in FAULTS:
+        (finding,) = preflight(subject)
+        assert [finding.code, finding.severity, *finding.files] == fault
+        assert finding.thread == CODES[finding.code].thread
+        texts.append(f"{finding.explanation} {finding.fix}")
     assert texts == snapshot
 
 

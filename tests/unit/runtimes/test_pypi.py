@@ -64,11 +64,7 @@ def test_a_long_line_is_cut() -> None:
     ("name", "use"),
     [
         ("onnxruntime_qnn/libQnnHtp.so", "device"),
-        ("onnxruntime_qnn/libQnnSystem.so", "device"),
-        ("onnxruntime_qnn/libQnnGpu.so", "device"),
-        ("onnxruntime_qnn/libQnnCpu.so", "device"),
         ("onnxruntime_qnn/libQnnHtpV73Skel.so", "device"),
-        ("onnxruntime_qnn/libQnnHtpV73Stub.so", "device"),
         ("onnxruntime_qnn/libQnnSomethingNew.so", "device"),
         ("onnxruntime_qnn.libs/libc++-71bc274c.so.1.0", "device"),
         ("onnxruntime_qnn/libonnxruntime_providers_qnn.so", "host"),

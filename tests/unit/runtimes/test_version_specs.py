@@ -69,15 +69,12 @@ def test_lists_of_ranges(text: str, parts: list[str]) -> None:
         ("latest", "android-arm64", ["maven:2.49.0"]),
         ("all", "android-arm64", ["sdk:2.31.0.250130", "maven:2.34.0", "maven:2.49.0"]),
         ("2.31", "android-arm64", ["sdk:2.31.0.250130"]),
-        ("maven:2.34", "android-arm64", ["maven:2.34.0"]),
         ("maven:all", "android-arm64", ["maven:2.34.0", "maven:2.49.0"]),
-        ("<2.40", "android-arm64", ["sdk:2.31.0.250130", "maven:2.34.0"]),
         (">=2.32,<2.40,sdk:latest", "android-arm64", ["maven:2.34.0", "sdk:2.31.0.250130"]),
         ("2.51.0", "linux-x64", ["2.51.0"]),
         ("pypi:2.51", "linux-x64", ["2.51.0"]),
         ("sdk:2.51", "linux-x64", ["sdk:2.51.0"]),
         ("2.28.2", "linux-x64", ["sdk:2.28.2.241116"]),
-        (">=2.48,<2.50", "linux-arm64", ["2.48.40", "2.49.40"]),
     ],
 )
 def test_what_a_spec_means(catalog: Catalog, spec: str, target: str, expected: list[str]) -> None:
@@ -116,12 +113,6 @@ def test_the_source_of_a_runtime(catalog: Catalog, snapshot: Snapshot) -> None:
         catalog.runtime("maven:2.49.0", "linux-arm64")
 
 
-def test_entries(catalog: Catalog) -> None:
-    entries = catalog.entries_of(MAVEN, "android-arm64")
-    assert [entry.name for entry in entries] == ["maven:2.34.0", "maven:2.49.0"]
-    assert catalog.entries_of(MAVEN, "linux-x64") == []
-
-
 @pytest.mark.parametrize(
     ("name", "target", "compiler"),
     [
@@ -134,27 +125,15 @@ def test_the_compiler_of_a_runtime_is_never_newer(
     catalog: Catalog, name: str, target: str, compiler: str
 ) -> None:
     assert catalog.compiler_for(name, target) == compiler
-
-
-def test_a_runtime_older_than_every_compiler(catalog: Catalog, snapshot: Snapshot) -> None:
-    with snapshot.raises(ConfigError):
+    with pytest.raises(ConfigError, match="no compiler is as old as QNN"):
         catalog.compiler_for("sdk:2.31.0.250130", "android-arm64")
-
-
-def test_two_sources_of_one_name(catalog: Catalog, snapshot: Snapshot) -> None:
-    with snapshot.raises(ConfigError):
-        catalog.add(SDK)
 
 
 @pytest.mark.parametrize(
     ("spec", "versions"),
     [
-        ("2.51.0", ["2.51.0"]),
-        ("2.51", ["2.51.0"]),
         ("v2.48", ["2.48.40"]),
-        ("latest", ["2.51.0"]),
         ("all", ALL),
-        ("2.51.0,2.47.0", ["2.51.0", "2.47.0"]),
         (" 2.47 , latest ", ["2.47.0", "2.51.0"]),
         ("2.51,latest,2.51.0", ["2.51.0"]),
         (">=2.48,<2.51", ["2.48.40", "2.49.40", "2.50.40"]),
@@ -181,8 +160,6 @@ def test_a_target_without_a_source(tmp_path: Path, snapshot: Snapshot) -> None:
 @pytest.mark.parametrize(
     ("spec", "path"),
     [
-        ("2.51.0", False),
-        ("latest", False),
         ("sdk:latest", False),
         (">=2.48,<2.51", False),
         ("/opt/qairt/2.31.0", True),

@@ -25,7 +25,7 @@ from harness.bisect.search import Task
 from harness.core.axes import AXES, AxisName
 from harness.core.errors import HarnessError
 from harness.core.local_file import LocalFile
-from harness.core.outgoing_text import counted, printable, without_secrets_in
+from harness.core.outgoing_text import counted, printable, shortened, without_secrets_in
 from harness.core.socs import claim_of, limits_of_simulation
 from harness.core.whole_file import disk_errors, write_whole
 from harness.diagnosis.error import ErrorRecord
@@ -44,7 +44,6 @@ from harness.report.document import (
     link,
     markdown,
     page,
-    shortened,
 )
 from harness.results.record import CaseRecord
 from harness.runtimes.catalog import Catalog

@@ -28,7 +28,7 @@ from harness.history.comparison_text import (
     view_of,
 )
 from harness.history.previous import histories, previous_of
-from harness.nightly.notifications import Message, notify as send_message, require_channels
+from harness.notify.messages import Message, notify as send_message, require_channels
 from harness.results.run_folder import RunFolder
 
 _LATEST: Final = Path("reports/latest")

@@ -11,7 +11,7 @@ from harness.cli.lab_options import lab_option
 from harness.cli.say import say
 from harness.core.errors import ConfigError, InfraError
 from harness.core.whole_file import read_bounded
-from harness.nightly.notifications import (
+from harness.notify.messages import (
     TEST_MESSAGE,
     Message,
     channel_problem,

@@ -34,6 +34,7 @@ from harness.layers.divergence import Divergence
 from harness.models.fit_text import Fit
 from harness.models.inspection import Inspection
 from harness.nightly.night import Night
+from harness.notify import channels
 from harness.plugin.plan_view import PlanReport
 from harness.reduce.driver import Result
 from harness.results import known_issues
@@ -42,7 +43,7 @@ from harness.results.record import JournalLine
 from harness.runtimes import source_kinds
 
 FOLDER: Final = Path("docs/schema")
-_OF_LAB: Final = (devices, fields, health, inventory, source_kinds)
+_OF_LAB: Final = (channels, devices, fields, health, inventory, source_kinds)
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 Printed = DevicesListed | RuntimesListed | RuntimesShown | BisectionPlanned | OutputDrifted

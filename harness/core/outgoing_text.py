@@ -279,6 +279,14 @@ def one_line(text: str, most: int | None = None) -> str:
     return " ".join(outgoing(bounded).split())[:most]
 
 
+def shortened(text: str, most: int) -> str:
+    """Shorten a text in the middle, since names differ at their ends."""
+    if len(text) <= most:
+        return text
+    half = (most - 5) // 2
+    return f"{text[:half]} ... {text[-half:]}"
+
+
 CONTINUED: Final = "  | "
 """The prefix of a line that continues the one before."""
 

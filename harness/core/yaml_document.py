@@ -20,10 +20,10 @@ import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, LiteralString, TypeVar
+from typing import Annotated, Any, Final, Literal, LiteralString, TypeVar
 
 import yaml
-from pydantic import BaseModel, StringConstraints, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, StringConstraints, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 from yaml.composer import Composer
@@ -324,6 +324,31 @@ AnyModel = TypeVar("AnyModel", bound=BaseModel)
 
 Text = Annotated[str, StringConstraints(strict=True)]
 
+
+def matching(
+    pattern: re.Pattern[str], kind: LiteralString, problem: LiteralString
+) -> Callable[[str], str]:
+    """Return a function for `AfterValidator`: raise `problem` unless the whole text matches."""
+
+    def check(text: str) -> str:
+        if not pattern.fullmatch(text):
+            raise PydanticCustomError(kind, problem)
+        return text
+
+    return check
+
+
+def in_schema(pattern: re.Pattern[str]) -> Any:
+    """Return the field of a text that JSON Schema describes by `pattern`."""
+    return Field(json_schema_extra={"pattern": f"^(?:{pattern.pattern})$"})
+
+
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
+_is_name = matching(
+    _NAME, "name", "must be lower-case letters, digits, dots, dashes or underscores, at most 64"
+)
+Name = Annotated[Text, AfterValidator(_is_name), in_schema(_NAME)]
+
 _TYPE_NAMES = {
     "int_type": "must be a whole number",
     "int_parsing": "must be a whole number",
@@ -406,19 +431,6 @@ def entries_of(document: Document, section: str) -> dict[int, Mapping[str, objec
     value = document.value.get(section) if isinstance(document.value, dict) else None
     listed = value if isinstance(value, list) else []
     return {index: entry for index, entry in enumerate(listed) if isinstance(entry, dict)}
-
-
-def matching(
-    pattern: re.Pattern[str], kind: LiteralString, problem: LiteralString
-) -> Callable[[str], str]:
-    """Return a function for `AfterValidator`: raise `problem` unless the whole text matches."""
-
-    def check(text: str) -> str:
-        if not pattern.fullmatch(text):
-            raise PydanticCustomError(kind, problem)
-        return text
-
-    return check
 
 
 def did_you_mean(word: str, choices: Collection[object]) -> str:

@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import Final, Literal, NamedTuple
 
-from harness.core.outgoing_text import counted
+from harness.core.outgoing_text import counted, shortened
 from harness.core.schema_field import Schema1
 from harness.diagnosis.error import Part, signature_text
 from harness.history.attempts import (
@@ -32,7 +32,7 @@ from harness.history.states import (
     versions_of,
 )
 from harness.history.surroundings import named_files
-from harness.report.document import Span, Style, as_text, shortened
+from harness.report.document import Span, Style, as_text
 from harness.results.coverage import LOST_TO, Fault
 from harness.runtimes.runtime import version_key
 from harness.transport.faults import NO_SERVER

@@ -28,7 +28,7 @@ from pydantic_core import PydanticCustomError
 
 from harness.core.socs import KERNEL_SOC_IDS, SOCS, Target
 from harness.core.tagged_model import TaggedModel
-from harness.core.yaml_document import Text, did_you_mean
+from harness.core.yaml_document import Name, Text, did_you_mean
 from harness.dsp.emulator import DSP_ARCHS
 from harness.lab.fields import (
     Address,
@@ -38,7 +38,6 @@ from harness.lab.fields import (
     DspFields,
     Enabled,
     HtpArch,
-    LabName,
     Serial,
     SshComputer,
     Word,
@@ -119,7 +118,7 @@ BOARD_WORKDIR: Final = "/var/tmp/qnn-harness"
 class AdbHost(BaseModel, extra="forbid", frozen=True):
     """An adb server on another machine, or on another port of this one."""
 
-    name: LabName
+    name: Name
     """What `host` of a device refers to."""
 
     host: Address = "127.0.0.1"
@@ -184,7 +183,7 @@ class DeviceConfig(TaggedModel):
     tag = "transport"
     hook = "qnn_transports"
 
-    name: LabName
+    name: Name
     """What options and reports call it."""
 
     transport: Text
@@ -208,7 +207,7 @@ class DeviceConfig(TaggedModel):
     workdir: Workdir = BOARD_WORKDIR
     """The folder on the device that the harness keeps to."""
 
-    pool: LabName | None = None
+    pool: Name | None = None
     """Devices of one pool share cases: each runs once, on whichever of them is free."""
 
     enabled: StrictBool = True
@@ -302,7 +301,7 @@ class AdbDeviceConfig(DeviceConfig):
     serial: Annotated[Serial, Field(validate_default=True)] = ""
     """As `adb devices` prints it, or host:port of an adbd that listens on the network."""
 
-    host: LabName | None = None
+    host: Name | None = None
     """The entry of `hosts` whose adb server it hangs on; by default this computer's."""
 
     @field_validator("serial", mode="before")

@@ -20,16 +20,10 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from harness.core.errors import ConfigError
 from harness.core.outgoing_text import counted
 from harness.core.socs import HTP_ARCHS, Target
 from harness.core.tagged_model import TaggedModel
-from harness.core.yaml_document import (
-    Text,
-    check_document,
-    matching,
-    read_document,
-)
+from harness.core.yaml_document import Name, Text, in_schema, matching
 from harness.dsp.dsp import DspLimits
 from harness.labgrid.session import Place, PlaceRequest
 from harness.transport.adb_address import USER_PORT, SshAddress, TcpAddress
@@ -60,7 +54,6 @@ def parse_device_url(url: str) -> tuple[TcpAddress | SshAddress, str] | None:
     return None if server is None else (server, match[4])
 
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _SERIAL = re.compile(r"[!-~]{1,128}", re.ASCII)
 _ADDRESS = re.compile(rf"{HOST}|[0-9A-Fa-f:.%]{{2,45}}", re.ASCII)
@@ -120,29 +113,21 @@ def _dsp(value: object) -> object:
     return value
 
 
-def _in_schema(pattern: re.Pattern[str]) -> Any:
-    return Field(json_schema_extra={"pattern": f"^(?:{pattern.pattern})$"})
-
-
-_is_name = matching(
-    _NAME, "name", "must be lower-case letters, digits, dots, dashes or underscores, at most 64"
-)
 _is_word = matching(
     _WORD, "word", "must be letters, digits, dots, dashes or underscores, at most 64"
 )
 _is_serial = matching(_SERIAL, "serial", "must be 1 to 128 visible characters without spaces")
 _is_address = matching(_ADDRESS, "host", "must be a host name or an IP address, without a port")
-LabName = Annotated[Text, AfterValidator(_is_name), _in_schema(_NAME)]
-Word = Annotated[Text, AfterValidator(_is_word), _in_schema(_WORD)]
-Serial = Annotated[Text, AfterValidator(_is_serial), _in_schema(_SERIAL)]
-Address = Annotated[Text, AfterValidator(_is_address), _in_schema(_ADDRESS)]
+Word = Annotated[Text, AfterValidator(_is_word), in_schema(_WORD)]
+Serial = Annotated[Text, AfterValidator(_is_serial), in_schema(_SERIAL)]
+Address = Annotated[Text, AfterValidator(_is_address), in_schema(_ADDRESS)]
 DeviceUrl = Annotated[
     Text,
     AfterValidator(_device_url),
-    _in_schema(DEVICE_URL),
+    in_schema(DEVICE_URL),
 ]
-SshComputer = Annotated[Text, AfterValidator(_ssh), _in_schema(SSH_COMPUTER)]
-Workdir = Annotated[Text, AfterValidator(_workdir), _in_schema(_WORKDIR)]
+SshComputer = Annotated[Text, AfterValidator(_ssh), in_schema(SSH_COMPUTER)]
+Workdir = Annotated[Text, AfterValidator(_workdir), in_schema(_WORKDIR)]
 HtpArch = Annotated[
     StrictInt, AfterValidator(_htp_arch), Field(json_schema_extra={"enum": list(HTP_ARCHS)})
 ]
@@ -190,54 +175,6 @@ Dsp = Annotated[
 ]
 
 
-_VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
-_CHANNEL_URL: Final = re.compile(r"(?:[a-z][a-z0-9+.-]{0,31}://[!-~]{1,2000}|\$\{\w+\})", re.ASCII)
-_PROBLEM: Final = (
-    "must be a URL, as in slack://${{SLACK_TOKENS}}/#lab, or ${{NAME}} of a variable that has one"
-)
-
-
-class NotifyChannel(BaseModel, extra="forbid", frozen=True):
-    """A chat, a mailbox or a webhook."""
-
-    name: LabName
-    """Stands for the channel in every message; its URL is never printed."""
-
-    url: Annotated[
-        Text, AfterValidator(matching(_CHANNEL_URL, "notify_url", _PROBLEM)), Field(repr=False)
-    ]
-    """A URL of apprise. ${NAME} is taken from the environment."""
-
-    def address(self, environ: Mapping[str, str]) -> str:
-        """Return the URL with its variables filled in. Raise ConfigError for one that is unset."""
-
-        def value(variable: re.Match[str]) -> str:
-            text = environ.get(variable[1], "").strip()
-            if not text:
-                problem = f"the environment variable {variable[1]} is not set"
-                raise ConfigError(problem, field=f"notify {self.name}")
-            return text
-
-        return _VARIABLE.sub(value, self.url)
-
-
-class _Channels(BaseModel, extra="ignore"):
-    notify: tuple[NotifyChannel, ...] = ()
-
-
-_NO_FILE: Final = "no such file; `qnn-harness init` writes one, and --lab FILE names another"
-
-
-def load_channels(lab_file: Path) -> tuple[NotifyChannel, ...]:
-    """Return the channels of devices.yaml, whatever else in it is wrong.
-
-    Raise ConfigError if there is no such file, or `notify` cannot be read.
-    """
-    return check_document(
-        read_document(lab_file, ConfigError(_NO_FILE, file=lab_file)), _Channels
-    ).notify
-
-
 _COORDINATOR = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?")
 _KEY = re.compile(r"[a-z][a-z0-9_]+", re.ASCII)
 _PORT = 20408
@@ -278,7 +215,7 @@ class PlaceDevice(BaseModel, extra="forbid", frozen=True):
     target: Target | None = None
     """As of a device; here, or as tag `target` of a place."""
 
-    pool: LabName | None = None
+    pool: Name | None = None
     """As of a device; here, or as tag `pool` of a place."""
 
     workdir: Workdir | None = None
@@ -361,7 +298,7 @@ class RuntimeSource(TaggedModel):
     tag = "kind"
     hook = "qnn_runtime_sources"
 
-    name: Annotated[LabName, AfterValidator(_source_name)]
+    name: Annotated[Name, AfterValidator(_source_name)]
     """What stands in front of its versions: `--qnn NAME:2.31.0`, `--qnn NAME:latest`."""
 
     kind: str

@@ -45,12 +45,12 @@ from harness.lab.devices import (
 )
 from harness.lab.fields import (
     LabgridConfig,
-    NotifyChannel,
     RuntimeSource,
     device_entry,
 )
 from harness.lab.health import HealthRules, RecoveryRules, TimedGate
 from harness.labgrid.session import FoundPlace, FoundPlaces, PlaceRequest, found_places
+from harness.notify.channels import NotifyChannel
 from harness.simulator.board import why_no_board
 from harness.transport.ssh_connection import login_at
 

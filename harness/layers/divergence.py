@@ -10,7 +10,7 @@ from typing import Final, Literal, Self
 from markupsafe import Markup
 from pydantic import BaseModel
 
-from harness.core.outgoing_text import counted
+from harness.core.outgoing_text import counted, shortened
 from harness.core.schema_field import Schema1
 from harness.report.document import (
     Heading,
@@ -19,7 +19,6 @@ from harness.report.document import (
     aligned,
     code,
     page,
-    shortened,
     template,
 )
 

@@ -1,1 +1,1 @@
-"""The nightly pipeline: run, history, bisections, issues, notifications."""
+"""The nightly pipeline: run, history, bisections, issues."""

@@ -54,15 +54,8 @@ from harness.nightly.night import (
     read_devices,
     summary,
 )
-from harness.nightly.notifications import (
-    MIN_STEP_S,
-    SENT,
-    Message,
-    notify,
-    read_answer,
-    run_command,
-    run_module,
-)
+from harness.nightly.processes import MIN_STEP_S, read_answer, run_command, run_module
+from harness.notify.messages import SENT, Message, notify
 from harness.plugin.problem import read_problem
 from harness.report.ci import add_to_summary
 from harness.report.document import as_code

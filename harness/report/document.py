@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
-from harness.core.outgoing_text import one_line
+from harness.core.outgoing_text import one_line, shortened
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -174,14 +174,6 @@ def as_code(text: str, most: int = 200) -> str:
     plain = re.sub("`+", "`", one_line(text))
     line = shortened(plain, most) or " "
     return f"`` {line} ``" if "`" in line else f"`{line}`"
-
-
-def shortened(text: str, most: int) -> str:
-    """Shorten a text in the middle, since names differ at their ends."""
-    if len(text) <= most:
-        return text
-    half = (most - 5) // 2
-    return f"{text[:half]} ... {text[-half:]}"
 
 
 def _spans(line: Line) -> Sequence[str | Span]:

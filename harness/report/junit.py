@@ -21,7 +21,7 @@ from xml.sax.saxutils import quoteattr
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestSuite
 
-from harness.report.document import shortened
+from harness.core.outgoing_text import shortened
 from harness.results.coverage import LOST_TO, Coverage
 from harness.results.record import CaseRecord, are_figures
 

@@ -14,11 +14,11 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from harness.core.engines import ENGINES
-from harness.core.outgoing_text import counted
+from harness.core.outgoing_text import counted, shortened
 from harness.core.socs import limits_of_simulation
 from harness.models.metadata import entries
 from harness.models.source import MADE_UP
-from harness.report.document import Block, Line, Paragraph, Span, Table, code, shortened
+from harness.report.document import Block, Line, Paragraph, Span, Table, code
 from harness.report.summary import part_of
 from harness.results.journal import Reader, read_once
 from harness.results.op_events import most_expensive

@@ -29,7 +29,7 @@ from sqlalchemy import select
 
 from harness.core.errors import HarnessError
 from harness.core.names_inside import flat_name, open_below
-from harness.core.outgoing_text import counted, printable
+from harness.core.outgoing_text import counted, printable, shortened
 from harness.core.whole_file import write_whole
 from harness.diagnosis.error import signature_text
 from harness.history.database import CauseSummary, Database, NightSummary, runs
@@ -56,7 +56,6 @@ from harness.report.document import (
     fill_slot,
     joined,
     page,
-    shortened,
 )
 from harness.report.html import html_text
 from harness.report.projections import run_data

@@ -20,11 +20,11 @@ import yaml
 from harness.core.deadline import Deadline
 from harness.core.errors import InfraError
 from harness.core.whole_file import write_json
-from harness.lab.fields import NotifyChannel, load_channels
 from harness.lab.inventory import load_lab
 from harness.nightly.chain import Chain
 from harness.nightly.night import STATE, STEPS, Night, lock_nights
-from harness.nightly.notifications import SENT, Message, channel_problem, send
+from harness.notify.channels import NotifyChannel, load_channels
+from harness.notify.messages import SENT, Message, channel_problem, send
 from harness.results.coverage import Coverage
 from harness.results.run_folder import RunFolder
 from tests.integration.device_runs import ROOT
@@ -146,7 +146,7 @@ def test_a_channel_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.Mo
                     assert processes[-1][0].recv(1)
                 return 0.0
 
-        monkeypatch.setattr("harness.nightly.notifications.Deadline", DeadlineOnceAsked)
+        monkeypatch.setattr("harness.notify.messages.Deadline", DeadlineOnceAsked)
         file = lab(tmp_path, f'{{name: mute, url: "json://127.0.0.1:{mute.getsockname()[1]}/"}}')
         (problem,) = send(MESSAGE, load_channels(file)).values()
         assert "60 s" in str(problem)

@@ -18,8 +18,8 @@ from harness.lab.devices import (
     SimulatedDeviceConfig,
     SshDeviceConfig,
 )
-from harness.lab.fields import load_channels
 from harness.lab.inventory import SIMULATED_LAB, Lab, load_lab, shipped_lab
+from harness.notify.channels import load_channels
 from harness.runtimes.catalog import Catalog
 from harness.transport.adb_address import SshAddress, TcpAddress
 from harness.transport.ssh_connection import SshLogin

@@ -18,7 +18,7 @@ from harness.core.whole_file import read_json
 from harness.nightly import chain as chain_module
 from harness.nightly.chain import AGAIN as TIMES, SUMMARY, Chain
 from harness.nightly.night import STEPS, DeviceSeen, Night
-from harness.nightly.notifications import Message
+from harness.notify.messages import Message
 from harness.results.record import CaseRecord
 from harness.results.run_folder import JOURNAL, RunFolder
 from tests.unit.history.runs import attempt, run_folder

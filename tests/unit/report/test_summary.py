@@ -11,9 +11,10 @@ import pytest
 from hypothesis import assume, given, strategies as st
 from markdown_it import MarkdownIt
 
+from harness.core.outgoing_text import shortened
 from harness.diagnosis.diagnosis import diagnosed
 from harness.diagnosis.error import ChainLink, Diagnosis, ErrorRecord
-from harness.report.document import as_code, shortened
+from harness.report.document import as_code
 from harness.report.summary import (
     cut_short,
     event_lines,

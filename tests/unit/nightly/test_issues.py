@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.bisect.new_failures import NewFailure
-from harness.core.errors import DeviceLost
 from harness.diagnosis.error import ChainLink, ErrorRecord
 from harness.history.attempts import Attempt, attempts_by_name, cause_of, finder
-from harness.history.comparison import apply_history, compare
+from harness.history.comparison import Comparison, apply_history, compare
 from harness.history.states import AGAIN, CaseHistory
 from harness.history.timeline import CauseFacts, kind_of
-from harness.lab import facts as vitals
 from harness.nightly.issues import (
+    NO_HISTORIES,
     CauseSearch,
     Issue,
     add_facts,
@@ -32,7 +30,7 @@ from harness.nightly.issues import (
     rerun_counts,
     title,
 )
-from harness.nightly.night import Night, summary_lines
+from harness.nightly.night import summary_lines
 from harness.results.record import CaseRecord, PlacementRecord, RuntimeRecord
 from tests.properties import reached, reaches
 from tests.report_page import without_code
@@ -41,10 +39,68 @@ from tests.unit.history.runs import attempt, briefs
 from tests.unit.nightly.nights import a_night
 
 NIGHT = "20261123T010000Z-ab-nightly"
+Histories = Mapping[str, CaseHistory]
 
 
 def no_facts(_: str) -> None:
     """Nothing is held."""
+
+
+def records_of(text: str, **changed: Any) -> list[CaseRecord]:
+    """Attempts divided by semicolons."""
+    return [attempt(part, **changed) for part in text.split(";") if part.strip()]
+
+
+def by_case(records: Iterable[CaseRecord]) -> dict[str, CaseRecord]:
+    return {record.case: record for record in records}
+
+
+def compared(
+    before: str | Sequence[CaseRecord],
+    after: Sequence[CaseRecord],
+    histories: Histories = NO_HISTORIES,
+    **more: Any,
+) -> Comparison:
+    base = records_of(before) if isinstance(before, str) else before
+    comparison = compare(map(Attempt.of, base), map(Attempt.of, after), **more)
+    return apply_history(comparison, histories)
+
+
+def followed(
+    known: Sequence[Issue],
+    before: str | Sequence[CaseRecord],
+    after: str | Sequence[CaseRecord],
+    started: str = "2",
+    histories: Histories = NO_HISTORIES,
+    **more: Any,
+) -> tuple[Issue, ...]:
+    """The issues after a night."""
+    records = records_of(after) if isinstance(after, str) else after
+    comparison = compared(before, records, histories, **more)
+    return follow_issues(
+        known,
+        comparison,
+        by_case(records),
+        run=f"run {started}",
+        started=started,
+        histories=histories,
+    )
+
+
+def searched(
+    before: str | Sequence[CaseRecord],
+    after: Sequence[CaseRecord],
+    histories: Histories = NO_HISTORIES,
+) -> tuple[Issue, ...]:
+    """The issues of a night, with the bisections that are to be made."""
+    return add_searches(
+        followed([], before, after, histories=histories),
+        compared(before, after, histories),
+        by_case(after),
+        lambda failure: failure.command("lab", "reports"),
+        NIGHT,
+        histories,
+    )
 
 
 def histories_of(*before: str, now: str) -> dict[str, CaseHistory]:
@@ -58,25 +114,15 @@ def histories_of(*before: str, now: str) -> dict[str, CaseHistory]:
     return histories
 
 
-def night(
-    known: Sequence[Issue], before: str, after: str, observed: str = "2"
-) -> tuple[Issue, ...]:
-    records = [attempt(part) for part in after.split(";") if part.strip()]
-    comparison = compare(briefs(before), [Attempt.of(record) for record in records])
-    named = {record.case: record for record in records}
-    return follow_issues(known, comparison, named, run=f"run {observed}", started=observed)
+def summary_of(*issues: Issue, run: str = "run 2", started: str = "2") -> list[str]:
+    return list(summary_lines(a_night(issues=issues, started=started, run=run)))
 
 
 def test_the_files_that_changed_when_it_came_are_named_and_what_is_gone_accuses_nobody() -> None:
     def seen(known: Sequence[Issue], before: str, after: str, code: str) -> Issue:
         infos = {"code": {"test_a.py": "1"}}, {"code": {"test_a.py": code}}
-        records = {record.case: record for record in [attempt(after)]}
-        comparison = compare(briefs(before), briefs(after), infos=infos)
-        (issue,) = (
-            entry
-            for entry in follow_issues(known, comparison, records, run="r", started="s")
-            if not entry.fault
-        )
+        issues = followed(known, before, after, infos=infos)
+        (issue,) = (issue for issue in issues if not issue.fault)
         return issue
 
     (first,) = add_facts([seen([], "a passed", "a failed", "2")], no_facts)
@@ -87,13 +133,13 @@ def test_the_files_that_changed_when_it_came_are_named_and_what_is_gone_accuses_
     (first,) = add_facts([first], {first.id: facts, "another": facts}.get)
     line = "- fails; since 2026-11-02; changed then: `test_a.py`"
     assert line in issue_text(first).splitlines()
-    assert f"  {line}" in summary_lines(a_night(issues=(first,), started="s", run="r"))
+    assert f"  {line}" in summary_of(first)
     assert list(add_facts([first], no_facts)) == [first], "what is long ago is not in the last runs"
     later = seen([first], "a failed", "a failed", "1")
     assert later.files_changed == ("test_a.py",), "what changes later did not bring it"
     missing = seen([later], "a failed", "a passed", "1")
     assert missing.state == "closed"
-    summary = "\n".join(summary_lines(a_night(issues=(missing,), started="s", run="r")))
+    summary = "\n".join(summary_of(missing))
     for text in (issue_text(missing), summary):
         assert "fails; since" not in text
         assert "test_a.py`" not in text
@@ -104,40 +150,21 @@ def test_the_files_that_changed_when_it_came_are_named_and_what_is_gone_accuses_
 
 def test_files_of_others_are_not_named_nor_any_where_the_lab_failed() -> None:
     infos = {"code": {"a/test_a.py": "1", "b/test_b.py": "1"}}, {"code": {"a/test_a.py": "2"}}
-    removed = attempt("z passed", file="b/test_b.py")
+    removed = records_of("z passed", file="b/test_b.py")
     for after, files in (("c failed", ("a/test_a.py",)), ("c error", ())):
-        record = attempt(after, file="a/test_a.py")
-        comparison = compare([Attempt.of(removed)], [Attempt.of(record)], infos=infos)
-        issues = follow_issues([], comparison, {record.case: record}, run="r", started="s")
+        issues = followed([], removed, records_of(after, file="a/test_a.py"), infos=infos)
         assert [issue.files_changed for issue in issues if issue.cases] == [files]
 
 
-def on(device: str, text: str, **changed: Any) -> CaseRecord:
-    return attempt(text, device=device, **changed)
-
-
 def test_what_the_lab_lost_on_a_device_is_one_issue_that_names_it() -> None:
-    def seen(known: Sequence[Issue], *records: CaseRecord) -> list[Issue]:
-        comparison = compare([], map(Attempt.of, records))
-        named = {record.case: record for record in records}
-        return [
-            issue
-            for issue in follow_issues(known, comparison, named, run="r", started="s")
-            if issue.cases
-        ]
-
-    away, late = "message=phone-2:_away", "message=not_done_in_60_s"
-    early, two = on("phone-2", f"a error {away}"), on("phone-2", f"b error {late}", duration_s=9)
-    first = seen([], early, two)
+    late = "b error message=not_done_in_60_s"
+    early = attempt("a error message=phone-2:_away", device="phone-2")
+    two = attempt(late, device="phone-2", duration_s=9)
+    first = followed([], "", [early, two])
     assert [(title(issue), issue.count) for issue in first] == [
         ("`lost to the lab: phone-2: away`", 2)
     ]
-    (second,) = seen(first, two)
-    assert (second.id, title(second)) == (
-        first[0].id,
-        "`lost to the lab on phone-2: not done in 60 s`",
-    )
-    both = seen(first, two, on("phone-3", f"b error {late}"))
+    both = followed(first, "", [two, attempt(late, device="phone-3")])
     assert [(title(issue), issue.id == first[0].id) for issue in both] == [
         ("`lost to the lab on phone-2: not done in 60 s`", True),
         ("`lost to the lab on phone-3: not done in 60 s`", False),
@@ -146,78 +173,50 @@ def test_what_the_lab_lost_on_a_device_is_one_issue_that_names_it() -> None:
 
 def test_devices_that_one_adb_server_lost_are_one_issue_that_names_the_server() -> None:
     text, other = "no adb server at pc:5037: Connection refused", "no adb server at pc:5038: Broken"
+    unplugged = (
+        "is unplugged: it is not attached to the adb server at pc:5037, which sees no device"
+    )
     records = [
-        on(device, "a error", error=ErrorRecord.of(message=message))
+        attempt("a error", device=device, error=ErrorRecord.of(message=message))
         for device, message in (
             ("phone-1", text),
             ("phone-2", f"device phone-2 is not used: it does not answer: {text}; is it running?"),
             ("phone-3", f"{text}\nat test_a.py:3"),
             ("phone-4", other),
             ("phone-5", "adb server at pc:5037 does not answer within 5 s"),
+            # a phone that the server does not see is an issue of its own
+            *((name, f"device {name} {unplugged}") for name in ("phone-6", "phone-7")),
         )
     ]
-    comparison = compare([], map(Attempt.of, records))
-    named = {record.case: record for record in records}
-    issues = [
-        issue for issue in follow_issues([], comparison, named, run="r", started="s") if issue.cases
-    ]
-    assert {title(issue): issue.count for issue in issues} == {
+    assert {title(issue): issue.count for issue in followed([], "", records)} == {
         "`lost to the lab: no adb server at pc:5037`": 4,
         "`lost to the lab: no adb server at pc:5038`": 1,
+        f"`lost to the lab: device phone-6 {unplugged}`": 1,
+        f"`lost to the lab: device phone-7 {unplugged}`": 1,
     }
     assert {kind_of(Attempt.of(record)) for record in records[:3]} == {"no adb server at pc:5037"}
 
 
-def test_phones_that_one_adb_server_does_not_see_are_issues_of_their_own() -> None:
-    why = "it is not attached to the adb server at pc:5037, which sees no device"
-    records = [
-        on(phone, "a error", error=ErrorRecord.of(message=f"device {phone} is unplugged: {why}"))
-        for phone in ("phone-1", "phone-2")
-    ]
-    comparison = compare([], map(Attempt.of, records))
-    named = {record.case: record for record in records}
-    issues = [
-        issue for issue in follow_issues([], comparison, named, run="r", started="s") if issue.cases
-    ]
-    assert {title(issue): issue.count for issue in issues} == {
-        f"`lost to the lab: device {phone} is unplugged: {why}`": 1
-        for phone in ("phone-1", "phone-2")
-    }
-
-
 def test_a_new_failure_behind_an_old_signature_is_told() -> None:
-    def seen(known: Sequence[Issue], before: Sequence[CaseRecord], *after: CaseRecord) -> Night:
-        comparison = compare(map(Attempt.of, before), map(Attempt.of, after))
-        named = {record.case: record for record in after}
-        issues = follow_issues(known, comparison, named, run=f"run {len(after)}", started="s")
-        return a_night(issues=issues, run=f"run {len(after)}", started="s")
-
-    old, passed = attempt("a crashed"), attempt("b passed")
-    other = attempt("c crashed", file="suites/test_c.py")
-    first = seen([], [], old)
-    both = seen(first.issues, [old, passed], old, attempt("b crashed"))
-    assert [(issue.count, issue.new) for issue in both.issues] == [(2, 1)]
-    (line,) = (line for line in summary_lines(both) if both.issues[0].id in line)
+    old, both = "a crashed", "a crashed;b crashed"
+    first = followed([], "", old, "1")
+    (issue,) = followed(first, "a crashed;b passed", both)
+    assert (issue.count, issue.new) == (2, 1)
+    (line,) = (line for line in summary_of(issue) if issue.id in line)
     assert "(2 cases, 1 of them new, " in line
-    apart = seen(first.issues, [old], old, passed, other)
-    assert [(issue.first_run, issue.count) for issue in apart.issues] == [
-        ("run 1", 1),
-        ("run 3", 1),
-    ], "another test is an issue of its own"
-    assert [issue.new for issue in seen(both.issues, [], passed).issues] == [0]
+    other = [*records_of("a crashed;b passed"), attempt("c crashed", file="suites/test_c.py")]
+    apart = followed(first, old, other, "3")
+    assert [(issue.first_run, issue.count) for issue in apart] == [("run 1", 1), ("run 3", 1)], (
+        "another test is an issue of its own"
+    )
+    assert [issue.new for issue in followed([issue], "", "b passed")] == [0]
 
 
 def test_one_bisection_is_made_of_a_signature_however_many_tests_have_it() -> None:
     names = {f"suites/test_{name}.py": cost for name, cost in (("a", 2.0), ("b", 1.0))}
     before = [attempt("a@2.50.40 passed", file=name) for name in names]
     after = [attempt("a failed", file=name, duration_s=cost) for name, cost in names.items()]
-    comparison = compare(map(Attempt.of, before), map(Attempt.of, after))
-    records = {record.case: record for record in after}
-    issues = follow_issues([], comparison, records, run="r", started="1")
-    issues = add_searches(
-        issues, comparison, records, lambda failure: failure.command("lab", "r"), NIGHT
-    )
-    first, second = sorted(issues, key=lambda issue: issue.search is None)
+    first, second = sorted(searched(before, after), key=lambda issue: issue.search is None)
     assert first.search is not None
     assert first.search.case.startswith("suites/test_b.py"), "the shortest"
     assert second.search is None
@@ -227,14 +226,12 @@ def test_one_bisection_is_made_of_a_signature_however_many_tests_have_it() -> No
 def test_its_message_is_that_of_the_case_that_reproduces_it() -> None:
     long = attempt("v failed message=at_8", duration_s=9)
     short = attempt("w failed message=at_12", duration_s=1)
-    named = {record.case: record for record in (long, short)}
-    comparison = compare([], map(Attempt.of, (long, short)))
-    issues = follow_issues([], comparison, named, run="r", started="s")
+    issues = followed([], "", [long, short])
     assert [(issue.count, issue.message) for issue in issues if issue.cases] == [(2, "at 12")]
 
 
 def test_a_cause_is_an_issue_of_its_own_until_it_is_gone() -> None:
-    first = night([], "", "a failed;b failed;c crashed;d passed;e failed known=k;f error", "1")
+    first = followed([], "", "a failed;b failed;c crashed;d passed;e failed known=k;f error", "1")
     assert {(issue.outcome, issue.count, issue.state) for issue in first} == {
         ("failed", 2, "open"),
         ("crashed", 1, "open"),
@@ -242,41 +239,39 @@ def test_a_cause_is_an_issue_of_its_own_until_it_is_gone() -> None:
     }
     assert all((issue.first_seen, issue.last_seen) == ("1", "1") for issue in first)
     # one of its cases still fails, the other one passes; what was not tested is not gone
-    second = night(first, "a failed;b failed;c crashed", "a failed;b passed;c error", "2")
+    second = followed(first, "a failed;b failed;c crashed", "a failed;b passed;c error", "2")
     by_outcome = {issue.outcome: issue for issue in second}
     failed, crashed = by_outcome["failed"], by_outcome["crashed"]
     assert (failed.count, failed.first_seen, failed.last_seen) == (1, "1", "2")
     assert (crashed.state, crashed.last_seen) == ("open", "1")
-    third = night(second, "a failed;b passed;c error", "a passed;b passed;c passed", "3")
+    third = followed(second, "a failed;b passed;c error", "a passed;b passed;c passed", "3")
     assert [(issue.state, issue.closed) for issue in third] == [("closed", "3")] * 3
-    assert night(third, "", "a passed;b passed;c passed", "4") == third, "gone since then"
-    fourth = night(third, "a passed", "a failed", "4")
+    assert followed(third, "", "a passed;b passed;c passed", "4") == third, "gone since then"
+    fourth = followed(third, "a passed", "a failed", "4")
     again = next(issue for issue in fourth if issue.outcome == "failed")
     assert (again.state, again.closed, again.first_seen) == ("open", None, "1")
 
 
 def test_one_is_found_again_with_other_versions_in_the_names_of_its_cases() -> None:
-    first = night([], "", "a@2.50.40 failed", "1")
-    (second,) = night(first, "a@2.50.40 failed", "a@2.51.0 failed", "2")
+    first = followed([], "", "a@2.50.40 failed", "1")
+    (second,) = followed(first, "a@2.50.40 failed", "a@2.51.0 failed", "2")
     assert (second.id, second.last_seen) == (first[0].id, "2")
-    (third,) = night([second], "a@2.51.0 failed", "a@2.52.0 passed", "3")
+    (third,) = followed([second], "a@2.51.0 failed", "a@2.52.0 passed", "3")
     assert third.state == "closed"
-    (issue,) = night([second], "b passed", "b passed", "3")
+    (issue,) = followed([second], "b passed", "b passed", "3")
     assert issue.state == "open", "its case was not run"
 
 
 def test_what_still_fails_as_a_known_issue_expects_is_not_said_to_be_gone(
     snapshot: Snapshot,
 ) -> None:
-    first = night([], "", "a crashed;b crashed", "1")
-    (second,) = night(first, "a crashed;b crashed", "a crashed known=old-bug;b passed", "2")
+    first = followed([], "", "a crashed;b crashed", "1")
+    (second,) = followed(first, "a crashed;b crashed", "a crashed known=old-bug;b passed", "2")
     assert (second.state, second.known_issues) == ("closed", ("old-bug",))
-    texts = [issue_text(second)]
-    (third,) = night([second], "a crashed known=old-bug", "a crashed;b passed", "3")
+    (third,) = followed([second], "a crashed known=old-bug", "a crashed;b passed", "3")
     assert (third.state, third.known_issues) == ("open", ())
-    (other,) = night(first, "a crashed", "a failed known=else;b passed", "2")
-    texts.append(issue_text(other))
-    lines = [line for text in texts for line in text.splitlines()]
+    (other,) = followed(first, "a crashed", "a failed known=else;b passed", "2")
+    lines = [line for issue in (second, other) for line in issue_text(issue).splitlines()]
     assert [line for line in lines if "closed" in line or "gone" in line] == snapshot
 
 
@@ -284,32 +279,28 @@ def test_missing_verdicts_are_an_issue_for_each_reason_until_there_is_one(
     snapshot: Snapshot,
 ) -> None:
     lost = "a error cause=config;b error cause=config;c error;d error cause=harness;e passed"
-    first = night([], "", lost, "1")
-    assert {(issue.fault, issue.count) for issue in first} == {
-        ("input", 2),
-        ("lab", 1),
-        ("harness", 1),
-    }
+    first = followed([], "", lost, "1")
+    assert {issue.fault: issue.count for issue in first} == {"input": 2, "lab": 1, "harness": 1}
     assert len({issue.id for issue in first}) == 3
     texts = [f"{title(issue)}: {bisection_text(issue)}" for issue in first]
-    second = night(first, lost, "a failed;b error cause=config;c passed", "2")
-    states = {issue.fault: (issue.state, issue.count) for issue in second}
-    assert states == {
+    second = {
+        issue.fault: issue
+        for issue in followed(first, lost, "a failed;b error cause=config;c passed", "2")
+    }
+    assert {fault: (issue.state, issue.count) for fault, issue in second.items()} == {
         "input": ("open", 1),
         "lab": ("closed", 1),
         "harness": ("open", 1),
         None: ("open", 1),
     }
-    missing = next(issue for issue in second if issue.fault == "lab")
-    texts += [line for line in issue_text(missing).splitlines() if line.startswith("- gone")]
-    assert texts == snapshot
+    lines = issue_text(second["lab"]).splitlines()
+    assert [*texts, *(line for line in lines if line.startswith("- gone"))] == snapshot
 
 
 def test_cases_that_were_not_run_are_one_issue(snapshot: Snapshot) -> None:
-    def ran(known: Sequence[Issue], selected: int, observed: str) -> tuple[Issue, ...]:
-        comparison = compare([], briefs("a passed"), infos=(None, {"selected": selected}))
-        records = {record.case: record for record in [attempt("a passed")]}
-        return follow_issues(known, comparison, records, run="r", started=observed)
+    def ran(known: Sequence[Issue], selected: int, started: str) -> tuple[Issue, ...]:
+        infos = (None, {"selected": selected})
+        return followed(known, "", "a passed", started, infos=infos)
 
     (first,) = ran([], 3, "1")
     assert (first.fault, first.count, first.state) == ("not run", 2, "open")
@@ -323,18 +314,15 @@ def test_cases_that_were_not_run_are_one_issue(snapshot: Snapshot) -> None:
     assert ran([third], 1, "4") == (third,)
     (again,) = ran([third], 2, "5")
     assert (again.id, again.state, again.closed) == (first.id, "open", None)
-    assert (again.first_seen, again.last_seen, again.last_run) == ("1", "5", "r")
-
-
-def test_a_run_that_does_not_say_how_many_cases_it_had_may_have_left_some_out() -> None:
-    comparison = compare([], briefs("a passed"), infos=(None, {"finished": None}))
-    (issue,) = follow_issues([], comparison, {}, run="r", started="1")
-    assert (issue.fault, issue.state, issue.count) == ("not run", "open", 0)
+    assert (again.first_seen, again.last_seen, again.last_run) == ("1", "5", "run 5")
+    # a run that does not say how many cases it had may have left some out
+    (unknown,) = followed([], "", "a passed", infos=(None, {"finished": None}))
+    assert (unknown.fault, unknown.state, unknown.count) == ("not run", "open", 0)
 
 
 def test_issues_are_the_same_ones_for_every_version_of_the_harness() -> None:
     """Else an update would open each of them anew."""
-    (issue,) = night([], "", "a failed id=x")
+    (issue,) = followed([], "", "a failed id=x")
     text = f"failed {briefs('a failed id=x')[0].signature} suites/test_a.py::test_b"
     assert issue.id == hashlib.sha256(text.encode()).hexdigest()[:12]
     assert issue.id == cause_of(briefs("other failed id=x")[0])
@@ -342,102 +330,81 @@ def test_issues_are_the_same_ones_for_every_version_of_the_harness() -> None:
 
 
 def test_what_first_failed_so_tells_why() -> None:
-    (issue,) = night(
-        [], "", "a failed id=first message=it_broke;b failed id=first message=it_broke"
-    )
-    records = [attempt(text) for text in ("a failed id=first message=it_broke",)]
-    error = records[0].error
+    text = "failed id=first message=it_broke"
+    (issue,) = followed([], "", f"a {text};b {text}")
+    error = attempt(f"a {text}").error
     assert error is not None
     assert error.diagnosis is not None
     assert (issue.outcome, issue.signature) == ("failed", error.signature)
     assert (issue.diagnosis, issue.message) == (error.diagnosis.text(), "it broke")
     assert title(issue) == "`failed: first in test_b`"
-    (bare,) = night([], "", "a failed")
+    (bare,) = followed([], "", "a failed")
     assert bare.diagnosis is None
-    unexplained = [attempt("a failed", error=None)]
-    comparison = compare([], [Attempt.of(record) for record in unexplained])
-    (dumb,) = follow_issues(
-        [], comparison, {record.case: record for record in unexplained}, run="r", started="1"
-    )
+    (dumb,) = followed([], "", [attempt("a failed", error=None)])
     assert (dumb.signature, dumb.diagnosis, dumb.message) == ("failed", None, None)
 
 
 def test_of_more_issues_than_are_kept_those_of_the_last_run_and_open_ones_stay() -> None:
-    (failing, missing, elsewhere) = night([], "", "a failed;b crashed;c hung", "1")
+    (failing, missing, elsewhere) = followed([], "", "a failed;b crashed;c hung", "1")
     many = [
         missing.model_copy(update={"id": str(n), "state": "closed", "closed": "1"})
         for n in range(499)
     ]
-    followed = night([failing, elsewhere, *many], "", "a failed", "2")
-    assert len(followed) == 500
-    assert [issue.outcome for issue in followed[-2:]] == ["hung", "failed"], (
+    kept = followed([failing, elsewhere, *many], "", "a failed", "2")
+    assert len(kept) == 500
+    assert [issue.outcome for issue in kept[-2:]] == ["hung", "failed"], (
         "what is seen now is the last"
     )
-    assert [issue.id for issue in followed[:2]] == ["1", "2"], "what was seen longest ago went"
-
-
-def searched(before: str, after: str, durations: dict[str, float]) -> tuple[Issue, ...]:
-    comparison = compare(briefs(before), briefs(after))
-    records = {
-        record.case: record
-        for text in after.split(";")
-        for record in [attempt(text, duration_s=durations[text[0]])]
-    }
-    issues = follow_issues([], comparison, records, run="r", started="1")
-    return add_searches(
-        issues, comparison, records, lambda failure: failure.command("lab", "reports"), NIGHT
-    )
+    assert [issue.id for issue in kept[:2]] == ["1", "2"], "what was seen longest ago went"
 
 
 @pytest.mark.parametrize(
-    ("earlier", "good"),
+    ("earlier", "good", "became"),
     [
-        ("a@2.49.40 passed", "2.49.40"),
-        ("a@2.49.40 failed message=other", "2.49.40"),
-        ("a@2.49.40 failed", None),
-        ("a passed", None),
-        ("", None),
+        ("a@2.49.40 passed", "2.49.40", "new"),
+        ("a@2.49.40 failed message=other", "2.49.40", "changed"),
+        ("a@2.49.40 failed", None, "failing"),
+        ("a passed", None, "new"),
+        ("", None, "added"),
     ],
 )
 @pytest.mark.parametrize("lost", ["error", "failed cause=config"])
 def test_a_case_that_was_lost_in_the_base_is_compared_with_its_last_verdict(
-    earlier: str, good: str | None, lost: str
+    earlier: str, good: str | None, became: Any, lost: str
 ) -> None:
-    record = attempt("a failed")
+    records = records_of("a failed")
     base = f"a@2.50.40 {lost}"
-    histories = histories_of(*([earlier] if earlier else []), base, now="a failed")
-    comparison = apply_history(compare(briefs(base), [Attempt.of(record)]), histories)
-    issues = follow_issues(
-        [], comparison, {record.case: record}, run="r", started="1", histories=histories
-    )
-
-    def command(failure: NewFailure) -> list[str] | None:
-        return failure.command("lab", "reports")
-
-    (issue,) = add_searches(issues, comparison, {record.case: record}, command, NIGHT, histories)
+    histories = histories_of(*filter(None, [earlier, base]), now="a failed")
+    assert compared(base, records, histories).cases(became) == [records[0].case]
+    (issue,) = searched(base, records, histories)
     assert issue.state == "open"
-    expected = "failing" if earlier == "a@2.49.40 failed" else "new" if "passed" in earlier else ""
-    assert [record.case] == comparison.cases(expected or ("changed" if earlier else "added"))  # type: ignore[arg-type]
-    if good is None:
-        assert issue.search is None
-        return
-    assert issue.search is not None
-    assert " ".join(issue.search.command).count(f"--good {good} --bad 2.51.0") == 1
+    command = " ".join(issue.search.command) if issue.search else ""
+    assert command.count(f"--good {good} --bad 2.51.0") == bool(good) == bool(command)
+
+
+def case_of(issue: Issue) -> str:
+    """The name of the case that is bisected."""
+    return issue.search.case.split("-")[-1][:-1] if issue.search else ""
+
+
+def of_durations(text: str, durations: Mapping[str, float]) -> list[CaseRecord]:
+    return [attempt(part, duration_s=durations[part[0]]) for part in text.split(";")]
 
 
 def test_of_a_cause_the_cheapest_case_is_bisected_and_the_cheapest_cause_first() -> None:
     issues = searched(
         "a@2.50.0 passed;b@2.50.0 passed;c@2.50.0 passed;d@2.50.0 failed;e passed",
-        "a failed;b failed;c crashed;d failed message=other;e hung",
-        {"a": 40, "b": 4, "c": 9, "d": 1, "e": 1},
+        of_durations(
+            "a failed;b failed;c crashed;d failed message=other;e hung",
+            {"a": 40, "b": 4, "c": 9, "d": 1, "e": 1},
+        ),
     )
-    by_case = {entry.search.case.split("-")[-1][:-1]: entry for entry in issues if entry.search}
-    assert set(by_case) == {"b", "c", "d"}, "of a and b the shorter one"
-    (alike,) = (entry for entry in issues if entry.search is None)
+    assert set(map(case_of, issues)) == {"b", "c", "d", ""}, "of a and b the shorter one"
+    (alike,) = (issue for issue in issues if issue.search is None)
     assert alike.hindrance
     order = []
     while (issue := next_search(issues, NIGHT)) and issue.search:
-        order.append(issue.search.case.split("-")[-1][:-1])
+        order.append(case_of(issue))
         finished = issue.search.model_copy(update={"exit_code": 3, "ended_in": NIGHT})
         issues = tuple(
             entry.model_copy(update={"search": finished}) if entry is issue else entry
@@ -447,56 +414,45 @@ def test_of_a_cause_the_cheapest_case_is_bisected_and_the_cheapest_cause_first()
     # what the time did not reach, or the lab stopped, is next night's, after what is new then
     later = next_search(issues, "20261124T010000Z-cd-nightly")
     assert later is not None
-    assert later.search is not None
-    assert later.search.case.endswith("d]")
+    assert case_of(later) == "d"
 
 
 def test_what_is_new_is_searched_before_what_is_older_however_long_it_takes() -> None:
-    issues = searched("a@2.50.0 passed;b@2.50.0 passed", "a failed;b crashed", {"a": 40, "b": 4})
-    (a,) = (issue for issue in issues if issue.outcome == "failed")
-    (b,) = (issue for issue in issues if issue.outcome == "crashed")
+    after = of_durations("a failed;b crashed", {"a": 40, "b": 4})
+    a, b = sorted(searched("a@2.50.0 passed;b@2.50.0 passed", after), key=case_of)
+    assert a.search is not None
     assert b.search is not None
     older = b.model_copy(update={"search": b.search.model_copy(update={"since": "20261101"})})
     assert next_search([older, a], NIGHT) == a
     assert next_search([older, a.model_copy(update={"state": "closed"})], NIGHT) == older
     assert next_search([a.model_copy(update={"search": None})], NIGHT) is None
-    assert a.search is not None
     finished = a.search.model_copy(update={"exit_code": 0})
     assert next_search([older, a.model_copy(update={"search": finished})], NIGHT) == older
 
 
-def with_versions(placement: str, name: str, outcome: str, **changed: Any) -> CaseRecord:
-    case = f"suites/test_a.py::test_b[sim-htp-{placement}-{name}]"
-    axes = {"backend": "htp", "qnn": placement.split("-")[0], "which": name}
-    return attempt(f"{name} {outcome}", case=case, **({"axes": axes} | changed))
-
-
 def test_a_search_on_more_axes_takes_longer() -> None:
     old, new = "2.50.40-ort-1.24.1-by-2.49.0", "2.51.0-ort-1.31.1-by-2.50.0"
-    two, text = "2.51.0-ort-1.31.1-by-2.49.0", "2.51.0-ort-1.24.1-by-2.49.0"
+    two, one = "2.51.0-ort-1.31.1-by-2.49.0", "2.51.0-ort-1.24.1-by-2.49.0"
+
+    def with_versions(versions: str, name: str, outcome: str) -> CaseRecord:
+        case = f"suites/test_a.py::test_b[sim-htp-{versions}-{name}]"
+        axes = {"backend": "htp", "qnn": versions.split("-")[0], "which": name}
+        return attempt(f"{name} {outcome}", case=case, axes=axes)
 
     def wanted(**after: str) -> str:
-        records = [with_versions(text, name, "failed") for name, text in after.items()]
-        comparison = compare(
-            [Attempt.of(with_versions(old, name, "passed")) for name in after],
-            [Attempt.of(record) for record in records],
-        )
-        named = {record.case: record for record in records}
-        issues = follow_issues([], comparison, named, run="r", started="1")
-        (issue,) = add_searches(
-            issues, comparison, named, lambda failure: failure.command("l", "r"), NIGHT
-        )
-        assert issue.search is not None
-        return issue.search.case.split("-")[-1][:-1]
+        before = [with_versions(old, name, "passed") for name in after]
+        records = [with_versions(versions, name, "failed") for name, versions in after.items()]
+        (issue,) = searched(before, records)
+        return case_of(issue)
 
-    assert wanted(a=new, b=two, c=text) == wanted(c=text, a=new, b=two) == "c"
+    assert wanted(a=new, b=two, c=one) == wanted(c=one, a=new, b=two) == "c"
     assert wanted(a=new, b=two) == wanted(b=two, a=new) == "b"
     assert wanted(a=new) == "a"
-    assert wanted(a=text, b=text) == "a", "of two as cheap, always the same one"
+    assert wanted(a=one, b=one) == "a", "of two as cheap, always the same one"
 
 
 def test_nothing_in_it_is_more_than_text() -> None:
-    (issue,) = night([], "", "a failed message=<b>`x`_@all_[l](http://e)")
+    (issue,) = followed([], "", "a failed message=<b>`x`_@all_[l](http://e)")
     text = issue_text(issue)
     assert text.splitlines()[2] == "State: open"
     lines = [line for line in text.splitlines() if "@all" in line]
@@ -506,21 +462,21 @@ def test_nothing_in_it_is_more_than_text() -> None:
 
 def test_a_tracker_takes_it_however_much_fails() -> None:
     many = ";".join(f"{'x' * 400}{number} failed message={'m' * 9000}" for number in range(300))
-    (issue,) = night([], "", many)
+    (issue,) = followed([], "", many)
     assert (issue.count, len(issue.cases)) == (300, 200)
     assert issue_text(issue).endswith("\n- and 250 more\n")
     assert len(issue_text(issue)) < 60_000
-    (fifty,) = night([], "", ";".join(f"c{number} failed" for number in range(50)))
+    (fifty,) = followed([], "", ";".join(f"c{number} failed" for number in range(50)))
     assert issue_text(fifty).splitlines()[-1].endswith("c49]`"), "none is left out"
 
 
 def test_one_of_more_cases_than_it_names_is_open_until_all_have_a_verdict() -> None:
     failed = ";".join(f"c{number} failed" for number in range(201))
     passed = ";".join(f"c{number} passed" for number in range(200))
-    opened = night([], "", failed)
-    lost = night(opened, failed, f"{passed};c200 error")
+    opened = followed([], "", failed)
+    lost = followed(opened, failed, f"{passed};c200 error")
     assert [issue.state for issue in lost if issue.fault is None] == ["open"]
-    issues = night(opened, failed, f"{passed};c200 passed")
+    issues = followed(opened, failed, f"{passed};c200 passed")
     assert [issue.state for issue in issues] == ["closed"]
 
 
@@ -531,24 +487,17 @@ def times(text: str, number: int) -> str:
 
 def test_an_issue_says_what_running_its_cases_again_came_to(snapshot: Snapshot) -> None:
     def seen_in(known: Sequence[Issue], before: str, after: str) -> Issue:
-        records = {record.case: record for text in after.split(";") for record in [attempt(text)]}
-        comparison = compare(briefs(before), briefs(after))
-        histories = histories_of(before, now=after)
-        (issue,) = follow_issues(
-            known, comparison, records, run="r", started="s", histories=histories
-        )
+        (issue,) = followed(known, before, after, histories=histories_of(before, now=after))
         return issue
 
     def said(issue: Issue) -> list[str]:
-        night = a_night(issues=(issue,), started="s", run="r")
-        lines = [line.strip() for line in summary_lines(night) if "run again" in line]
+        lines = [line.strip() for line in summary_of(issue) if "run again" in line]
         assert lines == [line for line in issue_text(issue).splitlines() if "run again" in line]
         return lines
 
     first = seen_in([], "a passed;b passed", f"{times('a failed', 7)};b failed")
-    texts = said(first)
     both = seen_in([], "a passed;b passed", f"{times('a failed', 7)};{times('b failed', 2)}")
-    texts += said(both)
+    texts = said(first) + said(both)
     later = seen_in([first], f"{times('a failed', 7)};b failed", "a failed;b failed")
     assert said(later) == [], "of another night it says nothing"
     missing = seen_in(
@@ -562,12 +511,7 @@ def test_what_ended_otherwise_is_run_again_the_shortest_first_as_far_as_there_is
     was = "a passed;b failed;c passed;d failed;e passed;f passed"
     now = "a failed;b passed;c passed;d failed;e error;f failed known=k"
     histories = histories_of(*[was] * 3, now=now)
-    cost = {"a": 2.0, "b": 1.0, "c": 0.0, "d": 0.0, "e": 0.0, "f": 0.0}
-    records = {
-        record.case: record
-        for text in now.split(";")
-        for record in [attempt(text, duration_s=cost[text[0]])]
-    }
+    records = by_case(of_durations(now, {"a": 2.0, "b": 1.0} | dict.fromkeys("cdef", 0.0)))
 
     def again(room_s: float) -> dict[str, int]:
         counts = rerun_counts(histories, records, room_s)
@@ -585,11 +529,11 @@ def test_what_ended_otherwise_is_run_again_the_shortest_first_as_far_as_there_is
 
 def test_of_one_cause_only_so_many_cases_are_run_again() -> None:
     now = ";".join(f"c{number} failed" for number in range(50))
-    records = {record.case: record for text in now.split(";") for record in [attempt(text)]}
+    records = by_case(records_of(now))
     assert len(rerun_counts(histories_of(now=now), records, 1e9)) == 20
     # what is not run again takes no time from others
     now += ";d failed message=other"
-    records |= {record.case: record for record in [attempt("d failed message=other", duration_s=9)]}
+    records |= by_case([attempt("d failed message=other", duration_s=9)])
     cost = AGAIN * sum(sorted(record.duration_s for record in records.values())[:20])
     counts = rerun_counts(histories_of(now=now), records, cost + AGAIN * 9)
     assert (len(counts), next(reversed(counts))[-2]) == (21, "d")
@@ -597,47 +541,37 @@ def test_of_one_cause_only_so_many_cases_are_run_again() -> None:
 
 def test_an_issue_of_a_flaky_case_stays_until_it_is_believed_to_be_over() -> None:
     issues: tuple[Issue, ...] = ()
-    message = ["a passed;z passed", "a failed;a passed n=2;z failed", *["a passed;z passed"] * 60]
+    runs = ["a passed;z passed", "a failed;a passed n=2;z failed", *["a passed;z passed"] * 60]
     states: list[tuple[str, bool] | None] = []
     before = ""
-    for number, now in enumerate(message):
-        histories = histories_of(*message[max(0, number - 30) : number], now=now)
-        comparison = apply_history(compare(briefs(before), briefs(now)), histories)
-        attempts = [attempt(text) for text in now.split(";")]
-        records = {record.case: record for record in attempts if record.is_bad} | {
-            record.case: record for record in attempts
-        }
-        issues = follow_issues(
-            issues, comparison, records, run=str(number), started=str(number), histories=histories
-        )
-        states += [(issue.state, bool(issue.flaky)) for issue in issues] or [None]
+    for number, now in enumerate(runs):
+        histories = histories_of(*runs[max(0, number - 30) : number], now=now)
+        comparison = compared(before, records_of(now), histories)
         assert comparison.cases("fixed") == [], "it is not fixed because it passed once"
+        issues = followed(issues, before, now, str(number), histories)
+        states += [(issue.state, bool(issue.flaky)) for issue in issues] or [None]
         before = now
     assert states[1:3] == [("open", False), ("open", True)], "at first z might always fail"
     finished = states.index(("closed", True))
     assert 12 < finished < 40
-    assert states[finished:] == [states[finished]] * (len(message) - finished), "never again"
+    assert states[finished:] == [states[finished]] * (len(runs) - finished), "never again"
 
 
 def test_a_flake_that_came_with_a_version_is_bisected_as_one_and_another_one_is_not() -> None:
-    def searched(*before: str, now: str) -> Issue:
-        histories = histories_of(*before, now=now)
-        comparison = apply_history(compare(briefs(before[-1]), briefs(now)), histories)
-        records = {record.case: record for record in [attempt(now.split(";")[0])]}
-        issues = follow_issues([], comparison, records, run="r", started="1", histories=histories)
-        (issue,) = add_searches(
-            issues, comparison, records, lambda failure: failure.command("l", "r"), NIGHT, histories
-        )
-        assert comparison.cases("flaky") == list(records)
+    def searched_after(before: str) -> Issue:
+        histories = histories_of(*[before] * 3, now="a failed;a passed n=2")
+        records = records_of("a failed;a passed n=2")
+        comparison = compared(before, records, histories)
+        assert comparison.cases("flaky") == [records[0].case]
         assert comparison.cases("new") == comparison.cases("changed") == []
+        (issue,) = searched(before, records, histories)
         return issue
 
-    both = "a failed;a passed n=2"
-    issue = searched(*["a@2.50.40 passed"] * 3, now=both)
+    issue = searched_after("a@2.50.40 passed")
     assert issue.search is not None
     assert " ".join(issue.search.command).count("--repeat 7") == 1
     assert issue.search.cost_s == pytest.approx(5 * 7 * attempt("a failed").duration_s)
-    same = searched(*["a passed"] * 3, now=both)
+    same = searched_after("a passed")
     assert same.search is None
     assert same.flaky
 
@@ -658,7 +592,7 @@ def test_an_issue_is_open_exactly_as_long_as_it_may_fail(
     before = ""
     for number, cases in enumerate(nights):
         after = ";".join(f"{name} {outcome}" for name, outcome in cases)
-        issues = night(issues, before, after, str(number))
+        issues = followed(issues, before, after, str(number))
         failing = {cause for brief in briefs(after) if (cause := cause_of(brief))}
         seen_now = {issue.id for issue in issues if issue.last_seen == str(number)}
         if failing:
@@ -671,7 +605,7 @@ def test_an_issue_is_open_exactly_as_long_as_it_may_fail(
 
 
 def test_what_is_known_of_the_version_that_brought_it(snapshot: Snapshot) -> None:
-    (issue,) = night([], "", "a failed")
+    (issue,) = followed([], "", "a failed")
     texts = []
     for changed in (
         {},
@@ -682,9 +616,9 @@ def test_what_is_known_of_the_version_that_brought_it(snapshot: Snapshot) -> Non
         {"exit_code": 2},
     ):
         search = CauseSearch(command=("x",), case="a", cost_s=1, since="1", **changed)  # type: ignore[arg-type]
-        searched = issue.model_copy(update={"search": search})
-        texts.append(bisection_text(searched))
-        lines = issue_text(searched, "/my nights").splitlines()
+        bisected = issue.model_copy(update={"search": search})
+        texts.append(bisection_text(bisected))
+        lines = issue_text(bisected, "/my nights").splitlines()
         index = lines.index(f"- bisection: `{texts[-1]}`")
         assert lines[index + 1] == "  - `qnn-harness x`"
         assert ("  - `/my nights/b/report.md`" in lines) == ("folder" in changed)
@@ -692,62 +626,34 @@ def test_what_is_known_of_the_version_that_brought_it(snapshot: Snapshot) -> Non
     assert texts == snapshot
 
 
-def test_the_issue_of_a_lost_device_shows_no_script() -> None:
-    command = f"set -- '/data/local/tmp' ''\n{vitals.SCRIPT}"
-    lost = DeviceLost("adb says: device offline", serial="127.0.0.1:40023", command=command)
-    record = attempt("a error").model_copy(update={"error": ErrorRecord.of(message=str(lost))})
-    comparison = compare([], [Attempt.of(record)])
-    (issue,) = follow_issues([], comparison, {record.case: record}, run="r", started="1")
-    lines = title(issue)
-    assert "adb says: device offline [in a shell script]" in lines
-    assert lines in issue_text(issue)
-    assert not any(line in issue_text(issue) for line in command.splitlines() if len(line) > 8)
-
-
-WHERE = {"engine": "qnn", "backend": "htp", "ort": None, "compiler": "2.47.0"}
+WHERE = {"device": "one", "engine": "qnn", "backend": "htp", "ort": None, "compiler": "2.47.0"}
 CHAIN = (
     ChainLink(code=1002, symbol="NO_PD", message="no room\nfor `it`", source="log"),
     ChainLink(code=1002, hex="0x3ea", message="failed", source="call"),
 )
 
 
-def ran(text: str, device: str, soc: str, qnn: str = "2.51.0", **changed: Any) -> CaseRecord:
-    name = text.split()[0]
-    record = attempt(
-        text, qnn=qnn, device=device, test=f"suites/test_a.py::test_b[{name}]", **changed
-    )
+def ran_on_a_phone(**changed: Any) -> CaseRecord:
+    record = attempt("a failed", device="one", **changed)
     assert record.device is not None
-    more = {"soc": soc, "simulated": False, "target": "android-arm64", "os_build": f"A14 {device}"}
-    return record.model_copy(
-        update={
-            "device": record.device.model_validate(record.device.model_dump() | more),
-            "placement": PlacementRecord(device=device, qnn=qnn, **WHERE),
-            "runtime": RuntimeRecord(
-                qnn=qnn, build_id=f"{qnn}.9", source="sdk", contexts_by="2.47.0"
-            ),
-            "logs": (f"logs/{name}/probe.plan",),
-        }
-    )
+    phone = {"soc": "SM8650", "simulated": False, "target": "android-arm64", "os_build": "A14 one"}
+    update = {
+        "device": record.device.model_validate(record.device.model_dump() | phone),
+        "placement": PlacementRecord(qnn="2.51.0", **WHERE),
+        "runtime": RuntimeRecord(
+            qnn="2.51.0", build_id="2.51.0.9", source="sdk", contexts_by="2.47.0"
+        ),
+        "logs": ("logs/a/probe.plan",),
+    }
+    return record.model_copy(update=update)
 
 
 def test_all_that_a_tracker_asks_for_is_there(snapshot: Snapshot) -> None:
     error = ErrorRecord.of(message="failed", api="call", code=1002, chain=CHAIN)
-    record = ran("a failed", "one", "SM8650", duration_s=5, error=error)
+    record = ran_on_a_phone(error=error)
     example = example_of(record, run="r", lab="my lab.yaml")
-    assert example.device == "one"
-    assert example.ran == (
-        *("device one (SM8650, android-arm64)", "OS A14 one", "QNN 2.51.0, build 2.51.0.9"),
-        "contexts by QNN 2.47.0",
-    )
-    assert example.log == ("log: NO_PD no room for `it`", "call: 0x3ea failed")
-    assert (example.logs, example.bundle) == ("reports/r/logs/a", None)
-    lines = list(example_lines(example))
-    assert lines == snapshot
-    assert example.command == (
-        *("pytest", "-m", "device", "suites/test_a.py::test_b", "--qnn-only-case", record.case),
-        *("--qnn-device", "one", "--qnn-backend", "htp"),
-        *("--qnn-version", "2.51.0", "--qnn-compiler", "2.47.0", "--qnn-lab=my lab.yaml"),
-    )
+    assert (example.device, example.bundle) == ("one", None)
+    assert list(example_lines(example)) == snapshot
     ids = {"run": "r", "lab": "l", "reports": "/my nights"}
     assert example_of(record, **ids).logs == "/my nights/r/logs/a"
     elsewhere = example.model_copy(update={"folder": "/a farm"})
@@ -759,7 +665,7 @@ def test_a_case_of_a_file_is_packed_and_one_that_says_nothing_has_nothing(
     snapshot: Snapshot,
 ) -> None:
     files = {"m": {"bytes": 7}, "n": {"bytes": 5}}
-    record = ran("a failed", "one", "SM8650", measurements={"context_files": files})
+    record = ran_on_a_phone(measurements={"context_files": files})
     assert example_of(record, run="r", lab="l").bundle is None
     record = record.model_copy(update={"case": "m.bin::test_contexts[one-m.bin]"})
     example = example_of(record, run="r", lab="l")

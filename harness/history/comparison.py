@@ -269,9 +269,10 @@ def apply_history(comparison: Comparison, histories: Mapping[str, CaseHistory]) 
         for pair in listed:
             after = pair.after
             known = histories.get(after.case) if after and after.has_verdict else None
+            became = category
             if known is not None:
-                category, pair = _apply_history(category, pair, known)
-            pairs[category].append(pair)
+                became, pair = _apply_history(category, pair, known)
+            pairs[became].append(pair)
     flaky = {name: case.state for name, case in histories.items() if case.is_flaky and case.state}
     return replace(comparison, pairs=pairs, states=flaky)
 

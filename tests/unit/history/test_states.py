@@ -203,6 +203,13 @@ def test_what_became_of_a_case_in_the_light_of_its_runs(
     assert (pair.after.case in comparison.states) == (became == "flaky")
 
 
+def test_a_flaky_case_changes_nothing_of_those_behind_it() -> None:
+    known = history("a failed", "a passed", now="a failed") | history("b passed", now="b failed")
+    comparison = compare(briefs("a passed;b passed"), briefs("a failed;b failed"))
+    judged = apply_history(comparison, known)
+    assert [judged.cases("flaky"), judged.cases("new")] == [[case] for case in known]
+
+
 def test_nothing_is_passed_beside_what_is_flaky(snapshot: Snapshot) -> None:
     known = history(*["a passed"] * 3, now="a failed;a passed n=2")
     (flaky_case,) = known.values()

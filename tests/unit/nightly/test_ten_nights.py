@@ -14,7 +14,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from harness.notify.messages import Message
 
 from harness.core.errors import HarnessError
 from harness.core.whole_file import read_json
@@ -22,6 +21,7 @@ from harness.nightly import chain as chain_module
 from harness.nightly.chain import AGAIN as TIMES, SUMMARY, Chain
 from harness.nightly.issues import Issue
 from harness.nightly.night import STEPS, DeviceSeen, Night
+from harness.notify.messages import Message
 from harness.results.record import CaseRecord
 from harness.results.run_folder import JOURNAL, RunFolder
 from tests.unit.history.runs import attempt, run_folder

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NoReturn, cast
@@ -17,7 +17,7 @@ from harness.bench.session import OrtOnDevice, ort_on_device
 from harness.bench.wrong_call import require
 from harness.containers.graph_partitions import CPU, NPU, Placed, place_row
 from harness.core.axes import BACKEND_LIBRARIES
-from harness.core.engine import CASE_TIMEOUT_S, FileRun
+from harness.core.engine import CASE_TIMEOUT_S, Engine, FileRun
 from harness.core.engines import ENGINES
 from harness.core.errors import ConfigError
 from harness.core.versions import QnnVersion, VersionRange
@@ -221,15 +221,18 @@ class Bench:
         `libraries`.
         """
         backend = self.placement.backend
-        self._require_engine("ort")
+        self._require_engine(lambda engine: engine.takes_models)
         arch = self.case.target.htp_arch if backend == "htp" else None
         with self.case.require_backend():
             return ort_on_device(self.case.runtime, BACKEND_LIBRARIES[backend], arch)
 
-    def _require_engine(self, name: str) -> None:
-        if self.placement.engine != name:
-            marker = f'`@pytest.mark.device(engine="{name}")`'
-            raise ConfigError(f"a test that uses {ENGINES[name].title} is marked {marker}")
+    def _require_engine(self, fits: Callable[[Engine], bool]) -> Engine:
+        engine = ENGINES[self.placement.engine]
+        if not fits(engine):
+            fitting = next(filter(fits, ENGINES.values()))
+            marker = f'`@pytest.mark.device(engine="{fitting.name}")`'
+            raise ConfigError(f"a test that uses {fitting.title} is marked {marker}")
+        return engine
 
     def session(
         self,
@@ -251,7 +254,7 @@ class Bench:
         Raises ConfigError like `ort`, and for a file that ONNX Runtime cannot load.
         """
         limits = {"tolerance": tolerance, "fallback": fallback}
-        return self._run_file("ort", model, inputs, expected, repeat, timeout_s, **limits)
+        return self._run_file("session", model, inputs, expected, repeat, timeout_s, **limits)
 
     def executorch(
         self,
@@ -299,7 +302,7 @@ class Bench:
 
     def _run_file(
         self,
-        engine: str,
+        method: str,
         path: AnyPath,
         inputs: AnyPath | Sequence[AnyPath] | None,
         expected: AnyPath | Sequence[AnyPath] | None,
@@ -307,11 +310,11 @@ class Bench:
         timeout_s: float = CASE_TIMEOUT_S,
         **options: Any,
     ) -> Observation:
-        self._require_engine(engine)
+        engine = self._require_engine(lambda engine: engine.method == method)
         folder = self.case.folder
         files = resolve_paths(inputs, folder), resolve_paths(expected, folder)
         run = FileRun(folder / path, *files, rounds=rounds, timeout_s=timeout_s, **options)
-        return cast("Observation", ENGINES[engine].run(self, run))
+        return cast("Observation", engine.run(self, run))
 
     def model(self, model: Model) -> DeployedModel:
         """Deploy a model's ONNX file with its inputs and expected outputs."""

@@ -26,7 +26,6 @@ from harness.probe.build import PROBE_NAME, ProbeBuilder
 from harness.results.record import RuntimeRecord
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.findings import Finding
-from harness.runtimes.ort import EXECUTORCH_VERSION
 from harness.runtimes.preflight import (
     SYSTEM_LIBRARIES,
     ContextFacts,
@@ -166,13 +165,13 @@ class Provisioner:
     Runtimes are reduced to the libraries that the processes of a placement need.
     """
 
-    def __init__(self, catalog: Catalog, cache: Path, executorch: Path | None = None) -> None:
-        """`executorch` is the folder of a user's own build of ExecuTorch."""
+    def __init__(self, catalog: Catalog, cache: Path, builds: Mapping[str, Path] = {}) -> None:
+        """`builds` are the folders of a user's own builds of engines, by engine."""
         self.catalog = catalog
         self.probes = ProbeBuilder(cache / "probe")
         self.contexts = Contexts(cache, catalog, self.probes)
         self.onnx = OnnxFiles(cache)
-        self.executorch_build = executorch
+        self.builds = builds
         self._wholes: dict[tuple[object, ...], Runtime] = {}
         self._narrowed: dict[tuple[object, ...], Runtime] = {}
         self._built: dict[tuple[str, int | None], Path] = {}
@@ -217,16 +216,15 @@ class Provisioner:
         """
         whole = self._whole(placement, device.target)
         of_use = {file.name for file in self.runtime(placement, device.target, None).files}
-        is_wheel = placement.engine == "executorch" and self.executorch_build is None
+        engine = ENGINES[placement.engine]
         subject = PreflightInput(
             files=[file for file in facts_of(whole) if file.name in of_use],
             device=device,
             backend=backend_of(placement.backend) or "htp",
             contexts=contexts,
             qnn_version=whole.qnn_version,
-            executorch=EXECUTORCH_VERSION if is_wheel else None,
         )
-        return tuple(preflight(subject))
+        return tuple(preflight(subject, engine.findings(subject, self.builds.get(engine.name))))
 
     def identity(self, placement: Placement, target: str) -> RuntimeRecord:
         """Return version, build and source of the runtime. Raises like `Catalog.runtime`."""

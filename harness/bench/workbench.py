@@ -120,14 +120,14 @@ class Workbench:
         preflight: PreflightMode = "warn",
         run: str | None = None,
         process: str = "",
-        executorch: Path | None = None,
+        builds: Mapping[str, Path] = {},
     ) -> None:
         """`run` and `process` are as in `Instances`; by default nobody shares its devices.
 
         `on_event` is called for events of devices apart from cases; leases are as in `OpenLab`.
 
         `catalog` is by default that of the lab. With `preflight` "strict" its errors stop the
-        preparation of a placement. `executorch` is as in `Provisioner`.
+        preparation of a placement. `builds` are as in `Provisioner`.
         """
         self.lab = OpenLab(
             lab,
@@ -139,7 +139,7 @@ class Workbench:
         )
         self.catalog = catalog or Catalog.of(lab, os.environ, cache)
         self.needs: Mapping[Placement, Sequence[Source]] = {}
-        self._provisioner = Provisioner(self.catalog, cache, executorch)
+        self._provisioner = Provisioner(self.catalog, cache, builds)
         self._preflight: PreflightMode = preflight
         self._findings: dict[Placement, tuple[Finding, ...]] = {}
         self._known = KnownStates(cache / "devices", run or "")

@@ -24,7 +24,6 @@ from harness.cli.lab_options import (
     run_timeout_option,
 )
 from harness.cli.say import say, say_json
-from harness.core.engine import DEFAULT_ENGINE
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.outgoing_text import counted
 from harness.lab.inventory import SIMULATED_LAB, load_lab
@@ -146,7 +145,7 @@ def bundle_command(case: str, output: Path, **options: Any) -> None:
         raise ConfigError(f"{case} ended without a verdict: name another run", field="--run")
     engine = engine_of(record.case)
     subject = None
-    if engine.name == DEFAULT_ENGINE:
+    if engine.takes_contexts:
         with contextlib.suppress(CompileError):  # then the model itself is bundled
             subject = _subject(record, options)
     if subject is not None:
@@ -156,9 +155,7 @@ def bundle_command(case: str, output: Path, **options: Any) -> None:
     else:
         file_options = _options_of_its_run(record, options)
         plan = pack_model(output, record.case, file_options, record, expects)
-        content = (
-            f"the model, for {engine.title if engine.name != DEFAULT_ENGINE else 'the compiler'}"
-        )
+        content = f"the model, for {'the compiler' if engine.takes_contexts else engine.title}"
     outcome, *more = outcome_lines(record)
     say(f"written: {output}: {content}")
     say(f"outcome of the case: {', '.join([outcome, *more[:2]])}")

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 # Options that are parsed here and not by pytest, so that errors have the names of `run`.
 _READ: Final[Mapping[str, Any]] = {
     "--residency": click.Choice(RESIDENCIES),
-    "--executorch": NamedPath(),
     "--rounds": click.IntRange(1, 99999),
     "--warmup": click.IntRange(0, 99999),
     "--fail-on": str,
@@ -104,7 +103,7 @@ def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **options
     interrupted (--resume continues).
     """
     if options["fallback"] == "allow" and options["engine"] is None:
-        options["engine"] = "ort"  # nothing else runs nodes on the CPU
+        options["engine"] = _engine_of_models()  # nothing else runs nodes on the CPU
     options["contexts_rounds"] = options["contexts_rounds"] or "auto"
     if not files:
         raise click.UsageError("FILE is missing: name the contexts or models to run")
@@ -126,7 +125,7 @@ def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **options
         raise wrong[0]
     elsewhere = set(split_list(options["backend"])) - {DEFAULT_BACKEND}
     if elsewhere and {artefact.kind for artefact in artefacts} == {"onnx"}:
-        options["engine"] = options["engine"] or "ort"  # contexts are for HTP
+        options["engine"] = options["engine"] or _engine_of_models()  # contexts are for HTP
     paths = [artefact.path for artefact in artefacts]
     for path in paths:
         require_name(path)
@@ -152,6 +151,10 @@ def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **options
     for error in wrong:
         say(f"error: not run: {error}", err=True)
     return _INTERRUPTED if watch.interrupted else _CODES.get(code, code) or (_WRONG if wrong else 0)
+
+
+def _engine_of_models() -> str:
+    return next(engine.name for engine in ENGINES.values() if engine.takes_models)
 
 
 def _require_engines(names: Collection[str], options: Mapping[str, Any]) -> None:

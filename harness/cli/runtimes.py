@@ -26,7 +26,7 @@ from harness.runtimes.pypi import PYPI
 from harness.runtimes.runtime import LibraryFacts, Runtime, build_id_of, facts_of, narrowed
 
 _NEGATIVE = 1
-_ENGINE = "qnn"
+_DRIVER = "qnn"
 
 target_option = click.option(
     "--target",
@@ -262,9 +262,9 @@ def _orts(catalog: Catalog, targets: Iterable[str]) -> list[ListedOrt]:
 def _show(runtime: Runtime, backend: str, htp_arch: int | None) -> ShownRuntime:
     facts = facts_of(runtime)
     needed = {fact.file_name: fact.elf.needed for fact in facts if fact.elf is not None}
-    chosen = narrowed(runtime, backend, _ENGINE, htp_arch, needed=needed)
+    chosen = narrowed(runtime, backend, _DRIVER, htp_arch, needed=needed)
     pushed = {file.name for file in chosen.files}
-    any_arch = narrowed(runtime, backend, _ENGINE, None, needed=needed)
+    any_arch = narrowed(runtime, backend, _DRIVER, None, needed=needed)
     looked_at = {file.name for file in any_arch.files}
     subject = PreflightInput(
         files=[fact for fact in facts if fact.name in looked_at],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -14,9 +14,13 @@ if TYPE_CHECKING:  # for annotations only: subclasses stand above these packages
     from harness.bench.bench import Bench
     from harness.bench.case_session import Observation
     from harness.bench.target import Target
+    from harness.containers.manifest import RunPlan
     from harness.models.artefact_sources import ModelOptions, WholeFile
     from harness.models.context_file import Files
     from harness.probe.plan import Plan, Rounds
+    from harness.runtimes.findings import Finding
+    from harness.runtimes.preflight import PreflightInput
+    from harness.runtimes.runtime import Driver
 
 DEFAULT_ENGINE: Final = "qnn"
 """The engine of a test whose marker names none."""
@@ -76,7 +80,7 @@ class Engine:
     method: str | None = None
     """The method of `bench` that runs such a file in a test, if there is one."""
     option: str | None = None
-    """The option that chooses its version, without dashes."""
+    """The option that chooses its version or names a user's own build, without dashes."""
     takes_contexts: bool = False
     """It loads contexts one by one: from a compiler, or extracted from files."""
     takes_models: bool = False
@@ -94,12 +98,23 @@ class Engine:
         """The suite of the cases of files, in records."""
         return f"run_{self.name}"
 
-    def driver(self, file_names: Collection[str]) -> str:
-        """Return which of these files of a QNN runtime it needs: the name of a `Driver`.
-
-        By default those of the probe.
-        """
+    def driver(self, file_names: Collection[str]) -> Driver:
+        """Return which of these files of a QNN runtime it needs, by default those of the probe."""
         return "qnn"
+
+    def fitting_qnn(
+        self, build: Path | None, made_by: Callable[[], Sequence[str]]
+    ) -> tuple[str, str] | None:
+        """Return the range of QNN versions that it runs with, and the reason; None for all.
+
+        The newest of them is taken unless `--qnn` names others. `build` is a user's own build of
+        the engine; `made_by` returns the versions that made the contexts of a test's files.
+        """
+        return None
+
+    def findings(self, subject: PreflightInput, build: Path | None) -> Iterable[Finding]:
+        """Return findings of preflight about the engine with these libraries."""
+        return ()
 
     def program(self, target: Target) -> EngineProgram | None:
         """Make what it needs on this computer; return what it brings to the device of a case.
@@ -118,6 +133,10 @@ class Engine:
         Without an observation the case passes unless this raises TargetFailure.
         """
         raise NotImplementedError
+
+    def manual(self, model: str, plan: RunPlan) -> str:
+        """Return how to run a bundled file without the harness, for the bundle's README.txt."""
+        return ""
 
     def plan_to_profile(self, bench: Bench, workload: WholeFile, observation: Observation) -> Plan:
         """Return the plan that `--profile` runs again: by default the observed one."""

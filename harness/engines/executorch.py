@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,11 +20,13 @@ from harness.bench.target import Target
 from harness.containers.artefact import Artefact, FileBytes, Piece, Tensor
 from harness.containers.extract import piece_file
 from harness.containers.graph_partitions import figures_of
+from harness.containers.manifest import RunPlan
 from harness.containers.open import open_artefact
 from harness.containers.pte import method_nodes, method_tensors
 from harness.core.cache import cache_root
 from harness.core.engine import Engine, EngineProgram, FileRun
 from harness.core.errors import ConfigError
+from harness.core.versions import QnnVersion
 from harness.diagnosis.runner_log import (
     STARTED,
     OutputLine,
@@ -34,6 +36,15 @@ from harness.diagnosis.runner_log import (
     runner_transcript,
 )
 from harness.diagnosis.verdict import Verdict
+from harness.engines.executorch_files import (
+    LIBRARIES,
+    OWN_BUILD,
+    RUNNER,
+    TAKES,
+    VERSION,
+    executorch_folder,
+    runner_files,
+)
 from harness.models.artefact_sources import ModelOptions, WholeFile
 from harness.models.context_file import ContextFile, Files
 from harness.models.contexts import require_contexts
@@ -43,13 +54,9 @@ from harness.probe.build import PROBE_NAME
 from harness.probe.plan import ONCE, Plan, Rounds, Step, rounds_of
 from harness.probe.plan_runner import ProbeRun, alive_at_deadline
 from harness.probe.transcript import StepResult
-from harness.runtimes.ort import (
-    EXECUTORCH_LIBRARIES,
-    EXECUTORCH_VERSION,
-    OWN_BUILD,
-    RUNNER,
-    runner_files,
-)
+from harness.runtimes.findings import Finding, finding
+from harness.runtimes.preflight import PreflightInput
+from harness.runtimes.runtime import Driver
 from harness.transport.device import Transport
 from harness.transport.shell import Completed, ScriptTimeout
 
@@ -65,9 +72,26 @@ class ExecuTorch(Engine):
     option = "executorch"
     test = "test_program"
 
-    def driver(self, file_names: Collection[str]) -> str:
+    def driver(self, file_names: Collection[str]) -> Driver:
         """Return the driver of a program that opens QNN itself."""
-        return "executorch"
+        return "program"
+
+    def fitting_qnn(
+        self, build: Path | None, made_by: Callable[[], Sequence[str]]
+    ) -> tuple[str, str] | None:
+        """Return the versions that the wheel takes, or for a build one that made a context."""
+        if build is None:
+            return str(TAKES), f"{self.title} {VERSION} takes no other"
+        newest = max(made_by(), key=QnnVersion.parse, default=None)
+        return None if newest is None else (newest, "it made the contexts; --qnn names another")
+
+    def findings(self, subject: PreflightInput, build: Path | None) -> Iterator[Finding]:
+        """Yield a finding for a QNN whose HTP the wheel's ExecuTorch cannot configure."""
+        runtime = subject.backend_version
+        if build is None and subject.backend == "htp" and runtime and runtime not in TAKES:
+            names = [file.name for file in subject.of_kind("backend-htp")[:1]]
+            facts: dict[str, Any] = {"version": VERSION, "accepted": TAKES, "runtime": runtime}
+            yield finding("executorch-device", *names, **facts)
 
     def program(self, target: Target) -> EngineProgram:
         """Return the runner of a user's build, else the probe with the wheel's ExecuTorch in it.
@@ -76,11 +100,11 @@ class ExecuTorch(Engine):
         which the wheel has no libraries.
         """
         provisioner, built_for = target.provisioner, target.provisioned.target
-        if provisioner.executorch_build is not None:
-            files = runner_files(provisioner.executorch_build, built_for)
+        if (build := provisioner.builds.get(self.name)) is not None:
+            files = runner_files(build, built_for)
             return EngineProgram(self.title, OWN_BUILD, RUNNER, files)
         files = wheel_files(provisioner, built_for)
-        return EngineProgram(self.title, EXECUTORCH_VERSION, PROBE_NAME, files)
+        return EngineProgram(self.title, VERSION, PROBE_NAME, files)
 
     def cases(self, path: Path, options: ModelOptions) -> list[WholeFile]:
         """Return a case for each method that has contexts, or for the one named."""
@@ -141,6 +165,13 @@ class ExecuTorch(Engine):
         case.notes.set_verdict(result.verdict)
         return result
 
+    def manual(self, model: str, plan: RunPlan) -> str:
+        """Return the call of ExecuTorch's runner."""
+        return f"""With ExecuTorch's runner alone, in a folder with the content of this archive:
+
+  mkdir outputs
+  qnn_executor_runner --model_path {shlex.quote(model)} --output_folder_path outputs"""
+
     def plan_to_profile(self, bench: Bench, workload: WholeFile, observation: Observation) -> Plan:
         """Return a plan for its contexts, since ExecuTorch's wheel has no profiler."""
         contexts = bench.contexts(*workload)
@@ -149,11 +180,11 @@ class ExecuTorch(Engine):
 
 def wheel_files(provisioner: Provisioner, target: str) -> dict[str, Path]:
     """Return the probe with ExecuTorch in it and the libraries it needs, by name."""
-    wheel = provisioner.catalog.executorch(target)
+    wheel = executorch_folder(provisioner.catalog.wheels, target)
     root = wheel.path / "executorch"
-    digests = (wheel.files[f"executorch/lib/{name}"].sha256 for name in EXECUTORCH_LIBRARIES)
+    digests = (wheel.files[f"executorch/lib/{name}"].sha256 for name in LIBRARIES)
     program = provisioner.probes.build_with_executorch(root, " ".join(digests))
-    libraries = {name: root / "lib" / name for name in EXECUTORCH_LIBRARIES}
+    libraries = {name: root / "lib" / name for name in LIBRARIES}
     return {PROBE_NAME: program, **libraries}
 
 

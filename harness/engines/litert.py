@@ -17,6 +17,7 @@ from harness.bench.target import Target
 from harness.containers.artefact import Piece, Tensor
 from harness.containers.extract import piece_file
 from harness.containers.graph_partitions import CPU, NPU, GraphNode, Placed, figures_of
+from harness.containers.manifest import RunPlan
 from harness.containers.open import open_artefact
 from harness.containers.tflite import (
     TfliteGraph,
@@ -85,6 +86,18 @@ class LiteRT(Engine):
         sources, rounds = compiled.sources, rounds_of(file.rounds)
         result = bench.run_contexts(sources, None, "resident", keep_outputs=True, rounds=rounds)
         return result.keeping([replace(output, against=ON_LITERT) for output in result.kept])
+
+    def manual(self, model: str, plan: RunPlan) -> str:
+        """Return the call of LiteRT's compiler."""
+        return f"""With LiteRT's compiler alone, on Linux x86-64:
+
+  python -m pip install ai-edge-litert=={LITERT_VERSION}
+  cd "$(python -c 'import ai_edge_litert as one; print(one.__path__[0])')"
+  tools/apply_plugin_main --cmd=apply --model={model} \\
+    --o=compiled.tflite --soc_manufacturer=Qualcomm --soc_model={plan.soc} \\
+    --libs=vendors/qualcomm/compiler
+
+with libQnnHtp.so of the SDK in LD_LIBRARY_PATH, and absolute paths."""
 
 
 USUAL_TOLERANCE: Final = 0.02

@@ -45,6 +45,7 @@ from harness.models.tensor_files import TensorFiles
 from harness.probe.ort_plan import CPU_EP
 from harness.probe.plan import Plan, Rounds, rounds_of
 from harness.runtimes.ort import PLUGIN
+from harness.runtimes.runtime import Driver
 
 
 class OnnxRuntime(Engine):
@@ -59,7 +60,7 @@ class OnnxRuntime(Engine):
     has_compilers = True
     test = "test_session"
 
-    def driver(self, file_names: Collection[str]) -> str:
+    def driver(self, file_names: Collection[str]) -> Driver:
         """Return the driver for a provider that is built in, or is a plug-in of ONNX Runtime."""
         return "ort-plugin" if PLUGIN in file_names else "ort-builtin"
 

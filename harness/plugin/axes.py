@@ -11,7 +11,7 @@ from typing import Any, Final
 from harness.bench.placement import Placement
 from harness.containers.artefact import named_version
 from harness.core.axes import AXES
-from harness.core.engine import DEFAULT_ENGINE
+from harness.core.engine import DEFAULT_ENGINE, Engine
 from harness.core.engines import ENGINES
 from harness.core.errors import ConfigError, VersionError
 from harness.core.socs import TARGETS
@@ -141,9 +141,7 @@ def _values(
     orts: Sequence[str],
 ) -> list[dict[str, Any]]:
     """Return the values of the other axes, for each case on one device and backend."""
-    # an unknown engine is reported when the requirements are matched with the device
-    name = str(requirements.get("engine") or DEFAULT_ENGINE)
-    engine = ENGINES.get(name, ENGINES[DEFAULT_ENGINE])
+    engine = required_engine(requirements)
     if not engine.has_compilers:  # the file contains the contexts
         runtimes = dict.fromkeys(runtimes, (None,))
     with_ort: Sequence[str | None] = orts if engine.takes_models and orts else (None,)
@@ -154,6 +152,15 @@ def _values(
         for compiler in (every if requirements.get("compilers") == "all" else compilers)
         for ort in with_ort
     ]
+
+
+def required_engine(requirements: Mapping[str, object]) -> Engine:
+    """Return the engine of a test, the default one also for an unknown name.
+
+    That is reported when the requirements are matched with the device.
+    """
+    name = str(requirements.get("engine") or DEFAULT_ENGINE)
+    return ENGINES.get(name, ENGINES[DEFAULT_ENGINE])
 
 
 def chosen_backends(named: Sequence[str], requested: Sequence[str]) -> tuple[str, ...]:

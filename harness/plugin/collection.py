@@ -275,12 +275,10 @@ def placements_for(
         required(requirements)  # also without any device to match
         choose_contexts(metafunc, selection.options)
         argument_values = [mark.args[1] for mark in metafunc.definition.iter_markers("parametrize")]
-        uses_executorch = requirements.get("engine") == "executorch"
-        is_own_build = uses_executorch and selection.options.executorch is not None
         values, reasons = selection.placements(
             requirements,
             compiled=takes_compiled(argument_values),
-            made_by=made_by(argument_values) if is_own_build else (),
+            made_by=partial(made_by, argument_values),
         )
         return values or [_skipped(f"{NO_DEVICE}: {'; '.join(reasons)}")], None
     except NoLabError as error:

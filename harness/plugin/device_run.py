@@ -528,7 +528,7 @@ class Run:
                 preflight=self.options.preflight,
                 run=str(self.records.planned_folder),
                 process=self._worker,
-                executorch=self.options.executorch,
+                builds=self.options.builds,
             )
         return self._workbench
 

@@ -305,6 +305,11 @@ _ENGINE: Final = Option(
     },
     chooses=True,
 )
+_BUILDS: Final = {
+    "executorch": "a build of ExecuTorch with qnn_executor_runner, for devices that its wheel has "
+    "no libraries for: phones"
+}
+"""The engines of which a user may name a build, with the help for the option."""
 _FAN_OUTS: Final = (
     ("--qnn-each-device", "device", "each device that fits, also of a pool"),
     ("--qnn-each-soc", "soc", "each kind of device that fits (SoC, target, tags), on any of it"),
@@ -322,11 +327,14 @@ class Options:
         *_options_of(ContextOptions),
         _ENGINE,
     )
-    executorch: Path | None = _option(
-        "--qnn-executorch BUILD_DIR",
-        "a build of ExecuTorch with qnn_executor_runner, for devices that its wheel has no "
-        "libraries for: phones",
-        read=_path,
+    builds: Mapping[str, Path] = _field(
+        lambda get, folders: {
+            name: folders.here / path for name in _BUILDS if (path := get(f"--qnn-{name}"))
+        },
+        *(
+            Option(f"--qnn-{name}", {"help": text, "metavar": "BUILD_DIR", "type": nonempty})
+            for name, text in _BUILDS.items()
+        ),
     )
     axes: Mapping[str, Sequence[str]] = _field(
         _axis_values,

@@ -15,6 +15,7 @@ from harness.plugin.terminal import NOT_ASKED
 
 if TYPE_CHECKING:
     from harness.bench.placement import Placement
+    from harness.core.engine import Engine
     from harness.lab.devices import DeviceConfig
     from harness.lab.inventory import Lab
     from harness.labgrid.session import FoundPlaces, PlaceRequest, Session
@@ -172,23 +173,27 @@ class Selection:
         return self._device_runtimes(self.options.axes["qnn"] or ("latest",), "--qnn")
 
     def placements(
-        self, requirements: dict[str, Any], *, compiled: bool = True, made_by: Sequence[str] = ()
+        self,
+        requirements: dict[str, Any],
+        *,
+        compiled: bool = True,
+        made_by: Callable[[], Sequence[str]] = tuple,
     ) -> tuple[list[Placement], list[str]]:
         """Return the placements of a test with these requirements, and why others do not fit.
 
-        `compiled`: it may use contexts that are compiled here; `made_by` are the QNN versions that
-        made the contexts in its files. Raises ConfigError for an unknown device, version, backend
-        or requirement.
+        `compiled`: it may use contexts that are compiled here; `made_by` returns the QNN versions
+        that made the contexts in its files. Raises ConfigError for an unknown device, version,
+        backend or requirement.
         """
         from harness.bench.placement import merge_pools
-        from harness.plugin.axes import check_names, placements
+        from harness.plugin.axes import check_names, placements, required_engine
 
         axes = self.options.axes
         check_names(axes)
         runtimes, reasons = self._runtimes_for(requirements.get("qnn"))
         named = axes["qnn"] or requirements.get("qnn")
-        if requirements.get("engine") == "executorch" and not named:
-            runtimes = self._fitting_executorch(made_by) or runtimes
+        if not named:
+            runtimes = self._fitting(required_engine(requirements), made_by) or runtimes
         with_compilers = any(any(names.values()) for names in runtimes.compilers.values())
         if compiled and runtimes.reasons and not with_compilers:
             raise VersionError("; ".join(runtimes.reasons))
@@ -218,34 +223,27 @@ class Selection:
         runtimes = replace(self.runtimes, compilers=both, reasons=())
         return runtimes, [] if any(both.values()) else reasons
 
-    def _fitting_executorch(self, made_by: Sequence[str]) -> DeviceRuntimes | None:
-        """Return for each device the newest QNN that ExecuTorch supports; None without one.
-
-        For a user's build, that is the newest QNN that made one of the contexts.
-        """
-        from harness.core.versions import QnnVersion
-        from harness.runtimes.ort import EXECUTORCH_TAKES, EXECUTORCH_VERSION
-
-        if self.options.executorch is None:
-            version = str(EXECUTORCH_TAKES)
-            reason = f"ExecuTorch {EXECUTORCH_VERSION} takes no other"
-        elif made_by:
-            version = max(made_by, key=QnnVersion.parse)
-            reason = "it made the contexts; --qnn names another"
-        else:
+    def _fitting(
+        self, engine: Engine, made_by: Callable[[], Sequence[str]]
+    ) -> DeviceRuntimes | None:
+        """Return for each device the newest QNN that an engine runs with; None for any QNN."""
+        fitting = engine.fitting_qnn(self.options.builds.get(engine.name), made_by)
+        if fitting is None:
             return None
-        if (version,) not in self._named_runtimes:
+        version, reason = fitting
+        key = (engine.name, version)
+        if key not in self._named_runtimes:
             try:
                 runtimes = self._device_runtimes((version,), "--qnn")
             except ConfigError:
                 return None  # no source has it: preflight and the run report the consequences
             compilers = runtimes.compilers.items()
             newest = {device: dict([*names.items()][-1:]) for device, names in compilers}
-            self._named_runtimes[(version,)] = replace(runtimes, compilers=newest)
+            self._named_runtimes[key] = replace(runtimes, compilers=newest)
             chosen = ", ".join(dict.fromkeys(name for names in newest.values() for name in names))
             if self.reserves_places:  # not a worker, whose controller has logged it
                 _log.warning("running with QNN %s: %s", chosen, reason)
-        return self._named_runtimes[(version,)]
+        return self._named_runtimes[key]
 
     def _device_runtimes(self, qnn: Sequence[str], field: str) -> DeviceRuntimes:
         from harness.plugin.axes import device_runtimes

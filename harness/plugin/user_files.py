@@ -223,8 +223,10 @@ def _model_options(path: Path, engine: Engine, options: ContextOptions) -> Model
     allowed = options.fallback == "allow"
     if allowed and not engine.takes_models:
         problem = f"{engine.title} has no fallback to the CPU except for what the file leaves to it"
-        choices = ["--engine ort", "--fallback refuse"]
-        raise ConfigError(problem, file=path, field="--fallback", choices=choices)
+        able = [f"--engine {each.name}" for each in ENGINES.values() if each.takes_models]
+        raise ConfigError(
+            problem, file=path, field="--fallback", choices=[*able, "--fallback refuse"]
+        )
     for field, folder in (("inputs", options.inputs), ("expected", options.expected)):
         if folder is not None and not folder.exists():
             problem = f"there is no {folder.absolute()}, the folder with their files"

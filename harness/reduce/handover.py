@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -27,7 +26,6 @@ from harness.core.versions import QNN_WHEELS
 from harness.core.whole_file import sha256_of
 from harness.models.artefact_sources import ModelOptions, own_folder
 from harness.models.compile import compile_options
-from harness.models.litert import LITERT_VERSION
 from harness.models.source import ANY_DISTANCE
 from harness.report.document import template
 from harness.results.record import CaseRecord
@@ -116,6 +114,7 @@ def _reproduction(
     """Return the content of reproduce.json, adding its files to `texts`; None if not possible."""
     plan = manifest.plan
     assert plan is not None
+    engine = ENGINES[plan.engine]
     soc = SOCS.get(plan.soc or "")
     arch = soc.htp_arch if soc is not None else None
     options = compile_options(arch) if arch else {}
@@ -136,14 +135,15 @@ def _reproduction(
                 {"file": f"{stem}.onnx", "inputs": files, "expected": expected, "on_cpu": False}
             )
         order = [list(pieces).index(str(piece.file)) for piece in manifest.pieces]
-    elif manifest.model and manifest.model[0].file.endswith(".onnx"):
+    elif (engine.takes_contexts or engine.takes_models) and any(
+        entry.file.endswith(".onnx") for entry in manifest.model[:1]
+    ):
         tensors: dict[str, dict[str, str]] = {"inputs": {}, "expected": {}}
         for entry in manifest.model[1:]:
             folder, _, name = entry.file.partition("/")
             if folder in tensors:
                 tensors[folder][Path(name).stem] = entry.file
-        on_cpu = plan.engine == "qnn" or not manifest.pieces
-        models.append({"file": manifest.model[0].file, **tensors, "on_cpu": on_cpu})
+        models.append({"file": manifest.model[0].file, **tensors, "on_cpu": True})
     else:
         return None
     limits = {"max error": plan.max_error, "cosine": plan.min_cosine, "SQNR": plan.min_sqnr}
@@ -217,10 +217,12 @@ def _readme(
     claim = claim_of(record.error.code if record.error is not None else None)
     limits = limits_of_simulation(claim, plan.target, [plan.qnn], simulated=simulated)
     model = manifest.model[0].file if manifest.model else ""
+    engine = ENGINES[plan.engine]
     return template("README.txt.j2", __package__).render(
         name=name,
         plan=plan,
-        engine=ENGINES[plan.engine],
+        engine=engine,
+        manual=engine.manual(model, plan) if model else "",
         versions=", ".join(filter(None, versions)),
         outcome=[*outcome_lines(record), *filter(None, [limits])],
         pieces=Counter(f"{p.file}: {p.artefact} {p.origin}".rstrip() for p in manifest.pieces),
@@ -235,6 +237,4 @@ def _readme(
             )
             for file, graph in graphs.items()
         },
-        quoted_model=shlex.quote(model),
-        litert=LITERT_VERSION,
     )

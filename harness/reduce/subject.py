@@ -20,7 +20,6 @@ from harness.core.engine import DEFAULT_ENGINE, Engine
 from harness.core.engines import ENGINES
 from harness.core.errors import ConfigError, HarnessError
 from harness.core.socs import SOCS
-from harness.engines.executorch import methods_to_run
 from harness.lab.inventory import Lab
 from harness.models.artefact_sources import ModelOptions, contexts_of
 from harness.models.context_file import ContextFile, ContextFiles
@@ -479,13 +478,11 @@ def pack_model(
     base, parameters = split_node_id(case)
     file = base.partition("::")[0]
     model, engine = (pytest_root(case, "CASE") / file).absolute(), engine_of(case)
-    graph = options.graph
-    if graph is None and engine.name == "executorch":
-        methods = methods_to_run(model)
-        graph = next((name for name in methods if (parameters or "").endswith(f"-{name}")), None)
+    graphs = {whole.name: whole.options.graph for whole in engine.cases(model, options)}
+    of_case = (name for name in graphs if (parameters or "").endswith(f"-{name}"))
     plan = RunPlan(
         tolerance=options.tolerance,
-        graph=graph,
+        graph=graphs.get(next(of_case, ""), options.graph),
         fallback=options.fallback,
         backend=record.placement.backend if record.placement is not None else None,
         max_error=options.closeness.max_error,

@@ -1,4 +1,4 @@
-"""Sources of QNN, ONNX Runtime and ExecuTorch, and the check before they are used."""
+"""Sources of QNN and ONNX Runtime, and the check before they are used."""
 
 from __future__ import annotations
 

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Final, Self
 
 from harness.core.errors import ConfigError, VersionError
-from harness.core.verified_folder import VerifiedFolder
 from harness.core.versions import QNN_WHEELS, QnnVersion
 from harness.lab.fields import PACKAGE_INDEX
 from harness.lab.inventory import Lab
 from harness.runtimes.aar import AarSource
 from harness.runtimes.local_sources import FolderSource, SdkSource, sdk_of_environment, sdks_in
-from harness.runtimes.ort import BESIDE_ORT, OrtLibraries, executorch_folder
+from harness.runtimes.ort import BESIDE_ORT, OrtLibraries
 from harness.runtimes.pypi import (
     ORT_HOST_VERSION,
     PYPI,
@@ -192,10 +191,6 @@ class Catalog:
             qnn_root = self.pypi.folder(version, "linux-x64").path
             self._hosts[version] = CompilerHost(version, ORT_HOST_VERSION, ort_root, qnn_root)
         return self._hosts[version]
-
-    def executorch(self, target: str) -> VerifiedFolder:
-        """Return ExecuTorch's headers and libraries. Raises as `executorch_folder`."""
-        return executorch_folder(self.wheels, target)
 
     def compiler_for(self, name: str, target: str) -> str:
         """Return the QNN version that compiles contexts for a runtime by default.

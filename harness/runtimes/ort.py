@@ -1,8 +1,4 @@
-"""ONNX Runtime and ExecuTorch for a device: any version of the package index, or one at a path.
-
-ExecuTorch comes without torch: its wheel has 19 MB, its unpacked files 13 MB. For devices that the
-wheel has no libraries for, a user's own build of ExecuTorch has a runner.
-"""
+"""ONNX Runtime for a device: any version of the package index, or one at a path."""
 
 from __future__ import annotations
 
@@ -15,11 +11,8 @@ from typing import Final
 from harness.core.errors import ConfigError, InfraError, VersionError
 from harness.core.local_file import LocalFile
 from harness.core.outgoing_text import counted
-from harness.core.socs import PLATFORMS
-from harness.core.verified_folder import HashCache, VerifiedFolder
-from harness.core.versions import VersionRange
+from harness.core.verified_folder import HashCache
 from harness.runtimes.aar import AarStore
-from harness.runtimes.elf import ElfError, read_elf
 from harness.runtimes.local_sources import listed_files, require_inside
 from harness.runtimes.pypi import ORT_PROJECT, WheelCache, WheelRequest
 from harness.runtimes.runtime import NotOffered, Runtime, kind_of, library_target, read_library
@@ -198,88 +191,3 @@ def ort_library_of(runtime: Runtime) -> str:
         if name.startswith("libonnxruntime.so"):
             return name
     raise VersionError(f"{runtime.name} for {runtime.target} holds no ORT")
-
-
-EXECUTORCH_VERSION: Final = "1.5.1"
-EXECUTORCH_TARGET: Final = "linux-x64"
-"""Target of the wheel's libraries; other devices need a user's own build."""
-
-EXECUTORCH_TAKES: Final = VersionRange.parse(">=2.49,<2.50")
-"""QNN versions whose HTP backend reads a device configuration as ExecuTorch 1.5.1 writes it.
-
-After the option word its fields start at byte 4 in the HTP API 5.49 (QNN 2.49.40), and at byte 8
-before and after that. Measured with QNN 2.47.0 to 2.51.0; see also native/backend.c of the probe.
-"""
-
-# Its headers and these libraries are the same for each Python.
-_REQUEST: Final = WheelRequest(
-    "executorch", EXECUTORCH_VERSION, "manylinux_2_28_x86_64", "3.11", "cp311"
-)
-_FOLDER: Final = "executorch"
-EXECUTORCH_LIBRARIES: Final = (
-    "libexecutorch.so",
-    "libexecutorch_backend_qnn.so",
-    "libexecutorch_kernels_optimized.so",
-    "libexecutorch_threadpool.so",
-)
-"""Libraries of the runner, and those that they need besides the system's C++ runtime."""
-
-OWN_BUILD: Final = "own build"
-"""Version in records of a user's own build of ExecuTorch, which does not name its version."""
-
-RUNNER: Final = "qnn_executor_runner"
-_BACKEND: Final = "libqnn_executorch_backend.so"
-# below a build folder of ExecuTorch's CMake, or side by side
-_RUNNERS: Final = ("", "examples/qualcomm/executor_runner")
-_LIBRARIES: Final = ("", "lib", "backends/qualcomm")
-_MOST_LIBRARIES: Final = 64
-_MOST_BYTES: Final = 1 << 30
-
-
-def executorch_folder(wheels: WheelCache, target: str) -> VerifiedFolder:
-    """Return the unpacked wheel, with its files below `executorch/`.
-
-    Raises ConfigError for a target that it has no libraries for, InfraError if it is unavailable.
-    """
-    if target != EXECUTORCH_TARGET:
-        raise ConfigError(
-            f"ExecuTorch's wheel has no libraries for {target}; --executorch BUILD_DIR names a "
-            "build of your own with qnn_executor_runner",
-            choices=[EXECUTORCH_TARGET],
-        )
-    libraries = {f"{_FOLDER}/lib/{name}" for name in EXECUTORCH_LIBRARIES}
-    return wheels.folder(
-        _REQUEST, lambda name: name in libraries or name.startswith(f"{_FOLDER}/include/")
-    )
-
-
-def runner_files(folder: Path, target: str) -> dict[str, Path]:
-    """Return the runner of a build folder and the libraries beside it, by name.
-
-    Raises ConfigError if one of them is missing, or is for another target.
-    """
-    field = "--executorch"
-    runner = next((path for part in _RUNNERS if (path := folder / part / RUNNER).is_file()), None)
-    if runner is None:
-        places = [f"{part}/{RUNNER}".lstrip("/") for part in _RUNNERS]
-        raise ConfigError(f"no {RUNNER} in it", file=folder, field=field, choices=places)
-    libraries: dict[str, Path] = {}
-    for part in (*_LIBRARIES, _RUNNERS[1]):
-        for path in sorted((folder / part).glob("*.so"))[:_MOST_LIBRARIES]:
-            if path.is_file():
-                libraries.setdefault(path.name, path)
-    if not any(name.startswith(("libexecutorch", _BACKEND)) for name in libraries):
-        places = [f"{part}/{_BACKEND}".lstrip("/") for part in _LIBRARIES]
-        raise ConfigError(f"no {_BACKEND} in it", file=folder, field=field, choices=places)
-    require_inside({RUNNER: runner, **libraries}, folder, field=field)
-    for path in (runner, *libraries.values()):
-        if path.stat().st_size > _MOST_BYTES:
-            raise ConfigError(f"has more than {_MOST_BYTES} bytes", file=path, field=field)
-    try:
-        machine = read_elf(runner.read_bytes()).machine
-    except ElfError as error:
-        raise ConfigError(f"is no program: {error}", file=runner, field=field) from error
-    if machine != PLATFORMS[target].machine:
-        problem = f"is for {machine}, and the device ({target}) takes {PLATFORMS[target].machine}"
-        raise ConfigError(problem, file=runner, field=field)
-    return {RUNNER: runner, **libraries}

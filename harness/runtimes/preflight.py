@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
@@ -19,7 +19,6 @@ from harness.core.socs import DEVICE_PD_BYTES, PLATFORMS, SOCS, Soc, Target
 from harness.core.versions import QnnVersion
 from harness.runtimes.elf import ElfFacts
 from harness.runtimes.findings import SEVERITIES, Finding, Severity, finding
-from harness.runtimes.ort import EXECUTORCH_TAKES, EXECUTORCH_VERSION
 from harness.runtimes.runtime import LibraryFacts
 
 # glibc's own libraries, and those of every distribution with a C++ program. libcdsprpc.so:
@@ -212,8 +211,7 @@ class PreflightInput:
     """Input of preflight: the files to be pushed, the device, the contexts.
 
     `qnn_version` is the version of the runtime as configured. `ort_version` is for an ORT that is
-    not among the files; `executorch` is the version of the ExecuTorch that drives the backend, if
-    one does. Files that neither the backend nor ORT needs are harmless here.
+    not among the files. Files that neither the backend nor ORT needs are harmless here.
     """
 
     files: Sequence[LibraryFacts]
@@ -222,15 +220,21 @@ class PreflightInput:
     contexts: Sequence[ContextFacts] = ()
     qnn_version: str | None = None
     ort_version: str | None = None
-    executorch: str | None = None
+
+    @property
+    def backend_version(self) -> QnnVersion | None:
+        """The version of the backend itself, which is more reliable, else the configured one."""
+        builds = [file.build for file in self.of_kind(f"backend-{self.backend}")]
+        version = next((build.version for build in builds if build and build.version), None)
+        return QnnVersion.found_in(version or self.qnn_version)
 
     def of_kind(self, kind: str) -> list[LibraryFacts]:
         """Return the files of one kind."""
         return [file for file in self.files if file.kind == kind]
 
 
-def preflight(subject: PreflightInput) -> list[Finding]:
-    """Return all findings, the worst first; none for a clean set."""
+def preflight(subject: PreflightInput, more: Iterable[Finding] = ()) -> list[Finding]:
+    """Return all findings and `more`, the worst first; none for a clean set."""
     arch = subject.device.arch
     # stubs and skels for another HTP are never opened
     loaded = [
@@ -245,7 +249,7 @@ def preflight(subject: PreflightInput) -> list[Finding]:
         *_device(subject),
         *_contexts(subject),
         *_ort(subject),
-        *_executorch(subject),
+        *more,
     ]
     return sorted(findings, key=lambda f: (SEVERITIES.index(f.severity), f.code, f.files))
 
@@ -320,15 +324,8 @@ def _device(subject: PreflightInput) -> Iterator[Finding]:
             yield finding(f"{kind}-missing", *names, arch=arch, others=others)
 
 
-def _backend_version(subject: PreflightInput) -> QnnVersion | None:
-    builds = [file.build for file in subject.of_kind(f"backend-{subject.backend}")]
-    # The backend's own version is more reliable than the configured one.
-    version = next((build.version for build in builds if build and build.version), None)
-    return QnnVersion.found_in(version or subject.qnn_version)
-
-
 def _contexts(subject: PreflightInput) -> Iterator[Finding]:
-    runtime = _backend_version(subject)
+    runtime = subject.backend_version
     for context in subject.contexts:
         compiler = QnnVersion.found_in(context.compiler)
         if runtime and compiler and compiler.is_newer_than(runtime):
@@ -394,17 +391,3 @@ def _ort(subject: PreflightInput) -> Iterator[Finding]:
             yield finding("ort-too-old", *names, reaction=reaction, **facts)
         elif version.parts[1] > SILENT_PLUGIN_MAX_API and not plugin.negotiates:
             yield finding("ort-too-new", *names, version=version, most=SILENT_PLUGIN_MAX_API)
-
-
-def _executorch(subject: PreflightInput) -> Iterator[Finding]:
-    runtime, version = _backend_version(subject), subject.executorch
-    if version != EXECUTORCH_VERSION or subject.backend != "htp" or runtime is None:
-        return
-    if runtime not in EXECUTORCH_TAKES:
-        names = [file.name for file in subject.of_kind("backend-htp")[:1]]
-        facts: dict[str, Any] = {
-            "version": version,
-            "accepted": EXECUTORCH_TAKES,
-            "runtime": runtime,
-        }
-        yield finding("executorch-device", *names, **facts)

@@ -325,7 +325,7 @@ def facts_of(runtime: Runtime) -> tuple[LibraryFacts, ...]:
     return tuple(read_library(file.path, file.name) for file in runtime.files)
 
 
-Driver = Literal["qnn", "ort-builtin", "ort-plugin", "executorch"]
+Driver = Literal["qnn", "ort-builtin", "ort-plugin", "program"]
 """Driver of the backend: our probe, ORT with the EP built in or as plug-in, or a program."""
 
 DRIVERS: Final[tuple[Driver, ...]] = get_args(Driver)
@@ -344,7 +344,7 @@ class DeviceFile(NamedTuple):
 
     pattern: str
     backends: Collection[str] = _ALL_BACKENDS
-    engines: Collection[str] = _ALL_DRIVERS
+    drivers: Collection[str] = _ALL_DRIVERS
     when_preparing: bool = False
     devices_only: bool = False
 
@@ -364,15 +364,15 @@ DEVICE_FILES: Final = (
     # not opened for contexts; x86-64 has its code in libQnnHtp.so
     DeviceFile(r"libQnnHtpPrepare\.so", ("htp",), when_preparing=True, devices_only=True),
     # opened: the probe reads the metadata of contexts with it
-    DeviceFile(r"libQnnSystem\.so", engines=("qnn",)),
+    DeviceFile(r"libQnnSystem\.so", drivers=("qnn",)),
     # reads context binaries, which the CPU backend has none of:
     # https://onnxruntime.ai/docs/execution-providers/QNN-ExecutionProvider.html
     DeviceFile(r"libQnnSystem\.so", ("htp", "gpu"), _ALL_DRIVERS - {"qnn"}),
-    DeviceFile(r"libonnxruntime\.so(?:\.\d+)*", engines=("ort-builtin", "ort-plugin")),
+    DeviceFile(r"libonnxruntime\.so(?:\.\d+)*", drivers=("ort-builtin", "ort-plugin")),
     # registered by its path (github.com/onnxruntime/onnxruntime-qnn)
-    DeviceFile(r"libonnxruntime_providers_qnn\.so", engines=("ort-plugin",)),
+    DeviceFile(r"libonnxruntime_providers_qnn\.so", drivers=("ort-plugin",)),
     # https://docs.pytorch.org/executorch/stable/backends-qualcomm.html
-    DeviceFile(r"libqnn_executorch_backend\.so|qnn_executor_runner", engines=("executorch",)),
+    DeviceFile(r"libqnn_executorch_backend\.so|qnn_executor_runner", drivers=("program",)),
     # the C++ runtime: libc++_shared.so on Android (QAIRT docs), *.libs of manylinux wheels (opened)
     DeviceFile(r"lib(?:c\+\+(?:abi|_shared)?|unwind)(?:-[0-9a-f]{8})?\.so(?:\.\d+)*"),
 )
@@ -381,7 +381,7 @@ DEVICE_FILES: Final = (
 def narrowed(
     runtime: Runtime,
     backend: str,
-    engine: str,
+    driver: str,
     htp_arch: int | None,
     *,
     online_prepare: bool = False,
@@ -392,16 +392,16 @@ def narrowed(
     `htp_arch` is the 73 of v73; None if it is unknown, which keeps every stub and skel. On
     linux-x64 the simulator does not need these. `needed` are the libraries that files need
     (DT_NEEDED), by file name; they are included if the runtime has them. Raises ConfigError for an
-    unknown backend or engine.
+    unknown backend or driver.
     """
-    for text, choices, field in ((backend, BACKENDS, "backend"), (engine, DRIVERS, "engine")):
+    for text, choices, field in ((backend, BACKENDS, "backend"), (driver, DRIVERS, "driver")):
         if text not in choices:
             raise ConfigError(f"unknown {field} {text[:80]!r}", field=field, choices=choices)
     kinds = [
         kind
         for kind in DEVICE_FILES
         if backend in kind.backends
-        and engine in kind.engines
+        and driver in kind.drivers
         and (online_prepare or not kind.when_preparing)
         and not (kind.devices_only and runtime.target == "linux-x64")
     ]

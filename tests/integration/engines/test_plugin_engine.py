@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,23 @@ def test_environment(bench):
     assert completed.exit_code == 5
     assert bench.libraries().backend.startswith(folder)
 """
+METHODS = """
+    def fitting_qnn(self, build, made_by):
+        return ">=2.49,<2.50", "Acme takes no other"
+
+    def findings(self, subject, build):
+        from harness.runtimes.findings import Finding
+
+        yield Finding("acme-licence", "info", (), "there is no licence", "Ask for one", None)
+
+    def manual(self, model, plan):
+        return f"  ./{model.removeprefix('model/')} libQnnHtp.so of {plan.qnn}"
+
+    def cases(self, path, options):
+        names = (options.graph,) if options.graph else ("one", "two")
+        return [WholeFile.of(path, (), options, [path], part=name) for name in names]
+
+    def old_cases(self, path, options):"""
 
 
 def build(folder: Path, exit_text: str) -> None:
@@ -99,3 +118,32 @@ def test_a_failure_is_bundled_with_its_engine(simulated_lab: Path, tmp_path: Pat
     run_with_plugin(ENGINE, tmp_path, main, "contexts", "bundle", record["case"], "-o", "case.zip")
     completed = run_with_plugin(ENGINE, tmp_path, main, "run", "case.zip", f"--lab={simulated_lab}")
     assert completed.returncode == 1
+
+
+@pytest.mark.slow
+def test_an_engine_names_its_versions_graphs_and_findings(
+    simulated_lab: Path, tmp_path: Path
+) -> None:
+    build(tmp_path, "7")
+    module = ENGINE.replace("    def cases(self, path, options):", METHODS).replace(
+        "import pytest\n",
+        "import pytest\n\nfrom harness.models.artefact_sources import WholeFile\n",
+    )
+    completed = run_with_plugin(module, tmp_path, "pytest", "-m", "device", "app.acme")
+    assert "running with QNN 2.49.40: Acme takes no other" in completed.stdout
+    records = {record["case"].rpartition("-")[2]: record for record in case_records(tmp_path)}
+    assert records.keys() == {"one]", "two]"}
+    record = records["two]"]
+    assert record["runtime"]["qnn"] == "2.49.40"
+    assert [item["code"] for item in record["preflight"]] == ["acme-licence"]
+    main = "harness.cli.main"
+    words = ("contexts", "bundle", record["case"], "-o", "case.zip")
+    run_with_plugin(module, tmp_path, main, *words)
+    with zipfile.ZipFile(tmp_path / "case.zip") as bundle:
+        plan = json.loads(bundle.read("manifest.json"))["plan"]
+        assert (plan["engine"], plan["graph"]) == ("acme", "two")
+        assert b"\n\n  ./app.acme libQnnHtp.so of 2.49.40\n" in bundle.read("README.txt")
+    run = ("run", "case.zip", f"--lab={simulated_lab}")
+    assert run_with_plugin(module, tmp_path, main, *run).returncode == 1
+    assert [item["case"].rpartition("-")[2] for item in case_records(tmp_path)] == ["two]"]
+    assert case_records(tmp_path)[0]["measurements"]["came_again"] is True

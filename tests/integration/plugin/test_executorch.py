@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.engines.executorch_files import LIBRARIES, RUNNER, executorch_folder
 from harness.probe.build import _EXECUTORCH_DEFINES, _EXECUTORCH_HEADERS, _EXECUTORCH_LIBRARIES
 from harness.runtimes.catalog import Catalog
-from harness.runtimes.ort import EXECUTORCH_LIBRARIES, RUNNER
 from tests.integration.device_runs import ROOT, DeviceRuns
 from tests.integration.plugin.executorch_programs import LOWERED as PROGRAM, write_damaged
 from tests.needed import need
@@ -145,13 +145,13 @@ STAND_IN = ROOT / "tests/stand_in/qnn_executor_runner_stand_in.cpp"
 def build(catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A build folder as ExecuTorch's CMake leaves it."""
     need("c++", "g++", "clang++")
-    wheel = catalog.executorch("linux-x64").path / "executorch"
+    wheel = executorch_folder(catalog.wheels, "linux-x64").path / "executorch"
     folder = tmp_path_factory.mktemp("build-x86")
     runner = folder / "examples/qualcomm/executor_runner" / RUNNER
     libraries = folder / "backends/qualcomm"
     for made in (runner.parent, libraries):
         made.mkdir(parents=True)
-    for name in EXECUTORCH_LIBRARIES:
+    for name in LIBRARIES:
         shutil.copy(wheel / "lib" / name, libraries)
     headers = [f"-isystem{wheel / part}" for part in _EXECUTORCH_HEADERS]
     command = ["c++", "-std=c++17", "-O1", *_EXECUTORCH_DEFINES, *headers, str(STAND_IN)]

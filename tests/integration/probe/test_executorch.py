@@ -14,6 +14,7 @@ from harness.bench.provisioner import Provisioner
 from harness.core.cache import cache_root
 from harness.diagnosis.verdict import judge
 from harness.engines.executorch import wheel_files
+from harness.engines.executorch_files import executorch_folder
 from harness.probe.plan import Plan, Settings, Step
 from harness.probe.plan_runner import ProbeRun, run_plan_locally
 from harness.results.measurements import measure
@@ -179,7 +180,7 @@ def runner(
 ) -> Runner:
     """Gives the outputs of a method of a program, by ExecuTorch's runtime without the probe."""
     need("c++", "g++", "clang++")
-    wheel = catalog.executorch("linux-x64").path / "executorch"
+    wheel = executorch_folder(catalog.wheels, "linux-x64").path / "executorch"
     program = tmp_path_factory.mktemp("runner") / "runner"
     headers = (wheel / "include", wheel / "include/executorch/runtime/core/portable_type/c10")
     libraries = ("executorch", "executorch_backend_qnn", "executorch_kernels_optimized")

@@ -304,6 +304,7 @@ PRINTS_ITSELF = {
     "core/show.py",  # what it draws is clean already
     "reduce/reproduce.py",
     "plugin/terminal.py",
+    "engines/litert.py",  # a command of a README
 }
 
 

@@ -14,9 +14,9 @@ from harness.core.errors import ConfigError
 from harness.diagnosis.runner_log import OutputLine, runner_transcript
 from harness.diagnosis.verdict import judge
 from harness.engines.executorch import Program, RunnerCall, with_outputs
+from harness.engines.executorch_files import RUNNER, runner_files
 from harness.probe.plan_runner import ProbeRun
 from harness.results.record import executions, outputs_of
-from harness.runtimes.ort import RUNNER, runner_files
 from tests.snapshots import Snapshot
 from tests.unit.runtimes.elf_files import elf_file
 

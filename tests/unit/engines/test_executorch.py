@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
@@ -10,7 +12,8 @@ import pytest
 from harness.containers.artefact import ArtefactError, FileBytes, Piece
 from harness.containers.pte import method_tensors
 from harness.core.errors import ConfigError
-from harness.engines.executorch import Program, open_program
+from harness.engines.executorch import ExecuTorch, Program, open_program
+from harness.runtimes.preflight import PreflightInput, TargetFacts
 from tests.snapshots import Snapshot
 
 FIELD = Path(__file__).parents[2] / "field"
@@ -35,6 +38,23 @@ def test_a_program_has_the_contexts_of_its_method() -> None:
         "cleanup",
         "executorch-free",
     ]
+
+
+def test_the_wheel_takes_one_qnn_only(snapshot: Snapshot) -> None:
+    subject = PreflightInput((), TargetFacts("linux-arm64"), qnn_version="2.51.0")
+    (found,) = ExecuTorch().findings(subject, None)
+    assert (found.code, found.severity) == ("executorch-device", "error")
+    assert f"{found.explanation} {found.fix}" == snapshot
+    assert list(ExecuTorch().findings(subject, Path("build"))) == []
+    assert list(ExecuTorch().findings(replace(subject, qnn_version="2.49.40"), None)) == []
+    assert list(ExecuTorch().findings(replace(subject, backend="gpu"), None)) == []
+
+
+def test_a_build_runs_with_the_newest_qnn_that_made_a_context() -> None:
+    assert ExecuTorch().fitting_qnn(None, tuple) == (">=2.49,<2.50", ANY)
+    newest = ExecuTorch().fitting_qnn(Path("build"), lambda: ["2.9.0", "2.51.0", "2.50.40"])
+    assert newest == ("2.51.0", ANY)
+    assert ExecuTorch().fitting_qnn(Path("build"), tuple) is None
 
 
 def test_what_is_no_program_of_executorchs(snapshot: Snapshot) -> None:

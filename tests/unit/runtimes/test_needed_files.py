@@ -1,4 +1,4 @@
-"""Nothing more goes to a device than its backend, engine and HTP arch need."""
+"""Nothing more goes to a device than its backend, driver and HTP arch need."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ CXX = {"libc++_shared.so"}
 
 
 def select(
-    files: Iterable[OneFile], backend: str, engine: str, arch: int | None, **more: Any
+    files: Iterable[OneFile], backend: str, driver: str, arch: int | None, **more: Any
 ) -> tuple[OneFile, ...]:
     """Return the files that a phone gets."""
     whole = Runtime("2.51.0", "android-arm64", Path(), tuple(files))
-    return narrowed(whole, backend, engine, arch, **more).files
+    return narrowed(whole, backend, driver, arch, **more).files
 
 
 def names(files: tuple[OneFile, ...]) -> set[str]:
@@ -64,7 +64,7 @@ def names(files: tuple[OneFile, ...]) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("backend", "engine", "arch", "expected"),
+    ("backend", "driver", "arch", "expected"),
     [
         ("htp", "qnn", 73, HTP_73 | CXX),
         ("gpu", "qnn", 73, {"libQnnGpu.so", "libQnnSystem.so"} | CXX),
@@ -79,16 +79,16 @@ def names(files: tuple[OneFile, ...]) -> set[str]:
         ("cpu", "ort-builtin", 73, {"libQnnCpu.so", "libonnxruntime.so"} | CXX),
         (
             "htp",
-            "executorch",
+            "program",
             73,
             HTP_73 | CXX | {"libqnn_executorch_backend.so", "qnn_executor_runner"},
         ),
     ],
 )
 def test_what_each_process_gets(
-    backend: Backend, engine: Driver, arch: int | None, expected: set[str]
+    backend: Backend, driver: Driver, arch: int | None, expected: set[str]
 ) -> None:
-    assert names(select(EVERYTHING, backend, engine, arch)) == expected
+    assert names(select(EVERYTHING, backend, driver, arch)) == expected
 
 
 def test_an_unknown_arch_takes_every_stub_and_skel() -> None:
@@ -135,14 +135,14 @@ def test_the_cxx_runtime_of_a_wheel_comes_along() -> None:
 def test_any_names_are_survived(
     names: list[str],
     backend: Backend,
-    engine: Driver,
+    driver: Driver,
     arch: int | None,
     needed: dict[str, list[str]],
 ) -> None:
     files = [OneFile(name) for name in names]
-    chosen = select(files, backend, engine, arch, needed=needed)
+    chosen = select(files, backend, driver, arch, needed=needed)
     assert set(chosen) <= set(files)
-    assert select(chosen, backend, engine, arch, needed=needed) == chosen
+    assert select(chosen, backend, driver, arch, needed=needed) == chosen
 
 
 def runtime() -> Runtime:
@@ -165,10 +165,10 @@ def test_a_narrowed_runtime() -> None:
     assert narrow.name == "sdk:2.51.0"
 
 
-@pytest.mark.parametrize(("backend", "engine"), [("dsp", "qnn"), ("htp", "ort")])
-def test_a_backend_or_engine_that_does_not_exist(backend: str, engine: str) -> None:
+@pytest.mark.parametrize(("backend", "driver"), [("dsp", "qnn"), ("htp", "ort")])
+def test_a_backend_or_driver_that_does_not_exist(backend: str, driver: str) -> None:
     with pytest.raises(ConfigError, match="unknown"):
-        narrowed(runtime(), backend, engine, 73)
+        narrowed(runtime(), backend, driver, 73)
 
 
 def test_files_are_paired_by_their_plain_names() -> None:

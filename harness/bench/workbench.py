@@ -230,11 +230,7 @@ class Workbench:
 
     def wait_for(self, attempt: Callable[[], Sequence[Occupied]], *, wait: bool = True) -> None:
         """Wait until a device is free, as `Leases.wait_for`."""
-        leases = self.lab.leases
-        if leases is None:
-            attempt()
-        else:
-            leases.wait_for(attempt, wait_s=self.lab.lease_wait_s if wait else None)
+        self.lab.wait_for(attempt, wait_s=self.lab.lease_wait_s if wait else None)
 
     def wrong_input(self, need: Need) -> ConfigError | None:
         """Return the error in the contexts of a case; None without one, or if unknown."""

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shlex
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -42,6 +42,7 @@ from harness.transport.adb_address import TLS, ServerAddress, has_address
 from harness.transport.adb_device import AdbDevice
 from harness.transport.adb_server import AdbServer
 from harness.transport.device import Transport
+from harness.transport.device_lock import DeviceLock
 from harness.transport.faults import Reach
 
 
@@ -298,6 +299,8 @@ class LabDevice:
         self._patience_s = lab.lease_wait_s
         self._leased: list[str] = []
         self._device_key: str | None = None
+        self._device_lock: DeviceLock | None = None
+        self._is_in_line = False
         self.identity: tuple[str, ...] = ()
         self._loses_adb = TLS in getattr(config, "serial", "")
         self._attached: AttachedDevice | None = None
@@ -399,10 +402,14 @@ class LabDevice:
             raise DeviceHeld(why, Held(None, 0.0))
         if self.lab.leases is None:
             return None
+        is_held = bool(self._leased)
         for key in (self.lease_key, self._device_key):
             if key is not None and (holding := self._lease(key)) is not None:
                 self._free()
                 return Occupied(self.name, self.lease_key, holding)
+        if not is_held and (holding := self._lock_on_device()) is not None:
+            self._free()
+            return Occupied(self.name, self.lease_key, holding)
         self._patience_s = self.lab.lease_wait_s
         return None
 
@@ -417,10 +424,7 @@ class LabDevice:
             return [] if occupied is None else [occupied]
 
         patience_s, self._patience_s = self._patience_s, 0.0
-        if self.lab.leases is None:
-            self.try_acquire()
-        else:
-            self.lab.leases.wait_for(attempt, wait_s=patience_s)
+        self.lab.wait_for(attempt, wait_s=patience_s)
 
     def give_back(self) -> None:
         """Give back its leases. Its facts are kept, and are valid again once it is acquired."""
@@ -433,6 +437,22 @@ class LabDevice:
         if (holding := leases.try_acquire(key, self.name)) is None:
             self._leased.append(key)
         return holding
+
+    def _lock_on_device(self) -> Held | None:
+        """Lock it on itself; return who has it. At a second call in a wait, stand in line there."""
+        lock, leases = self._device_lock, self.lab.leases
+        if lock is None or leases is None:
+            return None
+        key = self._device_key or self.lease_key
+        holding = leases.lock_on_device(key, lock, wait=self._is_in_line)
+        self._is_in_line = holding is not None
+        return holding
+
+    def leave_line(self) -> None:
+        """No longer stand in line on the device itself."""
+        if self._is_in_line and self._device_lock is not None:
+            self._device_lock.release()
+        self._is_in_line = False
 
     def _free(self, except_keys: tuple[str | None, ...] = ()) -> None:
         for key in [leased_key for leased_key in self._leased if leased_key not in except_keys]:
@@ -451,6 +471,7 @@ class LabDevice:
             if self.lab.leases is not None:
                 for key in self._leased:
                     self.lab.leases.require(key)
+                self._lock_on_device()
         except LeaseLost:
             self._free()
             self.release()
@@ -511,7 +532,11 @@ class LabDevice:
         # images are copied with the machine-id in them: only the boot tells such devices apart
         self._device_key = None if identity is None else f"{identity} boot {attached.facts.boot}"
         self._free(except_keys=(self.lease_key, self._device_key))
-        return self._device_key is None or self._lease(self._device_key) is None
+        if self._device_key is not None and self._lease(self._device_key) is not None:
+            return False
+        if self._device_lock is None and self.config.is_shared(self._described):
+            self._device_lock = DeviceLock(attached.transport, attached.workdir)
+        return self._lock_on_device() is None
 
     def _transport(self) -> Transport:
         opens = f"{type(self.config).__module__}.{type(self.config).__name__}.open"
@@ -592,9 +617,21 @@ class OpenLab:
         """End the simulated devices and our adb server; safe to call twice."""
         self.simulation.close()
         for device in self.devices:
+            device.leave_line()
             device.detach()
         if self.leases is not None:
             self.leases.close()
+
+    def wait_for(self, attempt: Callable[[], Sequence[Occupied]], *, wait_s: float | None) -> None:
+        """Wait until an attempt to acquire one of several devices succeeds (`Leases.wait_for`)."""
+        if self.leases is None:
+            attempt()
+            return
+        try:
+            self.leases.wait_for(attempt, wait_s=wait_s)
+        finally:
+            for device in self.devices:
+                device.leave_line()
 
     def device(self, name: str) -> LabDevice:
         """Return the device of that name. Raises ConfigError if the lab does not have it."""

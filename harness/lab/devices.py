@@ -52,6 +52,7 @@ from harness.transport.adb_address import (
     ServerAddress,
     TcpAddress,
     UnixAddress,
+    has_address,
     is_loopback,
 )
 from harness.transport.device import Transport
@@ -251,6 +252,13 @@ class DeviceConfig(TaggedModel):
         """Return the address of its adb server; None if it has none. Raises ConfigError."""
         return None
 
+    def is_shared(self, lab: Hosts) -> bool:
+        """Return whether other computers may reach it, too; False by default. Raises ConfigError.
+
+        Leases of such a device are kept on it besides, by its programs `flock` and `timeout`.
+        """
+        return False
+
     @property
     def store_limit_bytes(self) -> int | None:
         return None if self.store_limit_mb is None else self.store_limit_mb * 1_000_000
@@ -335,6 +343,11 @@ class AdbDeviceConfig(DeviceConfig):
         server = self.server(lab)
         return device_address(self.serial, server.host, server.port)
 
+    def is_shared(self, lab: Hosts) -> bool:
+        host = self.serial.rpartition(":")[0].strip("[]")
+        is_network = has_address(self.serial) and not is_loopback(host)
+        return is_network or not self.server(lab).is_here
+
     def open(self, lab: LabInUse) -> Transport:
         from harness.transport.adb_device import AdbDevice
         from harness.transport.adb_server import AdbServer
@@ -362,6 +375,9 @@ class SshDeviceConfig(DeviceConfig):
 
     def location(self, lab: Hosts) -> str:
         return service_address("ssh", self.login.host, self.login.port or 22)
+
+    def is_shared(self, lab: Hosts) -> bool:
+        return True
 
     def open(self, lab: LabInUse) -> Transport:
         from harness.transport.ssh_board import SshBoard

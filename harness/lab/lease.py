@@ -10,6 +10,8 @@ A claim is a file beside that of the lease, locked in the same way: it ends with
 one without a heartbeat for long does not count. While there are claims, nobody but the first
 claimant takes the device. Their files sort in that order: persons before runs, and within each
 kind first come, first served.
+
+A device that other computers reach, too, is locked on itself besides (`DeviceLock`).
 """
 
 from __future__ import annotations
@@ -35,12 +37,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, NoReturn
 
 from harness.core.bounded_json import parse_json
 from harness.core.cache import LEASES_VARIABLE
-from harness.core.errors import InfraError
+from harness.core.errors import DeviceError, InfraError
 from harness.core.notices import progress_reporter
+from harness.transport.device_lock import DeviceLock
 
 HEARTBEAT_S: Final = 5.0
 STALE_S: Final = 4 * HEARTBEAT_S
@@ -407,25 +410,56 @@ class Lease(LockedFile):
         super().__init__(descriptor, path)
         self.name = name
         self.holders = 1
-        self._lost = False
+        self.device_lock: DeviceLock | None = None
+        self._line = b""
+        self._lost = ""
 
     def beat(self) -> None:
         """Show that its holder is alive, or warn that the lease is lost."""
         with contextlib.suppress(LeaseLost):
             self.require()
             self.touch()
+            if self.device_lock is not None:
+                self.device_lock.beat()
 
     def require(self) -> None:
         """Raise LeaseLost if its file is not in place, now or at any check before."""
-        known = self._lost
-        self._lost = known or self.is_gone
+        if self.is_gone:
+            self._lose(f"{self._path} was removed or replaced, so another process may have taken")
+        elif self._lost:
+            self._lose(self._lost)
+
+    def lock_on_device(self, lock: DeviceLock, line: bytes, *, wait: bool) -> Held | None:
+        """Lock the device itself, or find out that it is still locked; return who has it if not.
+
+        A device that does not answer counts as locked: whoever uses it meets that fault. Raises
+        LeaseLost if somebody had it since it was locked here.
+        """
+        try:
+            if self.device_lock is None:
+                if not lock.try_acquire(line, wait=wait):
+                    return Held(parse_holder(lock.last_holder), 0.0)
+                self.device_lock, self._line = lock, line
+            elif not self.device_lock.is_held() and not (
+                self.device_lock.try_acquire(self._line, wait=False)
+                and self.device_lock.last_holder.strip() == self._line.strip()
+            ):
+                holder = parse_holder(self.device_lock.last_holder)
+                self._lose(f"its link was interrupted, and {holder or 'another computer'} took")
+        except DeviceError as error:
+            _log.info(f"cannot lock device {self.name}: {error}")
+        return None
+
+    def close(self) -> None:
+        """Free it, on the device, too; safe to call twice."""
+        if self.device_lock is not None:
+            self.device_lock.release()
+        super().close()
+
+    def _lose(self, why: str) -> NoReturn:
+        text = f"the lease of device {self.name} is lost: {why} the device"
         if not self._lost:
-            return
-        text = (
-            f"the lease of device {self.name} is lost: {self._path} was removed or replaced, so "
-            "another process may have taken the device"
-        )
-        if not known:
+            self._lost = why
             _log.warning(text)
         raise LeaseLost(text)
 
@@ -458,6 +492,16 @@ class Leases:
         if (lease := self._leases.get(key)) is None:
             raise LeaseLost(f"the lease of {key} was given back")
         lease.require()
+
+    def lock_on_device(self, key: str, lock: DeviceLock, *, wait: bool) -> Held | None:
+        """Lock a device that is held here on itself; return another computer that has it.
+
+        Called again, it checks the lock. With `wait` the device keeps us in line for some seconds.
+        Raises LeaseLost.
+        """
+        if (lease := self._leases.get(key)) is None:
+            raise LeaseLost(f"the lease of {key} was given back")
+        return lease.lock_on_device(lock, self._holder().content(), wait=wait)
 
     def acquire(self, key: str, name: str, *, wait_s: float = 0.0) -> None:
         """Acquire the device `key`, called `name`, waiting as `wait_for` does."""

@@ -42,9 +42,13 @@ class Channel:
             self._queue.append(memoryview(buffer))
             self.queued_bytes += len(buffer)
 
+    def renew(self, deadline: Deadline) -> None:
+        """Go on with another deadline."""
+        self._deadline = deadline
+
     def stop_sending(self, deadline: Deadline) -> None:
         """Drop the queued output, and go on with another deadline."""
-        self._deadline = deadline
+        self.renew(deadline)
         self._queue.clear()
         self.queued_bytes = 0
 

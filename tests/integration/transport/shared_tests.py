@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from tests.integration.transport.adb.test_device_lock import (  # noqa: F401
+    test_a_folder_that_cannot_be_written,
+    test_it_ends_with_the_connection,
+    test_one_holder_at_a_time,
+    test_who_stands_in_line_is_not_overtaken,
+)
 from tests.integration.transport.adb.test_files import (  # noqa: F401
     test_a_file_larger_than_allowed_is_not_kept,
     test_a_file_replaces_the_one_before,

@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, strategies as st
 
 from harness.core.errors import ConfigError
 from harness.probe.ort_plan import (
-    CPU_EP,
     QNN_EP,
     Provider,
     dump_options,
-    ort_end,
-    ort_env,
-    ort_load,
-    ort_placement,
-    ort_register_ep,
     ort_run,
     ort_session,
-    ort_session_free,
 )
-from harness.probe.plan import Plan
-from tests.stand_in.plan_text import parse
 
 NO_FALLBACK = "session.disable_cpu_ep_fallback=1"
 RECORDED = "session.record_ep_graph_assignment_info=1"
-KEYS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0="), min_size=1)
-VALUES = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"))
 
 
 def test_a_session_on_qnn_refuses_the_cpu() -> None:
@@ -71,22 +59,3 @@ def test_as_many_options_as_possible_fit_a_step() -> None:
     most = {f"key{number}": "v" for number in range(24)}
     few = {f"key{number}": "v" for number in range(22)}
     assert len(ort_session(0, "/m", Provider(options=most), options=few).fields) <= 64
-
-
-@given(st.dictionaries(KEYS, VALUES, max_size=5), st.dictionaries(KEYS, VALUES, max_size=5))
-def test_steps_survive_their_text(provider: dict[str, str], session: dict[str, str]) -> None:
-    plan = Plan(
-        (
-            ort_load("/ort.so"),
-            ort_env(),
-            ort_env(causes=False),
-            ort_register_ep("/plugin.so"),
-            ort_session(0, "/m.onnx", Provider(options=provider), options=session),
-            ort_placement(0, whole=CPU_EP),
-            ort_run(0, inputs=["/in"], expected=[None, "/out"], saved=["/kept"], tolerance=0.5),
-            ort_session_free(0),
-            *ort_end(),
-            *ort_end(None),
-        )
-    )
-    assert parse(plan.text()) == plan

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import string
 from typing import get_args
+from urllib.parse import unquote_to_bytes
 
 import pytest
 from hypothesis import given, strategies as st
@@ -15,6 +16,7 @@ from harness.probe.plan import (
     LIMITS,
     SOURCE_FOLDER,
     VERBS,
+    Field,
     LogLevel,
     MemoryDetail,
     Plan,
@@ -23,118 +25,55 @@ from harness.probe.plan import (
     loads,
     sealed,
 )
-from tests.properties import damaged, reached, reaches
 from tests.snapshots import Snapshot
-from tests.stand_in.plan_text import parse
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1)
 REALS = st.floats(0, 1e30).map(lambda value: f"{value:.17g}")
-CONTEXTS = st.integers(0, LIMITS["CONTEXTS_MAX"] - 1)
-TENSORS = st.dictionaries(st.integers(0, LIMITS["TENSORS_MAX"] - 1), TEXTS, max_size=4)
 
 
-@st.composite
-def executions(draw: st.DrawFn) -> Step:
-    fields = {
-        "context": draw(st.integers(0, 99).map(str)),
-        "graph": draw(st.integers(0, 255).map(str)),
+def values(rule: Field) -> st.SearchStrategy[str]:
+    if rule.kind == "word":
+        return st.sampled_from(rule.words)
+    if rule.kind == "number":
+        return st.integers(rule.least, rule.most).map(str)
+    return REALS if rule.kind == "real" else TEXTS
+
+
+def steps(verb: str) -> st.SearchStrategy[Step]:
+    """Steps of a verb, with any of its fields; one of each list."""
+    rules = VERBS[verb].items()
+    required = {key: values(rule) for key, rule in rules if rule.required}
+    optional = {
+        f"{key}1" if key.endswith(".") else key: values(rule)
+        for key, rule in rules
+        if not rule.required
     }
-    for prefix in ("input", "expect", "save"):
-        fields |= {f"{prefix}.{index}": file for index, file in draw(TENSORS).items()}
-    optional = {"tolerance": REALS, "repeat": st.integers(1, 10**5).map(str)}
-    return Step("execute", fields | draw(st.fixed_dictionaries({}, optional=optional)))
+    return st.fixed_dictionaries(required, optional=optional).map(lambda fields: Step(verb, fields))
 
 
-STEPS = st.one_of(
-    executions(),
-    st.sampled_from(["log-create", "backend-create", "cleanup", "noop", "hang"]).map(Step),
-    TEXTS.map(plan.backend_load),
-    TEXTS.map(plan.system_load),
-    st.builds(plan.context_load, CONTEXTS, TEXTS),
-    st.builds(
-        ort_plan.context_load_shared,
-        st.integers(0, 99),
-        TEXTS,
-        max_spill_fill_bytes=st.integers(0, 2**62),
-        group=st.none() | st.integers(0, 99),
-    ),
-    st.builds(
-        ort_plan.context_load_list,
-        st.integers(0, 99),
-        st.lists(TEXTS, min_size=1, max_size=LIMITS["LIST_MAX"]),
-        share=st.booleans(),
-    ),
-    st.builds(
-        ort_plan.io_bind,
-        st.integers(0, 99),
-        st.sampled_from(TENSOR_MEMORIES),
-        inputs=st.lists(TEXTS, max_size=3),
-        expected=st.lists(TEXTS, max_size=3),
-    ),
-    st.builds(
-        ort_plan.io_run,
-        st.integers(0, 99),
-        repeat=st.integers(1, 10**5),
-        tolerance=st.floats(0, 1e30),
-        profile=st.sampled_from([None, "basic", "detailed"]),
-    ),
-    st.integers(0, 99).map(ort_plan.io_release),
-    st.builds(ort_plan.memory_sample, TEXTS, all_back=st.booleans()),
-    st.builds(plan.context_inspect, TEXTS, offset=st.integers(0, 2**62)),
-    st.builds(lambda soc, arch: plan.device_create(soc=soc, arch=arch), *[st.integers(0, 999)] * 2),
-)
-SETTINGS = st.builds(
-    Settings,
-    deadline_ms=st.none() | st.integers(1, 10**9),
-    linger_ms=st.integers(0, 10**6 - 1),
-    log_level=st.sampled_from(["off", "error", "warn", "info", "verbose", "debug"]),
-    max_log_bytes=st.integers(0, 10**9),
-    memory=st.sampled_from(["off", "rss", "pss"]),
-)
-PLANS = st.builds(Plan, st.lists(STEPS, max_size=6).map(tuple), SETTINGS)
+STEPS = st.sampled_from([verb for verb in VERBS if verb != "set"]).flatmap(steps)
 
 
-@given(PLANS)
-def test_a_plan_survives_its_text(drawn: Plan) -> None:
-    text = drawn.text()
-    assert parse(text) == drawn
+def read_line(line: str) -> Step:
+    verb, *fields = line.split(" ")
+    pairs = (field.partition("=") for field in fields)
+    texts = {key: unquote_to_bytes(text).decode(errors="surrogateescape") for key, _, text in pairs}
+    return Step(verb, texts)
+
+
+@given(st.lists(STEPS, max_size=6))
+def test_a_plan_survives_its_text(drawn: list[Step]) -> None:
+    text = Plan(tuple(drawn)).text()
     assert set(text) <= set(string.printable) - set("\t\r\v\f")
-    assert text.count("\n") == len(drawn.steps) + 2
-
-
-@given(PLANS, st.data())
-def test_a_plan_cut_anywhere_is_refused(drawn: Plan, data: st.DataObject) -> None:
-    text = drawn.text()
-    with pytest.raises(ConfigError):
-        parse(text[: data.draw(st.integers(0, len(text) - 1))])
-
-
-@given(PLANS, st.data())
-def test_a_plan_with_one_character_changed_is_refused(drawn: Plan, data: st.DataObject) -> None:
-    text = drawn.text()
-    place = data.draw(st.integers(0, len(text) - 1))
-    other = data.draw(st.characters().filter(lambda item: item != text[place]))
-    with pytest.raises(ConfigError):
-        parse(text[:place] + other + text[place + 1 :])
-
-
-@reaches(0.01)
-@given(damaged("backend-load lib=/a/b.so\nsleep ms=5\ncontext-free context=3"))
-def test_any_text_is_a_plan_or_refused(text: str) -> None:
-    for whole in (text, sealed(text.split("\n"))):
-        try:
-            created = parse(whole)
-        except ConfigError:
-            continue
-        reached()
-        assert parse(created.text()) == created
+    _, settings, *lines = text.splitlines()
+    assert settings == Settings().line()
+    assert [read_line(line) for line in lines] == drawn
 
 
 def test_a_name_that_is_no_utf8_reaches_the_device_as_it_is() -> None:
     name = b"/sdcard/\xff.bin".decode("utf-8", "surrogateescape")
-    created = Plan((plan.context_load(0, name),))
-    assert "file=/sdcard/%FF.bin" in created.text()
-    assert parse(created.text()) == created
+    line = plan.context_load(0, name).line()
+    assert line == "context-load context=0 file=/sdcard/%FF.bin"
 
 
 def test_the_text_of_a_plan() -> None:
@@ -174,6 +113,10 @@ def test_a_step_says_what_was_asked_for() -> None:
         "context-load context=5 file=/a max_spill_fill=9": ort_plan.context_load_shared(
             5, "/a", max_spill_fill_bytes=9
         ),
+        "context-load context=6 file=/a max_spill_fill=9 group=5": ort_plan.context_load_shared(
+            6, "/a", max_spill_fill_bytes=9, group=5
+        ),
+        "io-release context=1": ort_plan.io_release(1),
     }
     assert [step.line() for step in lines.values()] == list(lines)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -147,3 +148,13 @@ def executes(number: int, context: Context, memory: str) -> list[Step]:
         io_run(number, tolerance=context.tolerance),
         io_release(number),
     ]
+
+
+def processes_of(folder: Path) -> Iterator[int]:
+    """Ids of processes that name the folder, or have a file of it open."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            named = str(folder).encode() in (entry / "cmdline").read_bytes()
+            files = [os.readlink(item) for item in (entry / "fd").iterdir()]
+            if named or any(file.startswith(str(folder)) for file in files):
+                yield int(entry.name)

@@ -1,9 +1,11 @@
-"""Fixtures for tests of a DSP's processes: the emulator, the loader, a process with a skel."""
+"""Fixtures for tests of a DSP: the emulator, the loader, a skel, and FastRPC in front of them."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -11,10 +13,11 @@ import pytest
 from harness.core.cache import BOARDS, cache_root
 from harness.dsp.dsp import DspLimits, DspPrograms
 from harness.dsp.emulator import build_loader, find_qemu
-from tests.integration.dsp.dsp_process import DspProcess
+from tests.integration.dsp.fastrpc import FastRpc
 from tests.needed import DSP, need
+from tests.stand_in.skel_build import build_skel
 
-BeginDsp = Callable[..., DspProcess]
+MakeRpc = Callable[..., FastRpc]
 
 
 @pytest.fixture(scope="session")
@@ -25,14 +28,30 @@ def programs() -> DspPrograms:
     return DspPrograms(find_qemu(cache).path, build_loader(cache))
 
 
+@pytest.fixture(scope="session")
+def skels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the tests' own skel."""
+    need(DSP)
+    return build_skel(tmp_path_factory.mktemp("skel"), cache_root() / BOARDS / "zig").parent
+
+
+@contextlib.contextmanager
+def fastrpc_over(
+    folder: Path, programs: DspPrograms, skels: Path, **limits: int
+) -> Iterator[FastRpc]:
+    """FastRPC to a DSP of these limits, which finds its skels in a folder."""
+    rpc = FastRpc(folder, programs, DspLimits(**limits))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("QNN_DSP", str(rpc.dsp))
+        patch.setenv("ADSP_LIBRARY_PATH", f"/nowhere;{skels}")
+        patch.delenv("DSP_LIBRARY_PATH", raising=False)
+        yield rpc
+        for process in rpc.processes():
+            os.kill(process, signal.SIGKILL)
+
+
 @pytest.fixture
-def begin(tmp_path: Path, programs: DspPrograms) -> Iterator[BeginDsp]:
-    """begin(skel, arch=73, ...): a process with this skel, which ends with the test."""
-    with ExitStack() as processes:
-
-        def make(skel: Path, **limits: int) -> DspProcess:
-            folder = tmp_path / f"process-{len(list(tmp_path.glob('process-*')))}"
-            folder.mkdir()
-            return processes.enter_context(DspProcess(folder, programs, skel, DspLimits(**limits)))
-
-        yield make
+def fastrpc(tmp_path: Path, programs: DspPrograms, skels: Path) -> Iterator[MakeRpc]:
+    """fastrpc(arch=73, ...): FastRPC to a DSP of these limits with the tests' own skel."""
+    with contextlib.ExitStack() as ends:
+        yield lambda **limits: ends.enter_context(fastrpc_over(tmp_path, programs, skels, **limits))

@@ -8,14 +8,13 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from harness.dsp.dsp import DspPrograms
 from tests.integration.conftest import ContextFor, RuntimeFor
-from tests.integration.dsp.board import DspBoard, executes, frees, loads
+from tests.integration.dsp.board import DspBoard, executes, frees, loads, processes_of
 
 pytestmark = [pytest.mark.needs("qemu-aarch64"), pytest.mark.needs("aarch64-linux-gnu-gcc")]
 QNN = "2.51.0"
@@ -29,16 +28,6 @@ def board(runtime_for: RuntimeFor, tmp_path: Path, programs: DspPrograms) -> Dsp
     runtime = runtime_for(QNN, "linux-arm64")
     libraries = [file.path for file in runtime.files if file.path.name.startswith("libQnn")]
     return DspBoard(libraries, tmp_path / "board", programs)
-
-
-def processes_of(folder: Path) -> Iterator[int]:
-    """Ids of processes that name the folder, or have a file of it open."""
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            named = str(folder).encode() in (entry / "cmdline").read_bytes()
-            files = [os.readlink(item) for item in (entry / "fd").iterdir()]
-            if named or any(file.startswith(str(folder)) for file in files):
-                yield int(entry.name)
 
 
 def locked_slots(board: DspBoard) -> list[str]:

@@ -56,7 +56,8 @@ def test_a_call_goes_to_a_process_that_has_nothing_of_ours_and_ends_with_its_las
     fastrpc: MakeRpc, skels: Path, tmp_path: Path
 ) -> None:
     rpc = fastrpc()
-    with (tmp_path / "ours").open("w"):
+    with (tmp_path / "ours").open("w") as ours:
+        os.set_inheritable(ours.fileno(), True)
         error, handle = rpc.open(URI)
     assert (error, copied(rpc, handle, b"hexagon")) == (0, (0, b"hexagon"))
     (process,) = rpc.processes()

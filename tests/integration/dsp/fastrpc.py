@@ -40,18 +40,18 @@ class FastRpc:
         self.dsp = folder / "dsp"
         if not self.dsp.exists():
             lay_out_dsp(self.dsp, programs, limits)
-        self.library = ctypes.CDLL(str(copy))
-        self.library.rpcmem_alloc2.restype = ctypes.c_void_p
+        self.lib = ctypes.CDLL(str(copy))
+        self.lib.rpcmem_alloc2.restype = ctypes.c_void_p
 
     def open(self, uri: str, session: int = 0) -> tuple[int, int]:
         """The error of remote_handle64_open, and the handle."""
         handle = ctypes.c_uint64()
         text = f"{uri}&_session={session}" if session else uri
-        error = self.library.remote_handle64_open(text.encode(), ctypes.byref(handle))
+        error = self.lib.remote_handle64_open(text.encode(), ctypes.byref(handle))
         return unsigned(error), handle.value
 
     def close(self, handle: int) -> int:
-        return unsigned(self.library.remote_handle64_close(ctypes.c_uint64(handle)))
+        return unsigned(self.lib.remote_handle64_close(ctypes.c_uint64(handle)))
 
     def invoke(
         self,
@@ -70,7 +70,7 @@ class FastRpc:
         for place, (fd, offset) in zip(arguments[len(buffers) :], handles, strict=True):
             place.data = fd | offset << 32
         scalars = method << 24 | len(inputs) << 16 | len(outputs) << 8 | len(handles) << 4
-        function = self.library.remote_handle64_invoke
+        function = self.lib.remote_handle64_invoke
         return unsigned(function(ctypes.c_uint64(handle), scalars, arguments))
 
     def call(
@@ -89,17 +89,17 @@ class FastRpc:
 
     def alloc(self, size: int) -> tuple[int, int]:
         """The address and the fd of memory that both sides can have."""
-        address = self.library.rpcmem_alloc2(25, 1, ctypes.c_size_t(size))
-        return address, self.library.rpcmem_to_fd(ctypes.c_void_p(address))
+        address = self.lib.rpcmem_alloc2(25, 1, ctypes.c_size_t(size))
+        return address, self.lib.rpcmem_to_fd(ctypes.c_void_p(address))
 
     def free(self, address: int) -> None:
-        self.library.rpcmem_free(ctypes.c_void_p(address))
+        self.lib.rpcmem_free(ctypes.c_void_p(address))
 
     def map(self, fd: int, size: int, flags: int = 3) -> int:
-        return unsigned(self.library.fastrpc_mmap(CDSP, fd, None, 0, ctypes.c_size_t(size), flags))
+        return unsigned(self.lib.fastrpc_mmap(CDSP, fd, None, 0, ctypes.c_size_t(size), flags))
 
     def unmap(self, fd: int) -> int:
-        return unsigned(self.library.fastrpc_munmap(CDSP, fd, None, ctypes.c_size_t(0)))
+        return unsigned(self.lib.fastrpc_munmap(CDSP, fd, None, ctypes.c_size_t(0)))
 
     def said(self, *kinds: str) -> list[DspReply]:
         """The replies that the harness would read, of these kinds."""

@@ -83,7 +83,7 @@ def test_sessions_are_processes_of_their_own_and_the_device_has_so_many(
     assert reply.words == "no session is left: the device has 2"
     assert len(rpc.processes()) == 2
     assert other.open(URI)[0] == REFUSED
-    assert rpc.library.remote_session_control(7, ctypes.byref(ctypes.c_int(CDSP + 8)), 4) == 0
+    assert rpc.lib.remote_session_control(7, ctypes.byref(ctypes.c_int(CDSP + 8)), 4) == 0
     assert other.open(URI)[0] == 0, "a session that was closed is free for others"
 
 
@@ -124,7 +124,7 @@ def test_a_handle_names_a_file_that_the_client_made(fastrpc: MakeRpc) -> None:
     file = os.memfd_create("dma-buf")
     os.truncate(file, 8192)
     try:
-        assert rpc.library.remote_register_dma_handle(file, 8192) == 0
+        assert rpc.lib.remote_register_dma_handle(file, 8192) == 0
         assert rpc.invoke(handle, STAMP, handles=[(file, 4096)]) == 0
         assert os.pread(file, 4, 4096) == b"here"
     finally:
@@ -144,7 +144,7 @@ def test_what_cannot_be_mapped_is_refused_and_told(fastrpc: MakeRpc) -> None:
 
 
 def test_a_process_has_so_many_dma_handles(fastrpc: MakeRpc) -> None:
-    register = fastrpc(handles=2).library.remote_register_dma_handle
+    register = fastrpc(handles=2).lib.remote_register_dma_handle
     assert [register(fd, 1) for fd in (10, 11, 10, 12)] == [0, 0, 0, 0x2C]
 
 
@@ -185,7 +185,7 @@ def test_packets_come_back_and_a_queue_tells_of_a_death(fastrpc: MakeRpc) -> Non
     on_error = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)(
         lambda _queue, error, _context: failed.set() if error == NO_SUCH else None
     )
-    lib = rpc.library
+    lib = rpc.lib
     assert lib.dspqueue_create(CDSP, 0, 64, 64, None, on_error, None, ctypes.byref(queue)) == 0
     assert lib.dspqueue_export(queue, ctypes.byref(number)) == 0
     assert rpc.call(handle, QUEUE, words(number.value + 1))[0] == 0x8000040E, "no such queue"
@@ -218,8 +218,8 @@ def test_the_dsp_tells_what_it_is(fastrpc: MakeRpc) -> None:
     values = {0: 1, 1: 1, 3: 6, 4: 2 << 20, 5: 1, 6: 0x75, 9: 0, 16: 0}
     for attribute, value in values.items():
         query = (ctypes.c_uint32 * 3)(CDSP, attribute, 99)
-        assert (rpc.library.remote_handle_control(2, query, 12), query[2]) == (0, value)
-    assert rpc.library.remote_handle_control(2, (ctypes.c_uint32 * 3)(99, 0, 0), 12) == 0xE
+        assert (rpc.lib.remote_handle_control(2, query, 12), query[2]) == (0, value)
+    assert rpc.lib.remote_handle_control(2, (ctypes.c_uint32 * 3)(99, 0, 0), 12) == 0xE
 
 
 def test_a_session_is_told_by_its_number_and_what_nobody_asks_is_named(
@@ -233,12 +233,12 @@ def test_a_session_is_told_by_its_number_and_what_nobody_asks_is_named(
 
     def effective(session: int) -> tuple[int, int]:
         query = Effective(b"cdsp", 4, session)
-        error = rpc.library.remote_session_control(14, ctypes.byref(query), ctypes.sizeof(query))
+        error = rpc.lib.remote_session_control(14, ctypes.byref(query), ctypes.sizeof(query))
         return error, query.effective
 
     assert [effective(number) for number in range(4)] == [(0, 3), (0, 11), (0, 19), (0, 27)]
     assert effective(4)[0] == 0xE
-    assert rpc.library.remote_session_control(99, ctypes.byref(ctypes.c_int(CDSP)), 4) == 0x14
+    assert rpc.lib.remote_session_control(99, ctypes.byref(ctypes.c_int(CDSP)), 4) == 0x14
     assert [(reply.call, reply.words) for reply in rpc.said("kernel")] == [
         ("session", "request 99")
     ]

@@ -195,7 +195,7 @@ class Bench:
             self._refuse_contexts("contexts are compiled for HTP")
         resolved = [source.seen_from(self.case.folder) for source in sources]
         try:
-            deployed = self.case.target.contexts(resolved)
+            deployed = self.case.prepared.contexts(resolved)
         except CompileError as error:
             raise refused_compile(self.case, error, resolved) from error
         contexts = [deployed[source].context for source in resolved]
@@ -222,7 +222,7 @@ class Bench:
         """
         backend = self.placement.backend
         self._require_engine(lambda engine: engine.takes_models)
-        arch = self.case.target.htp_arch if backend == "htp" else None
+        arch = self.case.prepared.htp_arch if backend == "htp" else None
         with self.case.require_backend():
             return ort_on_device(self.case.runtime, BACKEND_LIBRARIES[backend], arch)
 
@@ -318,12 +318,12 @@ class Bench:
 
     def model(self, model: Model) -> DeployedModel:
         """Deploy a model's ONNX file with its inputs and expected outputs."""
-        (deployed,) = self.case.target.models([model])
+        (deployed,) = self.case.prepared.models([model])
         return deployed
 
     def reference(self, model: Model) -> Reference:
         """Return a model's inputs and expected outputs, as files on this computer."""
-        return self.case.target.references([model])[model]
+        return self.case.prepared.references([model])[model]
 
     def fetch(self, remote: str, *, max_bytes: int) -> bytes:
         """Return the content of a file on the device. Raises DeviceError, also if it is larger."""
@@ -437,7 +437,7 @@ class Bench:
 
         What is there already does not travel again. `programs` are names of executable files.
         """
-        return self.case.target.provisioned.deployer.deploy_files("files", files, programs)
+        return self.case.prepared.provisioned.deployer.deploy_files("files", files, programs)
 
     def shell(self, script: str, *, timeout_s: float = CASE_TIMEOUT_S) -> Completed:
         """Run a shell script on the device, in an environment with the runtime's libraries.

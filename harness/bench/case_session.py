@@ -41,7 +41,7 @@ from harness.results.record import (
 from harness.runtimes.runtime import LibraryMissing
 
 if TYPE_CHECKING:
-    from harness.bench.target import Target
+    from harness.bench.prepared import PreparedPlacement
     from harness.lab.attach import AttachedDevice
 
 _EVIDENCE_S = 20.0
@@ -194,16 +194,18 @@ class CaseSession:
     findings of preflight about the case.
     """
 
-    def __init__(self, target: Target, log_folder: Path, folder: Path = Path()) -> None:
-        self.target = target
-        self.placement = target.placement
+    def __init__(
+        self, prepared: PreparedPlacement, log_folder: Path, folder: Path = Path()
+    ) -> None:
+        self.prepared = prepared
+        self.placement = prepared.placement
         self.folder = folder
         self.notes = Notes()
         self.foreseen = Foreseen()
-        self._provisioned = target.provisioned
+        self._provisioned = prepared.provisioned
         self._is_used = False
-        self.runtime = target.runtime
-        self.notes.runtime = target.record
+        self.runtime = prepared.runtime
+        self.notes.runtime = prepared.record
         self._log_folder = log_folder
         self._runs = 0
         self._log_start = 0
@@ -244,7 +246,7 @@ class CaseSession:
     @property
     def executes_on(self) -> str:
         """The processor that executes a case's graphs, in words."""
-        backend, arch = self.placement.backend.upper(), self.target.htp_arch
+        backend, arch = self.placement.backend.upper(), self.prepared.htp_arch
         name = f"{backend} v{arch}" if backend == "HTP" and arch else backend
         return f"{name}, simulated on this computer" if self.device.simulated else name
 
@@ -293,7 +295,7 @@ class CaseSession:
         with self._current_folder() as folder:
             run = run_plan(
                 self.device.transport,
-                probe or self.target.probe,
+                probe or self.prepared.probe,
                 plan,
                 env=self.runtime.environment | dict(environment or {}),
                 cwd=folder,

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Final
 
 from harness.bench.placement import Need, Placement
+from harness.bench.prepared import PreparedPlacement, ProvisionedDevice
 from harness.bench.provisioner import Materials, PreflightMode, Provisioner, preflight_device
-from harness.bench.target import ProvisionedDevice, Target
 from harness.core.cache import quarantine_root, simulated_root
 from harness.core.errors import (
     ConfigError,
@@ -240,7 +240,7 @@ class Workbench:
         contexts = ready.compile_contexts(need.contexts).values() if ready is not None else ()
         return next((context for context in contexts if isinstance(context, ConfigError)), None)
 
-    def ready(self, placement: Placement, patience_s: float | None = None) -> Target:
+    def ready(self, placement: Placement, patience_s: float | None = None) -> PreparedPlacement:
         """Return a placement with all that its cases need, prepared now if that was not tried.
 
         Its device must be held, unless it has a `problem`. Raises HarnessError at each call if the
@@ -254,7 +254,7 @@ class Workbench:
         if placement not in provisioned.ready and placement not in provisioned.failed:
             try:
                 need = Need(placement, tuple(self.needs.get(placement, ())))
-                materials = provisioned.target_for(placement).materials(need, strict=False)
+                materials = provisioned.with_placement(placement).materials(need, strict=False)
                 self._run_preflight(need, materials)
             except HarnessError as error:
                 provisioned.failed[placement] = error
@@ -350,16 +350,16 @@ class Workbench:
     def materials(self, need: Need) -> Materials:
         """Make all files that a case needs on its device, without deploying them.
 
-        Raises HarnessError for what cannot be made, as `Target.materials`.
+        Raises HarnessError for what cannot be made, as `PreparedPlacement.materials`.
         """
-        target = self._device_for(need.placement).target_for(need.placement)
-        return target.materials(need, strict=True)
+        prepared = self._device_for(need.placement).with_placement(need.placement)
+        return prepared.materials(need, strict=True)
 
     def _run_preflight(self, need: Need, materials: Materials) -> None:
         if self._preflight == "off":
             return
         placement, provisioned = need.placement, self._device_for(need.placement)
-        contexts = provisioned.target_for(placement).context_facts(need.sources, materials)
+        contexts = provisioned.with_placement(placement).context_facts(need.sources, materials)
         device = preflight_device(provisioned.device)
         findings = self._provisioner.findings(placement, device, contexts)
         self._findings[placement] = findings

@@ -13,7 +13,7 @@ from harness.core.errors import ConfigError
 if TYPE_CHECKING:  # for annotations only: subclasses stand above these packages
     from harness.bench.bench import Bench
     from harness.bench.case_session import Observation
-    from harness.bench.target import Target
+    from harness.bench.prepared import PreparedPlacement
     from harness.containers.manifest import RunPlan
     from harness.models.artefact_sources import ModelOptions, WholeFile
     from harness.models.context_file import Files
@@ -116,7 +116,7 @@ class Engine:
         """Return findings of preflight about the engine with these libraries."""
         return ()
 
-    def program(self, target: Target) -> EngineProgram | None:
+    def program(self, prepared: PreparedPlacement) -> EngineProgram | None:
         """Make what it needs on this computer; return what it brings to the device of a case.
 
         Raises HarnessError.

@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 from harness.bench.bench import Bench
 from harness.bench.case_session import CaseSession, NotPassed
 from harness.bench.placement import Placement
-from harness.bench.target import ProvisionedDevice
+from harness.bench.prepared import ProvisionedDevice
 from harness.bench.workbench import Workbench
 from harness.core.axes import BACKENDS
 from harness.core.deadline import Deadline

@@ -12,7 +12,7 @@ from typing import Final
 from harness.bench.bench import Bench
 from harness.bench.case_session import CaseSession, NotPassed
 from harness.bench.placement import Placement
-from harness.bench.target import Target
+from harness.bench.prepared import PreparedPlacement
 from harness.bench.workbench import Workbench
 from harness.core.axes import BACKEND_LIBRARIES
 from harness.core.errors import ConfigError, HarnessError, VersionError
@@ -182,7 +182,7 @@ def hint(error: ErrorRecord) -> str:
     return f"{diagnosis.words}: {diagnosis.fix or 'no fix is known'}; see the lines above"
 
 
-def _one_node(ready: Target, offline: bool) -> Plan:
+def _one_node(ready: PreparedPlacement, offline: bool) -> Plan:
     """Return the plan for a graph of one Relu, finalized on the device, and executed if possible.
 
     On the HTP there is no graph: a phone does not get the library that prepares graphs.

@@ -15,8 +15,8 @@ from zlib import crc32
 from harness.bench.bench import Bench
 from harness.bench.case_session import CaseSession, Observation
 from harness.bench.kept_outputs import NamedShape, ToKeep
+from harness.bench.prepared import PreparedPlacement
 from harness.bench.provisioner import Provisioner, program_set
-from harness.bench.target import Target
 from harness.containers.artefact import Artefact, FileBytes, Piece, Tensor
 from harness.containers.extract import piece_file
 from harness.containers.graph_partitions import figures_of
@@ -93,13 +93,13 @@ class ExecuTorch(Engine):
             facts: dict[str, Any] = {"version": VERSION, "accepted": TAKES, "runtime": runtime}
             yield finding("executorch-device", *names, **facts)
 
-    def program(self, target: Target) -> EngineProgram:
+    def program(self, prepared: PreparedPlacement) -> EngineProgram:
         """Return the runner of a user's build, else the probe with the wheel's ExecuTorch in it.
 
         Raises ConfigError for a build without a runner or for another target, and for a device for
         which the wheel has no libraries.
         """
-        provisioner, built_for = target.provisioner, target.provisioned.target
+        provisioner, built_for = prepared.provisioner, prepared.provisioned.target
         if (build := provisioner.builds.get(self.name)) is not None:
             files = runner_files(build, built_for)
             return EngineProgram(self.title, OWN_BUILD, RUNNER, files)
@@ -129,8 +129,8 @@ class ExecuTorch(Engine):
     def run(self, bench: Bench, file: FileRun) -> Observation:
         """Load and execute a method; see `Bench.executorch`."""
         pte = open_program(file.path, file.graph or "forward")
-        case, target = bench.case, bench.case.target
-        runner, deployer = self.program(target), target.provisioned.deployer
+        case, prepared = bench.case, bench.case.prepared
+        runner, deployer = self.program(prepared), prepared.provisioned.deployer
         is_own = runner.program == RUNNER
         inputs = pte.tensor_files("inputs", file.inputs, generate=is_own)
         expected = pte.tensor_files("expected", file.expected)
@@ -149,7 +149,7 @@ class ExecuTorch(Engine):
         bench.measure(executorch=runner.version, **result.measurements, **places)
         bench.note_graphs(result, [pte.path.name])
         with contextlib.suppress(ConfigError):  # ExecuTorch has reported unreadable contexts
-            contexts = list(require_contexts(target.compile_contexts(pte.sources())).values())
+            contexts = list(require_contexts(prepared.compile_contexts(pte.sources())).values())
             case.notes.makers += [context.made_by for context in contexts if context.made_by]
         step, failed = result.run.transcript.first_failure, result.verdict.outcome in FAILED
         # there are no references for outputs of single contexts

@@ -13,7 +13,7 @@ from typing import Final
 
 from harness.bench.bench import Bench
 from harness.bench.case_session import CaseSession, Observation, TargetFailure
-from harness.bench.target import Target
+from harness.bench.prepared import PreparedPlacement
 from harness.containers.artefact import Piece, Tensor
 from harness.containers.extract import piece_file
 from harness.containers.graph_partitions import CPU, NPU, GraphNode, Placed, figures_of
@@ -61,9 +61,9 @@ class LiteRT(Engine):
     has_compilers = True
     test = "test_model"
 
-    def program(self, target: Target) -> EngineProgram | None:
+    def program(self, prepared: PreparedPlacement) -> EngineProgram | None:
         """Fetch the compiler; nothing of it is on the device."""
-        litert_host(target.provisioner.catalog, target.compiler)
+        litert_host(prepared.provisioner.catalog, prepared.compiler)
         return None
 
     def cases(self, path: Path, options: ModelOptions) -> list[WholeFile]:
@@ -193,9 +193,9 @@ def compiled_model(case: CaseSession, path: Path, inputs: Files, tolerance: floa
         input_files = tensors.generated(surface, path)
     else:
         input_files = tensors.resolve("inputs", inputs, surface, path)
-    target = case.target
-    host = litert_host(target.provisioner.catalog, target.compiler)
-    soc = soc_for(case.device.soc, target.htp_arch)
+    prepared = case.prepared
+    host = litert_host(prepared.provisioner.catalog, prepared.compiler)
+    soc = soc_for(case.device.soc, prepared.htp_arch)
     case.notes.makers.append(host.qnn_version)
     try:
         compiled_path = compile_litert(host, path, soc, cache_root())

@@ -84,10 +84,10 @@ class OnnxRuntime(Engine):
         inputs, expected, tolerance = file.inputs, file.expected, file.tolerance
         session = open_session(file.path, tolerance, inputs, expected, file.fallback)
         files = session.files(inputs, expected)
-        deployer = case.target.provisioned.deployer
+        deployer = case.prepared.provisioned.deployer
         folder = deployer.deploy_files(session.path.name, files) if files else ""
-        known = case.target.models([session.model] if session.model else [])
-        case.notes.makers += case.target.builds(session.sources)
+        known = case.prepared.models([session.model] if session.model else [])
+        case.notes.makers += case.prepared.builds(session.sources)
         deployed = session.deployed(next(iter(known), None), folder, files, tolerance)
         plan = session.plan(ort, deployed, rounds_of(file.rounds))
         run = partial(bench.run, timeout_s=file.timeout_s)
@@ -242,11 +242,11 @@ def _carried(
 
     The compiler and the HTP are the same, and ORT writes the graph with its partitions.
     """
-    target = case.target
+    prepared = case.prepared
     if case.placement.backend != "htp" or session.model is None:
         return None
-    model = target.provisioner.onnx.path(session.model)
-    host, options = target.provisioner.catalog.compiler_host(target.compiler), target.htp_arch
+    model = prepared.provisioner.onnx.path(session.model)
+    host, options = prepared.provisioner.catalog.compiler_host(prepared.compiler), prepared.htp_arch
     with scratch_folder() as folder:
         job = CompileJob(
             "cut", "it is not cut", model, folder, compile_options(options), fallback=True

@@ -33,7 +33,7 @@ PLAIN = []
 def test_trivial(bench, number):
     bench.run(PLAN).check()
     if not PLAIN:
-        adb, runtime, probe = bench.device.transport, bench.case.runtime, bench.case.target.probe
+        adb, runtime, probe = bench.device.transport, bench.case.runtime, bench.case.prepared.probe
         settings = " ".join(f"{{key}}='{{value}}'" for key, value in runtime.environment.items())
         PLAIN.extend([adb_binary(), "-L", adb.server.address.spec, "-s", adb.serial, "shell"])
         PLAIN.append(f"cd '{{runtime.root}}' && {{settings}} exec '{{probe}}'")

@@ -73,13 +73,13 @@ def plan(*steps: Step) -> Plan:
 
 
 def probe_of(bench: Bench) -> str:
-    return bench.case.target.probe
+    return bench.case.prepared.probe
 
 
 def use_probe(bench: Bench, path: str) -> None:
     """Has the case run another program in place of the probe."""
-    bench.case.target = replace(bench.case.target)  # others share the one that it was given
-    vars(bench.case.target)["probe"] = path
+    bench.case.prepared = replace(bench.case.prepared)  # others share the one that it was given
+    vars(bench.case.prepared)["probe"] = path
 
 
 @contextlib.contextmanager
@@ -95,7 +95,7 @@ def preloaded(bench: Bench, library: str) -> Iterator[None]:
 
 def deploy_anew(bench: Bench) -> None:
     """Makes the device ready as if nothing were known of it."""
-    device = bench.case.target.provisioned
+    device = bench.case.prepared.provisioned
     device.deployer.forget()
     device.ready.clear()
     device.prepare(bench.placement)

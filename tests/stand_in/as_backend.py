@@ -24,7 +24,7 @@ def pytest_configure(config: pytest.Config) -> None:
     stand_in, plain, ort = folder / "libQnnHtp.so", Bench.libraries, Bench.ort
 
     def link(bench: Bench) -> None:
-        whole = bench.case.target.provisioner.catalog.runtime(bench.placement.qnn, "linux-x64")
+        whole = bench.case.prepared.provisioner.catalog.runtime(bench.placement.qnn, "linux-x64")
         for name, library in (("real_htp.so", behind), ("real_system.so", "libQnnSystem.so")):
             (folder / name).unlink(missing_ok=True)
             (folder / name).symlink_to(whole.library(library))

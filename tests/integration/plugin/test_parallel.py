@@ -110,7 +110,7 @@ from harness.probe.plan import Plan, Step
 def test_some(bench, number):
     if number == 2 and bench.device.name == "sim-a":
         storage = Path(bench.device.workdir).parents[3]
-        lab = bench.case.target.provisioned.lab_device.lab
+        lab = bench.case.prepared.provisioned.lab_device.lab
         os.kill(lab.simulation.devices["sim-a"].pid, signal.SIGKILL)
         storage.rename(storage.with_name("away"))
         storage.write_text("in the way of a new one")

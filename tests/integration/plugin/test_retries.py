@@ -24,7 +24,7 @@ NOOP = Plan((Step("noop"),))
 
 
 def end_device(bench):
-    (simulated,) = bench.case.target.provisioned.lab_device.lab.simulation.devices.values()
+    (simulated,) = bench.case.prepared.provisioned.lab_device.lab.simulation.devices.values()
     os.kill(simulated.pid, signal.SIGKILL)
     with contextlib.suppress(InfraError):
         while True:

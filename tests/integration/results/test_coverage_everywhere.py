@@ -62,7 +62,7 @@ def test_case(bench):
     if MODE == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
     if MODE == "lab":
-        (simulated,) = bench.case.target.provisioned.lab_device.lab.simulation.devices.values()
+        (simulated,) = bench.case.prepared.provisioned.lab_device.lab.simulation.devices.values()
         os.kill(simulated.pid, signal.SIGKILL)
         with contextlib.suppress(InfraError):
             while True:

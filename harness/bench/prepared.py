@@ -59,7 +59,7 @@ class ProvisionedDevice:
         self.lab_device = lab_device
         self.watch = watch
         self.failed: dict[Placement, HarnessError] = {}
-        self.ready: dict[Placement, Target] = {}
+        self.ready: dict[Placement, PreparedPlacement] = {}
         self.deployed: frozenset[str] = frozenset()
         """The names of placements whose files some process of the run has deployed."""
         self._provisioner = provisioner
@@ -113,9 +113,9 @@ class ProvisionedDevice:
     def probe(self) -> Path:
         return self._provisioner.probe(self.target, self.android_api)
 
-    def target_for(self, placement: Placement) -> Target:
+    def with_placement(self, placement: Placement) -> PreparedPlacement:
         """Return a placement on it, without deploying anything."""
-        return Target(self, placement, self._provisioner)
+        return PreparedPlacement(self, placement, self._provisioner)
 
     def deploy(self, placement: Placement, materials: Materials) -> None:
         """Deploy all that cases of a placement need in one transfer.
@@ -133,18 +133,18 @@ class ProvisionedDevice:
         self.prepare(placement)
         self.deployed |= {placement.deployment_key}
 
-    def prepare(self, placement: Placement) -> Target:
+    def prepare(self, placement: Placement) -> PreparedPlacement:
         """Deploy runtime and probe, and check once that the probe runs."""
         if placement not in self.ready:
-            target = self.target_for(placement)
-            _ = target.runtime, target.probe
+            prepared = self.with_placement(placement)
+            _ = prepared.runtime, prepared.probe
             _ = self.baseline  # now, so that the first case does not pay for it
-            self.ready[placement] = target
+            self.ready[placement] = prepared
         return self.ready[placement]
 
 
 @dataclass(frozen=True)
-class Target:
+class PreparedPlacement:
     """A placement on a device, with the files of its cases on this computer and on the device.
 
     Everything raises HarnessError if it cannot be made here or deployed there.

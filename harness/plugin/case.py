@@ -74,7 +74,7 @@ _WITH_EVIDENCE: Final[tuple[Outcome, ...]] = ("failed", "crashed", "hung")
 class Case:
     """Collects the results of one item until its teardown has ended.
 
-    The fixture sets `bench` and `device` once the device is ready, `preflight` before that;
+    The fixture sets `session` and `device` once the device is ready, `preflight` before that;
     `attempt` is the number of this attempt, from 1.
     """
 
@@ -83,7 +83,7 @@ class Case:
         self.placement = placement
         self.device: DeviceRecord | None = None
         self._run = run
-        self.bench: CaseSession | None = None
+        self.session: CaseSession | None = None
         self.preflight: tuple[Finding, ...] = ()
         self.log_prefix = ""
         self.attempt = attempt
@@ -116,12 +116,12 @@ class Case:
             self.known_issue = _reason(report)
 
     def _collect_evidence(self) -> None:
-        if self._outcome not in _WITH_EVIDENCE or self.bench is None:
+        if self._outcome not in _WITH_EVIDENCE or self.session is None:
             return
         start = time.monotonic()
-        lines = self.bench.collect_evidence()
+        lines = self.session.collect_evidence()
         if self._error is not None:
-            known = self.bench.foreseen
+            known = self.session.foreseen
             self._error = diagnosed(self._outcome, self._error, lines, foreseen=known)
         self._evidence_s += time.monotonic() - start
 
@@ -138,15 +138,15 @@ class Case:
 
         A test that did not use its device at all gets a ConfigError.
         """
-        if self.bench is not None and self.bench.is_unused:
+        if self.session is not None and self.session.is_unused:
             return mistake_in(self.item, _UNUSED)
-        verdict = self.bench.notes.verdict if self.bench else None
+        verdict = self.session.notes.verdict if self.session else None
         return NotPassed.of(verdict) if verdict and verdict.outcome != "passed" else None
 
     def place_of(self, failure: BaseException) -> str | None:
         """Return the line of the test that failed, or that ran a plan without checking it."""
         line = place_of(failure, str(self.item.path))
-        notes = self.bench.notes if self.bench and not failure.__traceback__ else None
+        notes = self.session.notes if self.session and not failure.__traceback__ else None
         return line or (notes.test_line if notes else None)
 
     def mistake_of_the_test(self) -> ConfigError | None:
@@ -170,7 +170,7 @@ class Case:
         return "unsupported" if self.is_unsupported else "verdict"
 
     def record(self) -> CaseRecord:
-        notes = self.bench.notes if self.bench else None
+        notes = self.session.notes if self.session else None
         measured: dict[str, Any] = notes.figures() if notes else {}
         device = self.device or self._run.selection.device_record(self.placement)
         if device.name != self.placement.device:
@@ -212,7 +212,7 @@ class Case:
 
     def _axes(self) -> dict[str, Any]:
         axes, parameters = self.placement.axes, parameters_of(self.item)
-        runtime = self.bench.notes.runtime if self.bench else None
+        runtime = self.session.notes.runtime if self.session else None
         if runtime is not None and runtime.ort:  # its version, even if none was selected
             axes["ort"] = runtime.ort
         if not takes_compiled(parameters.values()):

@@ -374,7 +374,7 @@ def bench(request: pytest.FixtureRequest, placement: Placement) -> Bench:
         case.preflight = run.workbench.findings(case.placement)
     run.workbench.refuse(case.placement, case.own_findings())
     session = CaseSession(ready, logs, request.node.path.parent)
-    case.bench, session.foreseen = session, case.foreseen()
+    case.session, session.foreseen = session, case.foreseen()
     case.log_prefix = f"{logs.parent.name}/{logs.name}"
     case.device = ready.provisioned.record
     if request.node.get_closest_marker("wait_until_idle") is not None:
@@ -404,7 +404,7 @@ def pytest_runtest_makereport(
         return report
     setattr(report, OURS, True)
     failure = call.excinfo.value if call.excinfo else None
-    lost = case.bench.lost_lease() if case.bench is not None else None
+    lost = case.session.lost_lease() if case.session is not None else None
     if lost is not None:
         failure, report.outcome = lost, "failed"
     elif report.when == "call" and failure is None:

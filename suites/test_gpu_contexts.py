@@ -106,7 +106,7 @@ def context_binary(bench: Bench, model: Model, compiler: str | None = None) -> I
     maker = bench
     if compiler is not None and not f"{bench.placement.qnn_version}.".startswith(f"{compiler}."):
         try:
-            maker = bench.beside(compiler)
+            maker = bench.with_qnn(compiler)
         except ConfigError as error:  # a compiler of this computer may not exist for the device
             pytest.skip(f"QNN {compiler} cannot make contexts on this device: {error}")
     ort, deployed = maker.ort(), maker.model(model)

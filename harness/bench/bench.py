@@ -128,7 +128,7 @@ class Bench:
         """
         return QnnVersion.parse(self.placement.qnn_version) in VersionRange.parse(versions)
 
-    def beside(self, qnn: str) -> Bench:
+    def with_qnn(self, qnn: str) -> Bench:
         """Return a bench for this device with another QNN version, for preparatory work."""
         return Bench(self.case.with_qnn(qnn))
 

@@ -229,7 +229,7 @@ class CaseSession:
         """Return a session on this device with another QNN version."""
         self._is_used = True
         placement = self.placement.model_copy(update={"qnn": qnn, "compiler": qnn})
-        logs = self._log_folder / f"beside-{qnn}"
+        logs = self._log_folder / f"qnn-{qnn}"
         session = CaseSession(self._provisioned.prepare(placement), logs, self.folder)
         session._surroundings = self._surroundings  # it is no other case
         return session

@@ -132,7 +132,7 @@ def test_nothing(bench, n):
 
 @pytest.fixture
 def looked(bench):
-    bench.beside("2.51.0").contexts(Model("tiny"))
+    bench.with_qnn("2.51.0").contexts(Model("tiny"))
 
 
 @pytest.mark.device

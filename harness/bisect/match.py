@@ -19,7 +19,8 @@ from pydantic import Field, JsonValue
 
 from harness.core.codes import same_code
 from harness.core.errors import ConfigError
-from harness.diagnosis.error import ErrorRecord, Part
+from harness.core.record_part import Part
+from harness.diagnosis.error import ErrorRecord
 from harness.results.drift import NOT_KEPT, Output, steps_of
 from harness.results.op_events import cost_of, dearest
 from harness.results.record import CaseRecord, is_figure

@@ -13,7 +13,7 @@ from pydantic import Field, StrictInt, StringConstraints, model_validator
 
 from harness.bisect.match import Evidence, Point, Question, RunAnswer, Stopped, parse_match
 from harness.core.axes import AXES, AxisName
-from harness.diagnosis.error import Part
+from harness.core.record_part import Part
 from harness.plugin.user_files import is_of_a_file, isolated_arguments
 from harness.results.case_names import split_node_id
 

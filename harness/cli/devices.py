@@ -20,9 +20,9 @@ from harness.core.cache import BOARDS, cache_root, quarantine_root
 from harness.core.deadline import Deadline
 from harness.core.errors import HarnessError, InfraError
 from harness.core.outgoing_text import counted, outgoing
+from harness.core.record_part import Part
 from harness.deploy.client import Cleaned, clean as clean_device
 from harness.deploy.layout import describe_claim
-from harness.diagnosis.error import Part
 from harness.doctor.check import listed
 from harness.dsp.emulator import loader_missing
 from harness.lab.attach import LabDevice, OpenLab

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from harness.core.record_part import Part
 from harness.core.schema_field import Schema1
-from harness.diagnosis.error import Part
 
 
 class Printout(Part):

@@ -17,8 +17,8 @@ from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.local_file import LocalFile
 from harness.core.notices import Notices, shown_by
 from harness.core.outgoing_text import counted
+from harness.core.record_part import Part
 from harness.core.socs import HTP_ARCHS, TARGETS, Target
-from harness.diagnosis.error import Part
 from harness.runtimes.catalog import Catalog, CatalogEntry, choose_runtimes
 from harness.runtimes.findings import Finding
 from harness.runtimes.preflight import PreflightInput, TargetFacts, preflight

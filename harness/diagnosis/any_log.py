@@ -20,8 +20,8 @@ from typing import BinaryIO, Final, cast
 
 import re2
 
+from harness.core.record_part import clean_text
 from harness.diagnosis.chain import ECHO
-from harness.diagnosis.error import clean_text
 from harness.diagnosis.rule import Rule
 from harness.diagnosis.rules import all_rules
 

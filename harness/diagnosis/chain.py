@@ -17,7 +17,8 @@ from importlib.resources import files
 from typing import Final
 
 from harness.core.codes import GPU_ERRORS, describe
-from harness.diagnosis.error import ChainLink, clean_text
+from harness.core.record_part import clean_text
+from harness.diagnosis.error import ChainLink
 from harness.probe.transcript import StepResult
 
 _GAP: Final = ".{0,80}?"

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, model_validator
+from pydantic import Field, StrictInt, model_validator
 
 from harness.core.codes import describe
+from harness.core.record_part import Part, RecordText, clean_text, cut_message
+from harness.probe.transcript import LoadedLibrary
 
 Outcome = Literal["passed", "failed", "crashed", "hung", "unsupported", "error", "skipped"]
-MAX_MESSAGE_CHARS: Final = 16_000
 MAX_SIGNATURE_CHARS: Final = 300
 
 # The order matters: each replaces text that a later one would split. No pattern matches in or right
@@ -22,33 +23,6 @@ _VARYING: Final = (
     (re.compile(r"\b(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{8,}\b", re.I), "<hex>"),
     (re.compile(r"(?:(?<![\w>.)])[-+])?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?", re.I), "<n>"),
 )
-
-
-def clean_text(text: object) -> object:
-    """Return text that UTF-8 can encode: lone surrogates become question marks."""
-    if not isinstance(text, str) or text.isascii():
-        return text
-    return text.encode("utf-8", "replace").decode()
-
-
-def named_text(text: object) -> object:
-    """Return `clean_text` for databases: NUL, which PostgreSQL refuses, becomes U+FFFD."""
-    cleaned = clean_text(text)
-    return cleaned.replace("\0", "\ufffd") if isinstance(cleaned, str) else cleaned
-
-
-RecordText = Annotated[str, BeforeValidator(named_text)]
-
-
-class Part(BaseModel):
-    """A part of a record: immutable, with known keys only, all of which are written."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        serialize_by_alias=True,
-        json_schema_serialization_defaults_required=True,
-    )
 
 
 Number = Annotated[StrictInt, Field(gt=-(1 << 64), lt=1 << 64)]
@@ -93,27 +67,6 @@ class Diagnosis(Part):
         """Return one line of text."""
         parts = (f"{self.name}: {self.words}", self.fix, self.thread)
         return "; ".join(part for part in parts if part)
-
-
-class LoadedLibrary(Part):
-    """A library that was loaded when the process failed, and its file.
-
-    `build_id` is the linker's. `version` is the QNN version in a library from outside of the
-    runtime's folder, `hides` the runtime's file that was not loaded because of it.
-    """
-
-    name: RecordText
-    path: RecordText
-    build_id: RecordText | None = None
-    version: RecordText | None = None
-    hides: RecordText | None = None
-
-    def text(self) -> str:
-        """Return one line of text, which rules search, too."""
-        parts = (self.version, self.build_id and f"build id {self.build_id}")
-        details = ", ".join(part for part in parts if part)
-        hides = f" hides {self.hides}" if self.hides else ""
-        return f"{self.name}: {self.path}" + (f" ({details})" if details else "") + hides
 
 
 class OrtCode(Part):
@@ -212,14 +165,6 @@ class ErrorRecord(Part):
         if self.hex is not None and (self.code is None or self.hex != hex(self.code)):
             raise ValueError(f"hex {self.hex} is not code {self.code}")
         return self
-
-
-def cut_message(message: str) -> str:
-    """Return a message of at most 16,000 characters, cut in the middle."""
-    if len(message) <= MAX_MESSAGE_CHARS:
-        return message
-    half = MAX_MESSAGE_CHARS // 2 - 20
-    return f"{message[:half]}\n[... cut ...]\n{message[-half:]}"
 
 
 def signature(api: str | None, code: int | None, message: str) -> str:

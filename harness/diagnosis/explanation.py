@@ -14,6 +14,7 @@ from math import inf
 from typing import Final
 
 from harness.core.codes import describe, dsp_errors, qnn_code_in
+from harness.core.record_part import Part
 from harness.core.schema_field import Schema1
 from harness.diagnosis.any_log import (
     API,
@@ -26,7 +27,7 @@ from harness.diagnosis.any_log import (
     LogText,
 )
 from harness.diagnosis.chain import is_benign, link_of
-from harness.diagnosis.error import Confidence, Part
+from harness.diagnosis.error import Confidence
 from harness.diagnosis.rule import CONFIDENCES, FittingRule, Rule, Symptoms, findings
 from harness.diagnosis.rules import all_rules
 

@@ -13,10 +13,11 @@ from pydantic import BeforeValidator, ConfigDict, Field
 
 from harness.core.codes import RANGE_ENDS, describe, same_code
 from harness.core.errors import ConfigError
+from harness.core.record_part import Part
 from harness.core.schema_field import Schema1
 from harness.core.yaml_document import check_document, read_document
 from harness.diagnosis.chain import MAX_LINE_CHARS, is_benign, messages_of
-from harness.diagnosis.error import Confidence, Diagnosis, Part
+from harness.diagnosis.error import Confidence, Diagnosis
 
 CONFIDENCES: Final[tuple[Confidence, ...]] = ("known", "likely", "possible")
 """`known`: a line states the cause. `likely`: it is the usual cause of such a line.

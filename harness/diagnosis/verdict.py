@@ -13,14 +13,14 @@ from __future__ import annotations
 import re
 import signal as signals
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from harness.core.codes import describe, parse_ort_error, same_code
 from harness.core.errors import Cause
 from harness.diagnosis.chain import call_chain, error_lines, failure_chain
 from harness.diagnosis.diagnosis import EARLIER, NOTHING, Foreseen, diagnosed
-from harness.diagnosis.error import ErrorRecord, LoadedLibrary, OrtCode, Outcome
+from harness.diagnosis.error import ErrorRecord, OrtCode, Outcome
 from harness.dsp.dsp import DspReply
 from harness.lab.facts import Coprocessors
 from harness.probe.plan_runner import (
@@ -426,10 +426,7 @@ def judge(
         return Verdict("unsupported", None, lacking)
     if verdict.error is None or verdict.outcome == "error":
         return verdict
-    libraries = [
-        LoadedLibrary.model_validate(asdict(library)) for library in run.transcript.libraries
-    ]
-    error = verdict.error.model_copy(update={"libraries": tuple(libraries)})
+    error = verdict.error.model_copy(update={"libraries": tuple(run.transcript.libraries)})
     if ending is None and (signal := _signal(run)) is not None:
         error = error.with_line(f"the process was ended by {signal} after its plan")
     # output of libraries besides their log; it counts as evidence, like a device's logs

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from harness.core.errors import ConfigError
-from harness.diagnosis.error import Part
+from harness.core.record_part import Part
 from harness.history.attempts import Attempt, CaseAttempts, attempts_by_name, finder, same_failure
 from harness.history.states import CaseHistory, CaseState, format_versions, versions_of
 from harness.history.surroundings import devices_gone, files_changed

@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal
 
-from harness.diagnosis.error import Part
+from harness.core.record_part import Part
 from harness.history.attempts import PROFILE, Attempt, attempts_by_name, finder
 from harness.history.performance import Change, judge
 from harness.results.op_events import OpCost, op_costs

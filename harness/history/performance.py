@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator
 
 from harness.core.outgoing_text import counted
-from harness.diagnosis.error import Part
+from harness.core.record_part import Part
 from harness.history.attempts import (
     FIGURES,
     SURROUNDINGS,

@@ -11,8 +11,9 @@ from itertools import groupby
 from typing import Final, Literal, NamedTuple
 
 from harness.core.outgoing_text import counted, shortened
+from harness.core.record_part import Part
 from harness.core.schema_field import Schema1
-from harness.diagnosis.error import Part, signature_text
+from harness.diagnosis.error import signature_text
 from harness.history.attempts import (
     Attempt,
     CaseAttempts,

@@ -14,7 +14,8 @@ from pydantic import AfterValidator
 from harness.bisect.new_failures import NewFailure
 from harness.core.names_inside import flat_name
 from harness.core.outgoing_text import counted
-from harness.diagnosis.error import Part, signature_text
+from harness.core.record_part import Part
+from harness.diagnosis.error import signature_text
 from harness.history.attempts import Attempt, cause_of, short_hash
 from harness.history.comparison import Category, Comparison, Pair
 from harness.history.states import CONFIRMED, CaseHistory, format_attempts

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Iterable
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -49,7 +48,6 @@ from harness.results.record import (
     DeviceRecord,
     Expected,
     Fixed,
-    PreflightRecord,
     emulated_answer,
 )
 from harness.runtimes.runtime import NotOffered
@@ -192,9 +190,7 @@ class Case:
             axes=self._axes(),
             device=device,
             runtime=notes.libraries() if notes else None,
-            preflight=tuple(
-                PreflightRecord.model_validate(asdict(finding)) for finding in self.own_findings()
-            ),
+            preflight=self.own_findings(),
             outcome=self._outcome,
             cause=self._cause,
             expected=Expected(known_issue=self.known_issue) if self.known_issue else None,

@@ -25,9 +25,9 @@ from harness.probe.transcript import (
     MAX_KEPT,
     Accepted,
     Done,
+    LoadedLibrary,
     LogLine,
     Malformed,
-    SeenLibrary,
     Start,
     StepResult,
     Transcript,
@@ -246,12 +246,15 @@ class TranscriptParser:
                 transcript.deadline, transcript.elapsed_us = True, elapsed
                 transcript.unread = unread * _UNREAD_PART > checks
             case "library":
-                texts = [_text(event, key) for key in ("name", "path")]
-                more = [_maybe_text(event, key) or None for key in ("build_id", "version", "hides")]
+                texts = {key: _text(event, key) for key in ("name", "path")}
+                more = {key: _maybe_text(event, key) for key in ("build_id", "version", "hides")}
                 if len(transcript.libraries) < MAX_LIBRARIES:
-                    cut = [text and text[:MAX_LIBRARY_CHARS] for text in more]
-                    name, path = (text[:MAX_LIBRARY_CHARS] for text in texts)
-                    transcript.libraries.append(SeenLibrary(name, path, *cut))
+                    facts = {
+                        key: text[:MAX_LIBRARY_CHARS]
+                        for key, text in (texts | more).items()
+                        if text
+                    }
+                    transcript.libraries.append(LoadedLibrary.model_validate(facts))
             case "plan-error":
                 line, message = _maybe_count(event, "line"), _text(event, "message")
                 transcript.plan_error = f"line {line}: {message}"

@@ -7,6 +7,7 @@ from typing import Any, Final
 from zlib import crc32
 
 from harness.core.outgoing_text import counted
+from harness.core.record_part import Part, RecordText
 from harness.probe.plan import Plan
 
 MAX_KEPT: Final = 100
@@ -62,19 +63,25 @@ class Done:
     failed: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class SeenLibrary:
-    """A library that the process had loaded when its first step failed.
+class LoadedLibrary(Part):
+    """A library that was loaded when the process failed, and its file.
 
-    `name` is its own, `path` the file that the loader used. `hides` is the file of that name beside
-    the plan's libraries, if another one was used; `version` is that of a QNN from elsewhere.
+    `build_id` is the linker's. `version` is the QNN version in a library from outside of the
+    runtime's folder, `hides` the runtime's file that was not loaded because of it.
     """
 
-    name: str
-    path: str
-    build_id: str | None = None
-    version: str | None = None
-    hides: str | None = None
+    name: RecordText
+    path: RecordText
+    build_id: RecordText | None = None
+    version: RecordText | None = None
+    hides: RecordText | None = None
+
+    def text(self) -> str:
+        """Return one line of text, which rules search, too."""
+        parts = (self.version, self.build_id and f"build id {self.build_id}")
+        details = ", ".join(part for part in parts if part)
+        hides = f" hides {self.hides}" if self.hides else ""
+        return f"{self.name}: {self.path}" + (f" ({details})" if details else "") + hides
 
 
 @dataclass(slots=True)
@@ -145,7 +152,7 @@ class Transcript:
     finished: Done | None = None
     deadline: bool = False
     unread: bool = False
-    libraries: list[SeenLibrary] = field(default_factory=list)
+    libraries: list[LoadedLibrary] = field(default_factory=list)
     plan_error: str | None = None
     plan_damaged: bool = False
     elapsed_us: int | None = None

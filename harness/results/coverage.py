@@ -17,7 +17,8 @@ from pydantic import Field, StrictInt
 
 from harness.core.errors import Cause, ConfigError, InfraError
 from harness.core.outgoing_text import counted
-from harness.diagnosis.error import Outcome, Part
+from harness.core.record_part import Part
+from harness.diagnosis.error import Outcome
 
 Standing = Literal["passed", "failed", "known", "unsupported", "skipped", "input", "lab", "harness"]
 """The result of a case: `known` fails as a known issue expects; the last three have no verdict,

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 from pydantic import JsonValue
 
 from harness.core.outgoing_text import counted
-from harness.diagnosis.error import Part
+from harness.core.record_part import Part
 from harness.results.record import CaseRecord
 from harness.runtimes.runtime import version_key
 

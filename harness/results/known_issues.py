@@ -19,6 +19,7 @@ from harness.core.codes import same_code
 from harness.core.engines import ENGINES
 from harness.core.errors import ConfigError
 from harness.core.outgoing_text import counted
+from harness.core.record_part import Part
 from harness.core.schema_field import Schema1
 from harness.core.socs import HTP_ARCHS, SOCS, TARGETS
 from harness.core.versions import QnnVersion, VersionRange
@@ -30,7 +31,6 @@ from harness.core.yaml_document import (
     matching,
     read_document,
 )
-from harness.diagnosis.error import Part
 from harness.results.record import CaseRecord
 
 MAX_PATTERN_CHARS: Final = 200

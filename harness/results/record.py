@@ -30,14 +30,15 @@ from harness.core.bounded_json import INTEGERS, MAX_DEPTH
 from harness.core.errors import Cause
 from harness.core.names_inside import inner_name
 from harness.core.outgoing_text import counted
+from harness.core.record_part import Part, RecordText, clean_text, cut_message
 from harness.core.schema_field import Schema2
-from harness.diagnosis.error import ErrorRecord, Outcome, Part, RecordText, clean_text, cut_message
+from harness.diagnosis.error import ErrorRecord, Outcome
 from harness.dsp.dsp import DspReply
 from harness.lab.health import EventKind, LabEvent, State
 from harness.probe.plan import Plan, Step
 from harness.probe.transcript import Transcript
 from harness.results.coverage import Standing, standing_of
-from harness.runtimes.findings import Severity
+from harness.runtimes.findings import Finding
 
 _MAX_DEPTH: Final = 20
 WHOLE: Final = _MAX_DEPTH - MAX_DEPTH
@@ -268,17 +269,6 @@ Count = Annotated[StrictInt, Field(ge=1, le=(1 << 31) - 1)]
 """A number from 1 that fits any database."""
 
 
-class PreflightRecord(Part):
-    """A finding of preflight before the case ran; see docs/preflight.md."""
-
-    code: RecordText
-    severity: Severity
-    files: tuple[RecordText, ...] = ()
-    explanation: RecordText
-    fix: RecordText
-    thread: RecordText | None = None
-
-
 class RuntimeRecord(Part):
     """The libraries a case ran with; `build_id` is read from them.
 
@@ -423,7 +413,7 @@ class CaseRecord(Part):
     axes: JsonObject
     device: DeviceRecord | None
     runtime: RuntimeRecord | None = None
-    preflight: tuple[PreflightRecord, ...] = ()
+    preflight: tuple[Finding, ...] = ()
     outcome: Outcome
     cause: Cause | None = None
     expected: Expected | None = None

@@ -9,6 +9,8 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Final, Literal
 
+from harness.core.record_part import Part, RecordText
+
 Severity = Literal["error", "warning", "info"]
 """error: it will not work; warning: it may not; info: unknown, or harmless here."""
 
@@ -37,20 +39,19 @@ CODES: Final[Mapping[str, Code]] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One problem, certain or possible.
+class Finding(Part):
+    """One problem, certain or possible, that preflight found before a case ran.
 
     `files` are names inside the runtime, or of contexts, the one at fault first. `explanation` is
     the problem and its consequence, `fix` what to do. `thread` is a public URL.
     """
 
-    code: str
+    code: RecordText
     severity: Severity
-    files: tuple[str, ...]
-    explanation: str
-    fix: str
-    thread: str | None
+    files: tuple[RecordText, ...] = ()
+    explanation: RecordText
+    fix: RecordText
+    thread: RecordText | None = None
 
     @property
     def context(self) -> str | None:
@@ -67,5 +68,11 @@ def finding(code: str, *names: str, severity: Severity | None = None, **facts: o
     Its severity is that of the code unless another is given.
     """
     kind, facts = CODES[code], {"file": (*names, "")[0], **facts}
-    explanation, fix = kind.explanation.format_map(facts), kind.fix.format_map(facts)
-    return Finding(code, severity or kind.severity, names, explanation, fix, kind.thread)
+    return Finding(
+        code=code,
+        severity=severity or kind.severity,
+        files=names,
+        explanation=kind.explanation.format_map(facts),
+        fix=kind.fix.format_map(facts),
+        thread=kind.thread,
+    )

@@ -66,7 +66,8 @@ class Row:
     def preflight(self) -> Foreseen:
         """The findings of preflight, in the words of the table of codes."""
         findings = (
-            Finding(code, "error", (), CODES[code].meaning, "", None) for code in self.foreseen
+            Finding(code=code, severity="error", explanation=CODES[code].meaning, fix="")
+            for code in self.foreseen
         )
         return Foreseen(tuple(findings))
 

@@ -22,11 +22,12 @@ from harness.diagnosis.diagnosis import (
     is_unrelated,
     symptoms_of,
 )
-from harness.diagnosis.error import ChainLink, Diagnosis, ErrorRecord, LoadedLibrary
+from harness.diagnosis.error import ChainLink, Diagnosis, ErrorRecord
 from harness.diagnosis.explanation import symptoms_in
 from harness.diagnosis.rule import CONFIDENCES, FittingRule, Rule, Sign, Symptoms, findings
 from harness.diagnosis.rules import own_rules
 from harness.diagnosis.verdict import judge
+from harness.probe.transcript import LoadedLibrary
 from harness.runtimes.findings import CODES as PREFLIGHT, finding
 from tests.properties import damaged, reached, reaches
 from tests.unit.diagnosis.failure_page import PAGE, page
@@ -106,7 +107,7 @@ def test_what_preflight_foresaw_is_the_diagnosis(code: str) -> None:
         assert diagnosis.confidence in ("known", "likely")
         named += f"{meaning}: " in diagnosis.words
         # what is told of harmlessly is no reason
-        info = replace(row.preflight.findings[0], severity="info")
+        info = row.preflight.findings[0].model_copy(update={"severity": "info"})
         assert diagnosed(outcome, error, foreseen=Foreseen((info,))) == diagnosed(outcome, error)
     assert named
 

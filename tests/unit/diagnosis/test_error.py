@@ -6,17 +6,16 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 from pydantic import ValidationError
 
+from harness.core.record_part import clean_text, cut_message
 from harness.diagnosis.error import (
     MAX_SIGNATURE_CHARS,
     ChainLink,
     Diagnosis,
     ErrorRecord,
-    LoadedLibrary,
-    clean_text,
-    cut_message,
     signature,
     without_varying_parts,
 )
+from harness.probe.transcript import LoadedLibrary
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from harness.diagnosis.diagnosis import diagnosed
 from harness.report.html import html_text
 from harness.report.sections import RunData
 from harness.results.journal import Contents, Damage
-from harness.results.record import CaseRecord, PreflightRecord, held
+from harness.results.record import CaseRecord, held
+from harness.runtimes.findings import Finding
 from tests.report_page import Page, details_of, rows_of
 from tests.unit.results.records import error, record
 
@@ -80,7 +81,7 @@ def test_what_is_shown() -> None:
 
 @pytest.mark.parametrize("code", ["context-arch", "context-floats"])
 def test_a_pass_that_only_a_simulator_gives_is_in_the_headline(code: str) -> None:
-    finding = PreflightRecord(code=code, severity="info", explanation="v75", fix="-")
+    finding = Finding(code=code, severity="info", explanation="v75", fix="-")
     for outcome, is_said in (("passed", True), ("failed", False)):
         text = page([record(outcome=outcome, preflight=(finding,))]).whole
         assert ("simulator takes" in text) == is_said

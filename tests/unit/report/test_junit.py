@@ -12,7 +12,7 @@ import xmlschema
 from junitparser import JUnitXml
 
 from harness.diagnosis.diagnosis import diagnosed
-from harness.diagnosis.error import LoadedLibrary
+from harness.probe.transcript import LoadedLibrary
 from harness.report.junit import junit_parts, legal
 from harness.results.coverage import coverage_of
 from harness.results.record import NO_CAUSE, CaseRecord

@@ -27,7 +27,8 @@ from harness.report.summary import (
     totals,
 )
 from harness.results.coverage import coverage_of
-from harness.results.record import CaseRecord, DeviceEvent, PreflightRecord
+from harness.results.record import CaseRecord, DeviceEvent
+from harness.runtimes.findings import Finding
 from tests.snapshots import Snapshot
 from tests.unit.results.records import error, final_attempts, record
 
@@ -53,9 +54,9 @@ def lost(case: str, message: str, cause: str) -> CaseRecord:
     return failing(case, outcome="error", cause=cause, error=record_of_error)
 
 
-def finding(code: str, explanation: str, severity: str = "error") -> PreflightRecord:
+def finding(code: str, explanation: str, severity: str = "error") -> Finding:
     fields = {"code": code, "severity": severity, "explanation": explanation, "fix": "f"}
-    return PreflightRecord.model_validate(fields)
+    return Finding.model_validate(fields)
 
 
 def test_the_lines_say_what_happened(snapshot: Snapshot) -> None:

@@ -1,0 +1,44 @@
+"""A part of a record, and texts as records keep them (pure)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+MAX_MESSAGE_CHARS: Final = 16_000
+
+
+def clean_text(text: object) -> object:
+    """Return text that UTF-8 can encode: lone surrogates become question marks."""
+    if not isinstance(text, str) or text.isascii():
+        return text
+    return text.encode("utf-8", "replace").decode()
+
+
+def named_text(text: object) -> object:
+    """Return `clean_text` for databases: NUL, which PostgreSQL refuses, becomes U+FFFD."""
+    cleaned = clean_text(text)
+    return cleaned.replace("\0", "\ufffd") if isinstance(cleaned, str) else cleaned
+
+
+RecordText = Annotated[str, BeforeValidator(named_text)]
+
+
+class Part(BaseModel):
+    """A part of a record: immutable, with known keys only, all of which are written."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        serialize_by_alias=True,
+        json_schema_serialization_defaults_required=True,
+    )
+
+
+def cut_message(message: str) -> str:
+    """Return a message of at most 16,000 characters, cut in the middle."""
+    if len(message) <= MAX_MESSAGE_CHARS:
+        return message
+    half = MAX_MESSAGE_CHARS // 2 - 20
+    return f"{message[:half]}\n[... cut ...]\n{message[-half:]}"

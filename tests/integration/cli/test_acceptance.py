@@ -18,18 +18,13 @@ import pytest
 
 from harness.cli.doctor import lines_of
 from harness.core.cache import cache_root
-from harness.core.errors import InfraError
-from harness.doctor import (
-    acceptance,
-)
-from harness.doctor.acceptance import STEPS, Stage, Trial, accept, run_steps
+from harness.doctor import acceptance
+from harness.doctor.acceptance import STEPS, Trial, accept
 from harness.doctor.check import CheckResult, report_of
 from harness.doctor.device_visit import Options, open_workbench
 from harness.lab.health import RecoveryRules
 from harness.lab.inventory import load_lab
 from harness.probe.plan import Step as ProbeStep
-from harness.transport.adb_device import AdbDevice
-from harness.transport.shell import Completed
 from tests.integration.cli.test_doctor import NAME
 from tests.integration.deploy.conftest import MakeDevice
 from tests.integration.device_runs import ROOT
@@ -140,74 +135,34 @@ def test_where_no_archive_can_be_written_no_step_is_tried(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("short")
-def test_what_cannot_be_packed_is_shown_all_the_same(
-    simulated_lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
-        raise InfraError("no space left")
-
-    monkeypatch.setattr("harness.cli.doctor.write_archive", fail)
-    out = tmp_path / "sent.zip"
-    completed = qnn_harness("doctor", "--acceptance", NAME, "--lab", simulated_lab, "--output", out)
-    assert (completed.returncode, "push and pull" in completed.stdout) == (3, True)
-    assert "no space left" in completed.stderr
-
-
-def on(adb: AdbDevice, workdir: str, logs: Path = Path("/none")) -> Trial:
-    """For steps that need nothing but a shell and files."""
-    device = SimpleNamespace(transport=adb, workdir=workdir)
-    in_use = SimpleNamespace(attach=lambda: device)
-    bench: Any = SimpleNamespace(lab=SimpleNamespace(device=lambda name: in_use))
-    return Trial(bench, NAME, "latest", logs, print, RecoveryRules())
-
-
-class MockLiar(AdbDevice):
-    """A device that is not what it says, in one way."""
-
-    def __init__(self, adb: AdbDevice, **ways: Callable[..., Any]) -> None:
-        super().__init__(adb.serial, adb.server)
-        self._ways = ways
-
-    def shell(self, script: str, **options: Any) -> Completed:
-        completed = super().shell(script, **options)
-        return self._ways.get("shell", lambda process, script: process)(completed, script)  # type: ignore[no-any-return]
-
-    def pull(self, remote: str, local: Path, **options: Any) -> None:
-        super().pull(remote, local, **options)
-        self._ways.get("pull", lambda local: None)(local)
-
-    def stat(self, remote: str, **options: Any) -> Any:
-        return self._ways.get("stat", lambda status: status)(super().stat(remote, **options))
-
-
-def no_code(completed: Completed, script: str) -> Completed:
-    return replace(completed, exit_code=0, signal=None)
-
-
-def no_stdin(completed: Completed, script: str) -> Completed:
-    return replace(completed, stdout=completed.stdout[:-1])
-
-
-def damaged(local: Path) -> None:
-    local.write_bytes(local.read_bytes()[:-1] + b"?")
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("act", "ways"),
+    ("act", "method", "wrong"),
     [
-        (acceptance.shells, {"shell": no_code}),
-        pytest.param(acceptance.shells, {"shell": no_stdin}, marks=pytest.mark.slow),
-        (acceptance.push, {"pull": damaged}),
-        (acceptance.store, {"stat": lambda found: found or 1}),
+        (acceptance.shells, "shell", lambda answer: replace(answer, exit_code=0, signal=None)),
+        (acceptance.shells, "shell", lambda answer: replace(answer, stdout=answer.stdout[:-1])),
+        (acceptance.push, "shell", lambda answer: answer),
+        (acceptance.store, "stat", lambda status: status or 1),
     ],
+    ids=["no exit codes", "a byte less", "damaged", "never empty"],
 )
 def test_what_is_wrong_is_found(
-    make_device: MakeDevice, act: Callable[[Trial], CheckResult], ways: dict[str, Any]
+    make_device: MakeDevice,
+    monkeypatch: pytest.MonkeyPatch,
+    act: Callable[[Trial], CheckResult],
+    method: str,
+    wrong: Callable[[Any], Any],
 ) -> None:
+    """Steps that need nothing but a shell and files."""
     device = make_device("simulated")
-    assert act(on(MockLiar(device, **ways), device.workdir)).status == "fail"
+    device.damage_next = act is acceptance.push
+    right = getattr(device, method)
+    monkeypatch.setattr(device, method, lambda *words, **more: wrong(right(*words, **more)))
+    in_use = SimpleNamespace(
+        attach=lambda: SimpleNamespace(transport=device, workdir=device.workdir)
+    )
+    bench: Any = SimpleNamespace(lab=SimpleNamespace(device=lambda name: in_use))
+    trial = Trial(bench, NAME, "latest", Path("/none"), print, RecoveryRules())
+    assert act(trial).status == "fail"
 
 
 @pytest.fixture
@@ -233,24 +188,10 @@ def test_a_process_that_does_not_do_as_it_should(
     assert acceptance.crash(trial).status == "unknown"
 
 
-def test_a_lab_that_forbids_reboots(trial: Trial) -> None:
-    trial.rules = RecoveryRules(reboot=False)
-    assert acceptance.reboot(trial).status == "not-applicable"
-
-
-def test_nobody_at_the_device(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_nobody_does_and_what_a_lab_forbids(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(acceptance, "PERSON_S", 1.0)
     assert acceptance.unplug(trial).status == "unknown"
-
-
-def test_what_a_step_left_running_is_ended(trial: Trial) -> None:
-    adb = trial.device.transport
-
-    def leave(_: Trial) -> CheckResult:
-        adb.shell("setsid sleep 600 </dev/null >/dev/null 2>&1 &", timeout_s=20)
-        return CheckResult("ok", "")
-
-    steps = [Stage("a step", 60, leave)]
-    assert [check.status for check in run_steps(trial, steps, [])] == ["ok", "ok"]
-    remaining = adb.shell("ps -A -o args | grep '^sleep 600'", timeout_s=20)
-    assert remaining.stdout == b""
+    trial.rules = RecoveryRules(reboot=False)
+    assert acceptance.reboot(trial).status == "not-applicable"

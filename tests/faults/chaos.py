@@ -28,6 +28,7 @@ from tests.faults.table import REAL, SSH
 from tests.integration.device_runs import ROOT, DeviceRuns, Finished
 from tests.integration.lab.ssh_host import SshHost
 from tests.integration.transport.adb.real_adbd import RealDevice
+from tests.processes import processes_of
 
 SUITE = Path(__file__).parent / "chaos_suite.py"
 MOST_IN_A_RUN = 30
@@ -177,7 +178,7 @@ def run_once(
             for path in (folder / "storage-main").rglob(pattern)
             if path.is_file()
         )
-    leftovers += _processes(f"{folder}/")
+    leftovers += map(str, processes_of(folder).items())
     journal = completed.folder / "latest/results.jsonl"
     contents = read_journal(journal)
     assert contents.damage == (), completed.output[-3000:]
@@ -185,16 +186,6 @@ def run_once(
     for record in completed.cases:
         attempts[record["axes"]["seed"]].append(record)
     return ChaosRun(completed, attempts, leftovers)
-
-
-def _processes(folder: str) -> list[str]:
-    """Processes whose files lie in `folder`, which everything of a run has in its environment."""
-    commands = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):
-            if folder.encode() in path.read_bytes():
-                commands.append(f"process {path.parent.name}: {(path.parent / 'comm').read_text()}")
-    return commands
 
 
 @dataclass(frozen=True)

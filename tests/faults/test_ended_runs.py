@@ -7,139 +7,94 @@ import os
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from harness.core.deadline import Deadline
 from harness.results.journal import read_journal
 from tests.faults.conftest import HERE
 from tests.integration.device_runs import ROOT, DeviceRuns
-from tests.integration.plugin.test_killed import environment_of, running
+from tests.integration.simulator.conftest import wait_for
+from tests.processes import processes_of
 
 SUITE = HERE / "ended_suite/cases_that_end.py"
-ENDS = {
-    "collection": signal.SIGINT,
-    "preparation": signal.SIGTERM,
-    "case": signal.SIGKILL,
-    "reporting": signal.SIGTERM,
-}
 START_S = 300
 """Far more than a run takes to get anywhere, for computers that are busy."""
 ENDS_WITHIN_S = 60.0
-LOOK_EVERY_S = 0.15  # a look goes through all processes of the host
-FINISHED_CASES = {"collection": 0, "preparation": 0, "case": 1, "reporting": 3}
 EXIT_INTERRUPTED = 2
 
 
-def wait_for(condition: Callable[[], object], timeout_s: float) -> None:
-    deadline = Deadline(timeout_s)
-    while not condition():
-        assert not deadline.expired, "it did not come to pass"
-        time.sleep(LOOK_EVERY_S)
+def is_reached(folder: Path, phase: str) -> bool:
+    if phase == "preparation":
+        return any((folder / "simulated").rglob("store/.incoming/*"))
+    if phase == "case":
+        return any(map(probe_waits, processes_of(folder)))
+    return (folder / "reached").exists()
 
 
-class Ended:
-    """A run that was ended in one phase by its signal, and a healthy one on the same device."""
-
-    def __init__(self, folder: Path, phase: str) -> None:
-        self.phase = phase
-        self.lab = DeviceRuns(folder)
-        reached = folder / "reached"
-        settings = {"QNN_FAULT_PHASE": phase, "QNN_FAULT_REACHED": str(reached)}
-        said = folder / "output"
-        with said.open("wb") as output:
-            process = subprocess.Popen(
-                self.lab.command(SUITE, "--reports", folder / phase),
-                cwd=ROOT,
-                env=self.lab.environment | settings | {"PYTHONPATH": str(ROOT)},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-        try:
-            wait_for(lambda: self._reached(reached) or process.poll() is not None, START_S)
-            assert process.poll() is None, said.read_text()
-            process.send_signal(ENDS[phase])
-            start = time.monotonic()
-            self.code = process.wait(3 * ENDS_WITHIN_S)
-            self.seconds = time.monotonic() - start
-        finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-        self.left: list[str] = []
-        try:
-            wait_for(lambda: not self.processes(), ENDS_WITHIN_S)
-        except AssertionError:
-            self.left = [environment_of(pid)[:200] for pid in self.processes()]
-        self.output = said.read_text()
-        self.info = self._newest("run.json")
-        journal = self._newest("results.jsonl")
-        self.cases = read_journal(journal) if journal else None
-        self.again = self.lab.run("-k", "first", suites=SUITE, PYTHONPATH=str(ROOT))
-        storage = self.lab.folder / "simulated"
-        self.files = [
-            path.relative_to(storage)
-            for pattern in ("store/.incoming/**/*", "sets/.new-*/**/*", ".qnn-harness-*")
-            for path in storage.rglob(pattern)
-            if not path.is_dir()
-        ]
-        shutil.rmtree(storage)
-
-    def processes(self) -> set[int]:
-        mark = str(self.lab.folder)
-        return {pid for pid in running() if mark in environment_of(pid)}
-
-    def _newest(self, name: str) -> Path | None:
-        paths = sorted((self.lab.folder / self.phase).glob(f"2*/{name}"))
-        return paths[-1] if paths else None
-
-    def _reached(self, reached: Path) -> bool:
-        storage = self.lab.folder / "simulated"
-        if self.phase == "preparation":
-            return any(storage.rglob("store/.incoming/*"))
-        if self.phase == "case":
-            return any(_waits(pid) for pid in self.processes())
-        return reached.exists()
-
-
-def _waits(pid: int) -> bool:
+def probe_waits(pid: int) -> bool:
     try:
-        named = os.readlink(f"/proc/{pid}/exe").endswith("/qnn-probe")
-        return named and Path(f"/proc/{pid}/syscall").read_text().startswith("34 ")
+        is_probe = os.readlink(f"/proc/{pid}/exe").endswith("/qnn-probe")
+        return is_probe and Path(f"/proc/{pid}/syscall").read_text().startswith("34 ")
     except OSError:
         return False
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "phase",
+    ("phase", "number", "verdicts"),
     [
-        *(pytest.param(phase, marks=pytest.mark.slow) for phase in ("collection", "reporting")),
-        "preparation",
-        "case",
+        ("collection", signal.SIGINT, 0),
+        ("preparation", signal.SIGTERM, 0),
+        ("case", signal.SIGKILL, 1),
+        ("reporting", signal.SIGTERM, 3),
     ],
 )
-def test_nothing_stays_the_run_reports_and_the_next_is_well(tmp_path: Path, phase: str) -> None:
-    end = Ended(tmp_path, phase)
-    assert end.left == [], "processes stay behind"
-    assert end.seconds < ENDS_WITHIN_S
-    if end.cases is not None:
-        assert end.cases.damage == ()
-        passed = [case for case in end.cases.records if case.outcome == "passed"]
-        assert len(passed) >= FINISHED_CASES[phase]
-        assert not [case for case in end.cases.records if case.outcome == "failed"]
-    assert end.again.code == 0, end.again.output
-    assert end.files == [], "files stay behind on the device"
+def test_nothing_stays_the_run_reports_and_the_next_is_well(
+    tmp_path: Path, phase: str, number: int, verdicts: int
+) -> None:
+    lab = DeviceRuns(tmp_path)
+    settings = {"QNN_FAULT_PHASE": phase, "QNN_FAULT_REACHED": str(tmp_path / "reached")}
+    log = tmp_path / "output"
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            lab.command(SUITE, "--reports", tmp_path / phase),
+            cwd=ROOT,
+            env=lab.environment | settings | {"PYTHONPATH": str(ROOT)},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        ) as process,
+    ):
+        try:
+            wait_for(
+                phase, lambda: is_reached(tmp_path, phase) or process.poll() is not None, START_S
+            )
+            assert process.poll() is None, log.read_text()
+            process.send_signal(number)
+            code = process.wait(ENDS_WITHIN_S)
+        finally:
+            process.kill()
+    wait_for("no process stays behind", lambda: not processes_of(tmp_path), ENDS_WITHIN_S)
+    for journal in (tmp_path / phase).glob("2*/results.jsonl"):
+        contents = read_journal(journal)
+        assert contents.damage == ()
+        outcomes = [case.outcome for case in contents.records]
+        assert outcomes.count("passed") >= verdicts
+        assert "failed" not in outcomes
+    again = lab.run("-k", "first", suites=SUITE, PYTHONPATH=str(ROOT))
+    assert again.code == 0, again.output
+    for pattern in ("store/.incoming/**/*", "sets/.new-*/**/*", ".qnn-harness-*"):
+        left = [path for path in (tmp_path / "simulated").rglob(pattern) if not path.is_dir()]
+        assert left == [], "files stay behind on the device"
+    shutil.rmtree(tmp_path / "simulated")
     # during collection there is no run yet that could be reported
-    if phase == "collection" or ENDS[phase] == signal.SIGKILL:
+    if phase == "collection" or number == signal.SIGKILL:
         return
-    assert end.code == EXIT_INTERRUPTED, end.output
-    assert "Traceback" not in end.output, end.output
-    assert "INTERNALERROR" not in end.output, end.output
-    assert end.info is not None
-    assert json.loads(end.info.read_text())["exit_code"] == EXIT_INTERRUPTED
-    assert (end.info.parent / "junit.xml").exists()
+    assert code == EXIT_INTERRUPTED, log.read_text()
+    for word in ("Traceback", "INTERNALERROR"):
+        assert word not in log.read_text()
+    (info,) = (tmp_path / phase).glob("2*/run.json")
+    assert json.loads(info.read_text())["exit_code"] == EXIT_INTERRUPTED
+    assert (info.parent / "junit.xml").exists()

@@ -8,7 +8,6 @@ kind.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import pytest
 from harness.results.journal import read_journal
 from tests.integration.damaged.damaged_contexts import CASES, DAMAGED, TIMEOUT_S
 from tests.integration.device_runs import DeviceRuns, Finished
+from tests.processes import processes_of
 
 pytestmark = pytest.mark.nightly
 
@@ -105,13 +105,4 @@ def test_damage_is_diagnosed_as_nothing_else(done: Finished) -> None:
 
 
 def test_no_process_is_left(done: Finished) -> None:
-    storage = str(done.folder.parent / "simulated")
-    left = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            program = os.readlink(process / "exe")
-        except OSError:
-            continue
-        if program.startswith(storage):
-            left.append(program)
-    assert left == []
+    assert processes_of(done.folder.parent) == {}

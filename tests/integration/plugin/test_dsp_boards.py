@@ -21,6 +21,7 @@ from harness.dsp.emulator import VARIABLE, find_qemu
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.simulator.conftest import wait_for
 from tests.needed import DSP, need
+from tests.processes import processes_of
 
 LAB = """schema: 1
 devices:
@@ -30,24 +31,13 @@ devices:
 TINY = ("-k", "context_count and tiny and resident-8")
 
 
-def begun_in(folder: Path) -> dict[int, bytes]:
-    """Return the processes with a folder below this one in their command line or environment."""
-    processes = {}
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            command = (process / "cmdline").read_bytes()
-            if os.fsencode(folder) in command + (process / "environ").read_bytes():
-                processes[int(process.name)] = command
-    return processes
-
-
 @pytest.fixture
 def runs(tmp_path: Path) -> Iterator[DeviceRuns]:
     need(DSP)
     runs = DeviceRuns(tmp_path)
     runs.file.write_text(LAB)
     yield runs
-    wait_for("nothing is left", lambda: not begun_in(tmp_path), 10)
+    wait_for("nothing is left", lambda: not processes_of(tmp_path), 10)
 
 
 def only(runs: DeviceRuns, device: str, *chosen: str, **settings: str) -> dict[str, Any]:
@@ -108,7 +98,7 @@ def test_what_the_dsp_printed_is_evidence_of_a_failure(runs: DeviceRuns) -> None
 
 def dsps(folder: Path) -> list[int]:
     """The DSP's processes of the boards below a folder."""
-    return [pid for pid, line in begun_in(folder).items() if b"/dsp/loader\0" in line]
+    return [pid for pid, line in processes_of(folder).items() if b"/dsp/loader\0" in line]
 
 
 @pytest.mark.nightly

@@ -251,108 +251,76 @@ DIED = Path(__file__).with_name("died")
 @pytest.mark.device
 @pytest.mark.parametrize("number", range(8))
 def test_some(bench, number):
-    assert number != 5 or DIED.exists()
     bench.measure(noted=1)
+    assert number != 5 or DIED.exists()
 """
-AT_ITS_END = """import os
+DYING = """import os
 import signal
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 DIED = Path(__file__).with_name("died")
+WORKER = os.environ.get("PYTEST_XDIST_WORKER")
+EACH, DIES_AT = os.environ["DIES_AT"].startswith("each "), os.environ["DIES_AT"].split()[-1]
 
 
-def dies(nodeid, moment):
-    if "PYTEST_XDIST_WORKER" in os.environ and nodeid.endswith("-5]") and not DIED.exists():
-        if moment == os.environ["DIES_AT"]:
-            DIED.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
+def die_at(moment):
+    if WORKER and moment == DIES_AT and (EACH or not DIED.exists()):
+        DIED.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def pytest_collection_finish():
+    if WORKER == "gw1" and DIES_AT == "collected":
+        time.sleep(2)  # nobody has work before all have collected
+    threading.Timer(0.2, die_at, ["collected"]).start()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_logreport(report):
-    dies(report.nodeid, report.when)
+    if report.nodeid.endswith("-5]"):
+        die_at(report.when)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_logfinish(nodeid):
-    dies(nodeid, "end")
+    if nodeid.endswith("-5]"):
+        die_at("end")
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", ["teardown", "end"])
-def test_what_a_worker_said_of_a_case_that_it_died_in_is_not_counted(
-    lab: DeviceRuns, tmp_path: Path, moment: str
+@pytest.mark.parametrize(
+    ("moment", "options", "code", "summary"),
+    [
+        ("collected", "--reruns=1", 0, " 8 passed"),
+        ("call", "--dist=loadfile", 0, " 8 passed, 1 retried"),
+        ("call", "--resume=latest", 0, " 6 passed, 1 retried"),
+        # it had told of its setup and call, and not of its end
+        ("teardown", "", 0, " 8 passed, 1 retried"),
+        # it had told of that, too: the case is over
+        ("end", "", 1, " 1 failed, 7 passed"),
+        ("each call", "--retries=1", 3, " 7 passed, 1 error, 1 retried"),
+    ],
+)
+def test_a_worker_that_dies_is_replaced_and_costs_no_verdict(
+    lab: DeviceRuns, tmp_path: Path, moment: str, options: str, code: int, summary: str
 ) -> None:
-    """It had told of its setup and call, and not of its end; or of that, too: then it is over."""
     suite = farm(lab, tmp_path, POOL, DYING_SUITE)
-    (tmp_path / "conftest.py").write_text(AT_ITS_END)
-    completed = lab.run("-n", "2", suites=suite, DIES_AT=moment)
-    assert (tmp_path / "died").exists()
-    is_over = moment == "end"
-    assert completed.code == is_over, completed.output
-    assert len(completed.cases) == len({case["case"] for case in completed.cases}) == 8
-    assert counted_in(completed.folder / "latest/junit.xml") == ({"8"}, {"0"}, 8)
-    *_, last = completed.output.splitlines()
-    assert f" {8 - is_over} passed" in last
-    assert (" failed" in last, " 1 retried" in last) == (is_over, not is_over)
-
-
-KILLER_SUITE = """import os
-import signal
-import pytest
-
-@pytest.mark.device
-@pytest.mark.parametrize("number", range(4))
-def test_some(bench, number):
-    bench.measure(noted=1)
-    if number == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-@pytest.mark.slow
-def test_a_case_in_which_each_worker_dies_keeps_no_other_from_a_verdict(
-    lab: DeviceRuns, tmp_path: Path
-) -> None:
-    suite = farm(lab, tmp_path, POOL, KILLER_SUITE)
-    completed = lab.run("-n", "1", "--retries", "1", suites=suite)
-    assert completed.code == 3, completed.output
-    assert " 3 passed, 1 error, 1 retried" in completed.output
-
-
-ONCE_SUITE = """import os
-import signal
-from pathlib import Path
-import pytest
-
-DIED = Path(__file__).with_name("died")
-
-@pytest.mark.device
-@pytest.mark.parametrize("number", range(10))
-def test_some(bench, number):
-    bench.measure(noted=1)
-    if number == 6 and "PYTEST_XDIST_WORKER" in os.environ and not DIED.exists():
-        DIED.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("options", [["--resume", "latest"], ["--dist", "loadfile"]])
-def test_a_worker_that_dies_is_replaced_in_a_resumed_run_and_with_any_distribution(
-    lab: DeviceRuns, tmp_path: Path, options: list[str]
-) -> None:
-    suite = farm(lab, tmp_path, POOL, ONCE_SUITE)
+    (tmp_path / "conftest.py").write_text(DYING)
     if "--resume" in options:
-        assert lab.run("-k", "-0] or -9]", suites=suite).code == 0
-    completed = lab.run("-n", "2", *options, suites=suite)
+        assert lab.run("-k", "-0] or -7]", suites=suite, DIES_AT="never").code == 0
+    completed = lab.run("-n", "2", *options.split(), suites=suite, DIES_AT=moment)
     assert (tmp_path / "died").exists()
-    assert completed.code == 0, completed.output
-    assert len({case["case"] for case in completed.cases}) == 10
-    assert {case["outcome"] for case in completed.cases} == {"passed"}
+    assert completed.code == code, completed.output
+    assert summary in completed.output.splitlines()[-1]
+    assert "INTERNALERROR" not in completed.output
+    if moment != "each call":
+        assert len(completed.cases) == len({case["case"] for case in completed.cases}) == 8
+        assert counted_in(completed.folder / "latest/junit.xml") == ({"8"}, {"0"}, 8)
 
 
 def test_wrong_input_is_said_once_and_before_any_worker_starts(lab: DeviceRuns) -> None:

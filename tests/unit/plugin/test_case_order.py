@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings, strategies as st
 from xdist.scheduler import WorkStealingScheduling
 
@@ -183,80 +184,46 @@ class SimulatedFarm:
             self.scheduler.mark_test_complete(worker, test)
 
 
-def runs(
-    lengths: Mapping[int, float],
-    true_paces: Mapping[str, float],
-    kinds: Mapping[str, str],
-    count: int,
-) -> list[float]:
-    """Return the time of each of `count` runs in a row, in parts of the least possible time."""
-    known: dict[str, dict[str, float]] = {}
+def times_of_runs(slow: float, *, two_kinds: bool, seed: int) -> list[float]:
+    """Return the times of three runs in a row, in parts of the least possible time.
+
+    Of eight devices four are `slow`; the cases take 0.2 to 20 s.
+    """
+    source = random.Random(seed)
+    lengths = {n: math.exp(source.uniform(math.log(0.2), math.log(20))) for n in range(CASES)}
+    halves = ["fast"] * 4 + ["slow"] * 4
+    source.shuffle(halves)
+    kinds = dict(zip(EIGHT, halves, strict=True))
+    true_paces = {device: slow if kind == "slow" else 1.0 for device, kind in kinds.items()}
     speed = sum(1 / pace for pace in true_paces.values())
     bound = max(sum(lengths.values()) / speed, max(lengths.values()))
-    cases = dict.fromkeys(lengths, tuple(sorted(true_paces)))
+    known: dict[str, dict[str, float]] = {}
     times = []
-    for _ in range(count):
-        by_name, paces = learn_paces(known, kinds)
+    for _ in range(3):
+        by_name, paces = learn_paces(known, kinds if two_kinds else dict.fromkeys(EIGHT, ""))
         learned = {int(name): length for name, length in by_name.items()}
-        shares = deal(len(cases), cases, learned, paces, len(true_paces))
+        shares = deal(CASES, dict.fromkeys(lengths, EIGHT), learned, paces, len(EIGHT))
         time, seconds = SimulatedFarm(lengths, true_paces).run(shares)
-        assert len(seconds) == len(cases)
+        assert len(seconds) == CASES
         for case, taken in seconds.items():
             known.setdefault(str(case), {}).update(taken)
         times.append(time / bound)
     return times
 
 
-def log_uniform(source: random.Random) -> float:
-    return math.exp(source.uniform(math.log(0.2), math.log(20)))
-
-
-def uniform(source: random.Random) -> float:
-    return source.uniform(0.2, 20)
-
-
-def figures(draw: Callable[[random.Random], float], slow: float, *, two_kinds: bool) -> list[float]:
-    """Return the median times of three runs in a row, of 40 farms of which 4 devices are `slow`."""
-    farms = []
-    for seed in range(40):
-        source = random.Random(seed)
-        lengths = {number: draw(source) for number in range(CASES)}
-        halves = ["fast"] * 4 + ["slow"] * 4
-        source.shuffle(halves)
-        paces = {d: slow if half == "slow" else 1.0 for d, half in zip(EIGHT, halves, strict=True)}
-        kinds = dict(zip(EIGHT, halves, strict=True)) if two_kinds else dict.fromkeys(EIGHT, "")
-        farms.append(runs(lengths, paces, kinds, 3))
-    return [round(statistics.median(times), 2) for times in zip(*farms, strict=True)]
-
-
-def test_four_fast_and_four_slow_devices_are_used_well_once_their_paces_are_known() -> None:
-    """Print the figures with `-s`.
-
-    48 cases of 0.2 to 20 s, half of the devices three times as slow; times in parts of the bound:
-
-    | lengths     | kinds of devices | run 1 | run 2 | run 3 |
-    |-------------|------------------|-------|-------|-------|
-    | log-uniform | fast and slow    | 1.91  | 1.15  | 1.05  |
-    | uniform     | fast and slow    | 1.54  | 1.12  | 1.12  |
-    | log-uniform | one              | 1.91  | 1.54  | 1.05  |
-    | uniform     | one              | 1.54  | 1.66  | 1.12  |
-    | log-uniform | two, as fast     | 1.42  | 1.09  | 1.01  |
-
-    In the first run nothing is known of a case, and a worker of pytest-xdist keeps the case after
-    the one it runs: whatever the order, a slow device may get a long case at the end. Even a list
-    from which each device takes the next case as it becomes free has 1.3 to 1.6. In the second run
-    no case has run on two devices yet: paces are those of kinds, if there are several.
-    """
-    for draw in (log_uniform, uniform):
-        kinds, one_kind = (figures(draw, 3.0, two_kinds=two) for two in (True, False))
-        print(f"{draw.__name__}: two kinds {kinds}, one {one_kind}")
-        assert kinds[1] < 1.25
-        assert max(kinds[2], one_kind[2]) < 1.15
-
-
-def test_equal_devices_are_used_well_once_lengths_are_known() -> None:
-    kinds, one_kind = (figures(log_uniform, 1.0, two_kinds=two) for two in (True, False))
-    print(f"equal devices: two kinds {kinds}, one {one_kind}")
-    assert max(one_kind[1:]) < 1.06
-    assert kinds[1] < 1.15
-    assert kinds[2] < 1.06
+@pytest.mark.parametrize(
+    ("slow", "two_kinds", "second", "third"),
+    [
+        (3.0, True, 1.25, 1.15),
+        (3.0, False, 1.6, 1.15),
+        (1.0, True, 1.15, 1.06),
+        (1.0, False, 1.06, 1.06),
+    ],
+)
+def test_devices_are_used_well_once_lengths_and_paces_are_known(
+    slow: float, two_kinds: bool, second: float, third: float
+) -> None:
+    """In the second run no case has run on two devices: paces are those of kinds, if any."""
+    farms = [times_of_runs(slow, two_kinds=two_kinds, seed=seed) for seed in range(40)]
+    _, again, at_last = (statistics.median(times) for times in zip(*farms, strict=True))
+    assert (again < second, at_last < third) == (True, True), (again, at_last)

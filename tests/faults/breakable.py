@@ -32,6 +32,7 @@ from tests.android.system import android
 from tests.faults.control import VARIABLE, controlled
 from tests.faults.table import ANDROID, SIMULATED
 from tests.integration.device_runs import DeviceRuns, Finished
+from tests.integration.lab.simulated import simulated
 from tests.integration.transport.adb.faulty_link import FaultyLink
 from tests.integration.transport.adb.real_adbd import Android, RealDevice
 from tests.needed import FORMATS, need
@@ -110,11 +111,8 @@ class BreakableLab:
     and connects the device.
     """
 
-    def __init__(
-        self, folder: Path, kind: str, old_adb: Path | None, *, come_back_s: int = 90
-    ) -> None:
+    def __init__(self, folder: Path, kind: str, old_adb: Path | None) -> None:
         self.folder = folder
-        self._come_back_s = come_back_s
         self.kind = kind
         self._old_adb = old_adb
         self._home = folder / "home"
@@ -131,7 +129,7 @@ class BreakableLab:
         self.link: FaultyLink
         if kind == ANDROID:
             need(FORMATS)
-            self.environment["ANDROID_NDK_HOME"] = str(ndk())
+            self._runs.environment["ANDROID_NDK_HOME"] = str(ndk())
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as cleanup:
@@ -166,21 +164,10 @@ class BreakableLab:
         return self._server.server
 
     @property
-    def port(self) -> int:
-        return self._server.port
-
-    @property
     def workdir(self) -> str:
         """The work folder of the device behind the relay."""
         top = str(self._storage("first")) if self.kind == SIMULATED else ""
         return f"{top}/data/local/tmp/qnn-harness"
-
-    def command(self, *arguments: object) -> list[str]:
-        return self._runs.command(*arguments)
-
-    @property
-    def environment(self) -> dict[str, str]:
-        return self._runs.environment
 
     def run(self, *arguments: object, suites: Path, **settings: str) -> Finished:
         return self._runs.run(*arguments, suites=suites, **settings)
@@ -267,12 +254,7 @@ class BreakableLab:
             storage.mkdir(exist_ok=True)
             device = self._real(name, storage=storage)
         else:
-            device = SimulatedDevice(
-                f"sim-{name}",
-                storage=storage,
-                properties=device_properties(f"sim-{name}", "QCS8550"),
-                public_key=harness_key(self._home).with_suffix(".pub"),
-            )
+            device = simulated(f"sim-{name}", storage, self._home)
         self._devices[name] = device
         device.start()
         return device
@@ -335,8 +317,7 @@ class BreakableLab:
                 }
             )
         here = {"name": "here", "host": "127.0.0.1", "port": self._server.port}
-        recovery = {"come_back_s": self._come_back_s}
-        lab: dict[str, Any] = {"schema": 1, "hosts": [here], "recovery": recovery}
+        lab: dict[str, Any] = {"schema": 1, "hosts": [here]}
         if self.kind == ANDROID:
             maven = {"name": "maven", "kind": "maven", "repository": str(self.repository)}
             lab["runtimes"] = [maven | {"coordinates": "com.qualcomm.qti:qnn-runtime"}]

@@ -225,12 +225,9 @@ def work_folder_removed(bench: Bench) -> None:
     bench.run(NOTHING, timeout_s=ENOUGH_S).check()
 
 
-def library(bench: Bench, content: bytes | None) -> None:
-    name = "stand_in_library.so" if content else "no_library.so"
-    if content:
-        on_the_device(bench, name, content)
-    lib = f"{bench.device.workdir}/{name}"
-    bench.run(plan(backend_load(lib)), timeout_s=ENOUGH_S).check()
+def foreign_library(bench: Bench) -> None:
+    library = on_the_device(bench, "stand_in_library.so", foreign_elf())
+    bench.run(plan(backend_load(library)), timeout_s=ENOUGH_S).check()
 
 
 def slow(bench: Bench) -> None:
@@ -255,7 +252,6 @@ AFTER = {"device_gone_after": "cut"}
 
 INJECT: dict[str, Callable[[Bench], None]] = {
     "probe_sigsegv": lambda b: b.run(plan(Step("crash", {"signal": "11"}))).check(),
-    "probe_abort": lambda b: b.run(plan(Step("crash", {"signal": "6"}))).check(),
     "probe_killed": lambda b: signal_to_probe(b, "KILL"),
     "probe_endless_wait": lambda b: b.run(plan(Step("hang")), timeout_s=2).check(),
     "probe_endless_loop": lambda b: probe_is(
@@ -272,17 +268,13 @@ INJECT: dict[str, Callable[[Bench], None]] = {
     "probe_truncated_json": lambda b: probe_is(
         b, stand_in('printf \'\\036%s\' \'{"event":"end","step":0,"co\'')
     ),
-    "probe_binary_garbage": lambda b: probe_is(
-        b, b"#!/bin/sh\nexec head -c 1000000 /dev/urandom\n"
-    ),
     "probe_noise_between_events": lambda b: b.run(
         plan(Step("noop"), Step("spew", {"bytes": "100000", "to": "events"}), Step("noop"))
     ).check(),
     "answer_lost_in_attempt": answer_lost,
     "probe_not_executable": lambda b: probe_is(b, stand_in("exit 0"), 0o644),
     "probe_wrong_architecture": lambda b: probe_is(b, foreign_elf()),
-    "library_wrong_architecture": lambda b: library(b, foreign_elf()),
-    "library_missing": lambda b: library(b, None),
+    "library_wrong_architecture": foreign_library,
     "storage_full_at_run": full_at_run,
     "clock_jump": clock_jump,
     "leftover_holds_file": leftover_holds_file,

@@ -18,14 +18,13 @@ import yaml
 from harness.core.deadline import Deadline
 from harness.results.journal import read_journal
 from harness.simulator.device import SimulatedDevice
-from harness.simulator.private_server import harness_key
-from harness.simulator.programs import device_properties
 from tests.faults.breakable import CONNECT_S, KeptServer
 from tests.faults.chaos_link import CASE_S, ChaosLink, Disturbance
 from tests.faults.chaos_suite import KINDS, kind_of
 from tests.faults.control import VARIABLE, controlled
 from tests.faults.table import REAL, SSH
 from tests.integration.device_runs import ROOT, DeviceRuns, Finished
+from tests.integration.lab.simulated import simulated
 from tests.integration.lab.ssh_host import SshHost
 from tests.integration.transport.adb.real_adbd import RealDevice
 from tests.processes import processes_of
@@ -103,8 +102,15 @@ def chaos_lab(folder: Path, daemon: str) -> Iterator[tuple[DeviceRuns, ChaosLink
             lab |= {"hosts": [{"name": "here", "host": "127.0.0.1", "port": port}]}
         lab |= {"devices": [main], "recovery": {"reboot": False, "come_back_s": COME_BACK_S}}
         runs.file.write_text(yaml.safe_dump(lab))
-        control = folder / "control"
-        cleanup.enter_context(controlled(control, _Disturbing(link)))
+        control, disturbed = folder / "control", set[str]()
+
+        def disturb_once(command: str) -> None:
+            """Carry out `disturb SEED`; what is tried again finds peace."""
+            if command not in disturbed:
+                disturbed.add(command)
+                link.disturb(Disturbance.drawn(int(command.removeprefix("disturb "))))
+
+        cleanup.enter_context(controlled(control, disturb_once))
         runs.environment[VARIABLE] = str(control)
         yield runs, link
 
@@ -120,12 +126,7 @@ def _adb_link(
         storage.mkdir(parents=True)
         device = RealDevice(Path(os.environ["QNN_HARNESS_ADBD_ROOT"]), storage=storage)
     else:
-        device = SimulatedDevice(
-            "sim-main",
-            storage=storage,
-            properties=device_properties("sim-main", "QCS8550"),
-            public_key=harness_key(home).with_suffix(".pub"),
-        )
+        device = simulated("sim-main", storage, home)
     cleanup.callback(server.stop)
     server.start()
     cleanup.callback(device.stop)
@@ -133,20 +134,6 @@ def _adb_link(
     link = cleanup.enter_context(ChaosLink(device.address))
     server.server.connect(link.address, deadline=Deadline(CONNECT_S))
     return link, server.port
-
-
-class _Disturbing:
-    """Carries out `disturb SEED`, once for each seed: what is tried again finds peace."""
-
-    def __init__(self, link: ChaosLink) -> None:
-        self._link = link
-        self._times: Counter[int] = Counter()
-
-    def __call__(self, command: str) -> None:
-        seed = int(command.removeprefix("disturb "))
-        self._times[seed] += 1
-        if self._times[seed] == 1:
-            self._link.disturb(Disturbance.drawn(seed))
 
 
 def run_once(

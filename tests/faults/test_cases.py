@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from harness.results.journal import read_journal
-from tests.faults.conftest import daemon_parameters
+from tests.faults.conftest import NEEDS_REAL, daemon_parameters
 from tests.faults.table import (
     ALL,
     ANDROID,
@@ -27,8 +27,6 @@ from tests.faults.table import (
 )
 from tests.integration.device_runs import Finished
 from tests.integration.transport.adb.remote import SLACK_S
-
-needs_real = pytest.mark.needs("QNN_HARNESS_ADBD_ROOT")
 
 Runs = dict[str, Future[Finished]]
 SLOW = ("probe_endless_loop", "probe_stopped", "probe_endless_stderr", "link_stalled")
@@ -56,19 +54,15 @@ def record(completed: Finished, fault: Fault, part: str) -> dict[str, Any]:
     records = [
         case
         for case in completed.cases
-        if case["axes"]["fault"] == _axis(fault) and case["axes"].get("part", "fault") == part
+        if case["axes"]["fault"] == fault.name and case["axes"].get("part", "fault") == part
     ]
     assert records, completed.output[-3000:]
     # What the fault itself came to, before the case was tried again; and how the next one ended.
     return records[0] if part == "fault" else records[-1]
 
 
-def _axis(fault: Fault) -> str:
-    return str(fault)
-
-
 @pytest.mark.slow
-@needs_real
+@NEEDS_REAL
 @pytest.mark.parametrize(("daemon", "fault"), rows("fault"))
 def test_what_the_fault_comes_to(runs: Runs, daemon: str, fault: Fault) -> None:
     case = record(runs[daemon].result(), fault, "fault")
@@ -80,7 +74,7 @@ def test_what_the_fault_comes_to(runs: Runs, daemon: str, fault: Fault) -> None:
 
 
 @pytest.mark.slow
-@needs_real
+@NEEDS_REAL
 @pytest.mark.parametrize(("daemon", "fault"), rows("next"))
 def test_the_next_case_runs_and_finds_nothing_left(runs: Runs, daemon: str, fault: Fault) -> None:
     case = record(runs[daemon].result(), fault, "next")
@@ -89,7 +83,7 @@ def test_the_next_case_runs_and_finds_nothing_left(runs: Runs, daemon: str, faul
 
 
 @pytest.mark.slow
-@needs_real
+@NEEDS_REAL
 @pytest.mark.parametrize("daemon", daemon_parameters(ALL, by_night=(REAL,)))
 def test_the_journal_is_whole(runs: Runs, daemon: str) -> None:
     completed = runs[daemon].result()

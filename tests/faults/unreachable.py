@@ -14,11 +14,9 @@ from typing import Self
 import yaml
 
 from harness.core.deadline import Deadline
-from harness.simulator.device import SimulatedDevice
-from harness.simulator.private_server import harness_key
-from harness.simulator.programs import device_properties
 from tests.faults.breakable import CONNECT_S, KeptServer
 from tests.integration.device_runs import DeviceRuns, Finished
+from tests.integration.lab.simulated import simulated
 
 SUITE = '''"""One case per device."""
 import pytest
@@ -29,37 +27,6 @@ def test_noop(bench):
     bench.run(Plan((Step("noop"),))).check()
 '''
 AT_ONCE = 4
-
-
-class MockMuteDaemon:
-    """Takes connections and never says a word."""
-
-    def __enter__(self) -> Self:
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listening.getsockname()[1]}"
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._listening.close()
-
-
-class MockHangingUpDaemon:
-    """Takes connections and closes them at once."""
-
-    def __enter__(self) -> Self:
-        class Handler(socketserver.BaseRequestHandler):
-            def handle(self) -> None:
-                pass
-
-        self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.address = f"127.0.0.1:{self._server.server_address[1]}"
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
 
 
 class MockAdbServer:
@@ -131,20 +98,22 @@ def run_all(folder: Path) -> Finished:
             nobody = f"127.0.0.1:{free.getsockname()[1]}"
             no_server = stack.enter_context(socket.socket())
             no_server.bind(("127.0.0.1", 0))  # bound, but nobody listens
-            strange = stack.enter_context(_simulated(folder, "strange", "QCS8550", folder / "home"))
+            strange = simulated("sim-strange", folder / "strange", folder / "home")
+            locked = simulated("sim-locked", folder / "locked", folder / "other")
+            for device in (strange, locked):
+                stack.enter_context(device)
             states = {"OFFLINE": "offline", "LOCKED": "unauthorized", "1a2b3c4d": "device"}
             server.server.connect(strange.address, deadline=Deadline(CONNECT_S))
             leads = {"1a2b3c4d": strange.address}
             mock = stack.enter_context(MockAdbServer(states, leads, server.port))
-            unknown = stack.enter_context(_simulated(folder, "locked", "QCS8550", folder / "other"))
+            mute = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
             places = {
-                "mute": (stack.enter_context(MockMuteDaemon()).address, "here"),
+                "mute": (f"127.0.0.1:{mute.getsockname()[1]}", "here"),
                 "gone": (nobody, "here"),
-                "hangs_up": (stack.enter_context(MockHangingUpDaemon()).address, "here"),
                 "offline": ("OFFLINE", "mocked"),
                 "unauthorized": ("LOCKED", "mocked"),
                 "unplugged": ("NOWHERE", "mocked"),
-                "key_refused": (unknown.address, "here"),
+                "key_refused": (locked.address, "here"),
                 "no_server": ("NOWHERE", "empty"),
                 "other_serial": ("1a2b3c4d", "mocked"),
             }
@@ -170,12 +139,3 @@ def run_all(folder: Path) -> Finished:
         completed = runs.run("-n", AT_ONCE, "--retries", 0, suites=suite)
     shutil.rmtree(folder / "simulated")
     return completed
-
-
-def _simulated(folder: Path, name: str, soc: str, home: Path) -> SimulatedDevice:
-    return SimulatedDevice(
-        f"sim-{name}",
-        storage=folder / name,
-        properties=device_properties(f"sim-{name}", soc),
-        public_key=harness_key(home).with_suffix(".pub"),
-    )

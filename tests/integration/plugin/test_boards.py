@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,10 +62,3 @@ def test_a_board_that_tells_its_soc_gets_as_far_as_the_skel(
     codes = [code for _, code in links if code is not None]
     assert codes == sorted(codes)
     assert codes[-1] == 14001
-
-
-def test_where_qemu_is_missing_it_is_said(runs: DeviceRuns, tmp_path: Path) -> None:
-    bare = {"QNN_HARNESS_ARM64_LIBRARIES": str(tmp_path)}
-    completed = runs.run("--device", "sim-arm64", "--plan", **bare)
-    assert completed.code == 2, completed.output
-    assert "apt install libc6-dev-arm64-cross" in completed.output

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.integration.device_runs import DeviceRuns, Finished
-from tests.integration.plugin.test_parallel import PATIENT
 
 SUITE = '''"""Cases that end their own device, the first of them only once."""
 import contextlib
@@ -70,20 +69,6 @@ def test_on_the_lost_device(bench):
     bench.run(NOOP).check()
 '''
 
-TWIN_SUITE = '''"""A case that the lab survives on one device only."""
-import pytest
-
-from harness.core.errors import InfraError
-from harness.probe.plan import Plan, Step
-
-
-@pytest.mark.device
-def test_picky(bench):
-    if bench.device.name != "sim-b":
-        raise InfraError("not here")
-    bench.run(Plan((Step("noop"),))).check()
-'''
-
 
 @pytest.mark.slow
 def test_the_lab_is_tried_again_and_given_up_in_the_end(lab: DeviceRuns) -> None:
@@ -106,25 +91,6 @@ def test_the_lab_is_tried_again_and_given_up_in_the_end(lab: DeviceRuns) -> None
     assert steps[-2:] == [("restart-server", "bad"), ("quarantine", "bad")]
     assert list((lab.folder / "quarantine").iterdir())
     assert "qnn-harness devices heal sim-v73" in completed.output
-
-
-TWINS = """schema: 1
-devices:
-  - {name: sim-a, simulated: true, soc: QCS8550, pool: both}
-  - {name: sim-b, simulated: true, soc: QCS8550, pool: both}
-"""
-
-
-@pytest.mark.slow
-def test_the_next_attempt_is_made_where_the_name_of_the_case_says(lab: DeviceRuns) -> None:
-    lab.file.write_text(TWINS)
-    suite = lab.write_suite(TWIN_SUITE)
-    suite.with_name("conftest.py").write_text(PATIENT)
-    completed = lab.run("--device=both", suites=suite)
-    assert completed.code == 0, completed.output
-    assert all("[both-htp-" in case["case"] for case in completed.cases)
-    ran = [(case["device"]["name"], case["outcome"]) for case in completed.cases]
-    assert ran == [("sim-a", "error"), ("sim-b", "passed")]
 
 
 OFFLINE = {

@@ -392,8 +392,13 @@ class LabDevice:
         """The key to lease before it answers: its address, or the folder of a simulated device."""
         return self.lab.simulation.lease_key(self.name) if self.is_simulated_here else self.key
 
+    @property
+    def _keys(self) -> Iterable[str]:
+        place_key = None if self.place is None else self.place.lease_key
+        return filter(None, (place_key, self.lease_key, self._device_key))
+
     def try_acquire(self) -> Occupied | None:
-        """Take the leases of its address and of its identity if leases are kept and both are free.
+        """Take the leases of its place, address and identity if leases are kept and all are free.
 
         Returns the holder otherwise, None at once if it is held here. Raises DeviceHeld if
         labgrid does not let us have it.
@@ -403,10 +408,10 @@ class LabDevice:
         if self.lab.leases is None:
             return None
         is_held = bool(self._leased)
-        for key in (self.lease_key, self._device_key):
-            if key is not None and (holding := self._lease(key)) is not None:
+        for key in self._keys:
+            if (holding := self._lease(key)) is not None:
                 self._free()
-                return Occupied(self.name, self.lease_key, holding)
+                return Occupied(self.name, key, holding)
         if not is_held and (holding := self._lock_on_device()) is not None:
             self._free()
             return Occupied(self.name, self.lease_key, holding)
@@ -454,8 +459,8 @@ class LabDevice:
             self._device_lock.release()
         self._is_in_line = False
 
-    def _free(self, except_keys: tuple[str | None, ...] = ()) -> None:
-        for key in [leased_key for leased_key in self._leased if leased_key not in except_keys]:
+    def _free(self, except_keys: Iterable[str] = ()) -> None:
+        for key in set(self._leased).difference(except_keys):
             self._leased.remove(key)
             if self.lab.leases is not None:
                 self.lab.leases.free(key)
@@ -531,7 +536,7 @@ class LabDevice:
             identity = None if own_id is None else f"device id {own_id.text}"
         # images are copied with the machine-id in them: only the boot tells such devices apart
         self._device_key = None if identity is None else f"{identity} boot {attached.facts.boot}"
-        self._free(except_keys=(self.lease_key, self._device_key))
+        self._free(except_keys=self._keys)
         if self._device_key is not None and self._lease(self._device_key) is not None:
             return False
         if self._device_lock is None and self.config.is_shared(self._described):

@@ -571,7 +571,7 @@ class Leases:
                     raise DeviceHeld(f"device {name} is held by {holding}{waited}", holding)
                 for _, key, _ in occupied:
                     claimed.add(key)
-                    self._stand_in_line(key)
+                    self.stand_in_line(key)
                 ours = [entry for entry in occupied if entry not in foreign]
                 name, _, holding = (ours or occupied)[0]
                 # a process that is just acquiring or freeing one has not written its name
@@ -638,7 +638,7 @@ class Leases:
         is_loan = holding.holder is not None and holding.holder.is_loan
         return _LONGEST_LOAN_S if wait_s and is_loan else wait_s
 
-    def _stand_in_line(self, key: str) -> None:
+    def stand_in_line(self, key: str) -> None:
         """Claim a device, so that later processes wait; one claim serves all processes of a run."""
         with self._changing:
             if (claim := self._claims.get(key)) is not None and not claim.is_gone:

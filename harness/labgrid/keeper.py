@@ -1,5 +1,8 @@
 """Holds places of a labgrid lab for one session, in a process of its own.
 
+If another user waits for a place, they get it between two cases: the keeper takes its lease as a
+person would, and keeps that until it has got the place back.
+
 labgrid does not release a place when its client dies, so a process must outlive the session: its
 stdin, which the session keeps open, ends with the session, however that dies. And gRPC's threads
 stay out of a process that runs tests. It gets no requests after its start: it answers in lines
@@ -20,11 +23,11 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from getpass import getuser
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import grpc
 from labgrid.remote.common import Place as LabgridPlace
@@ -34,9 +37,11 @@ from labgrid.remote.generated import (
 )
 from labgrid.util import labgrid_version
 
+from harness.core.cache import lease_root
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.outgoing_text import counted
 from harness.core.whole_file import read_json
+from harness.lab.lease import Leases
 from harness.labgrid.session import (
     ALIVE,
     HELD,
@@ -45,6 +50,7 @@ from harness.labgrid.session import (
     Place,
     PlaceRequest,
     Service,
+    lease_key,
     lost_file,
     send,
     waiting_text,
@@ -92,6 +98,30 @@ class NotACoordinator(CoordinatorUnreachable):
 
 class CoordinatorRefused(InfraError):
     """The coordinator refused a request."""
+
+
+class Waiting(NamedTuple):
+    """A reservation that waits for a place."""
+
+    owner: str
+    filters: Mapping[str, str]
+
+
+def places_to_lend(queue: Iterable[Waiting], places: Sequence[Place]) -> dict[str, str]:
+    """Return for each of our places that others wait for who is to have it next (pure).
+
+    The coordinator lets nobody wait for whom a place is free.
+    """
+    borrowers: dict[str, str] = {}
+    for owner, filters in queue:
+        fitting = [place.name for place in places if place.fits(filters)]
+        if (name := next((name for name in fitting if name not in borrowers), None)) is not None:
+            borrowers[name] = owner
+    return borrowers
+
+
+def _state(reservation: Any) -> str:
+    return _STATES[reservation.state] if 0 <= reservation.state < len(_STATES) else "invalid"
 
 
 class Coordinator:
@@ -156,8 +186,7 @@ class Coordinator:
         """Renew a reservation. Return its state, and its place if one is allocated."""
         request = pb.PollReservationRequest(token=token)
         reservation = self._call(self._stub.PollReservation, request).reservation
-        state = _STATES[reservation.state] if 0 <= reservation.state < len(_STATES) else "invalid"
-        return state, str(reservation.allocations.get("main", ""))
+        return _state(reservation), str(reservation.allocations.get("main", ""))
 
     def cancel(self, token: str) -> None:
         """End a reservation; ignore one that does not exist."""
@@ -169,6 +198,19 @@ class Coordinator:
         self._call(self._stub.AcquirePlace, pb.AcquirePlaceRequest(placename=place))
         self._sync()
 
+    def waiting(self) -> list[Waiting]:
+        """Return the reservations that wait for a place, the first one first."""
+        answer = self._call(self._stub.GetReservations, pb.GetReservationsRequest())
+        waiting = [entry for entry in answer.reservations if _state(entry) == "waiting"]
+        waiting.sort(key=lambda entry: (-entry.prio, entry.created))
+        return [Waiting(entry.owner, dict(entry.filters["main"].filter)) for entry in waiting]
+
+    def release(self, place: str, holder: str) -> None:
+        """Release a place if that is its holder."""
+        request = pb.ReleasePlaceRequest(placename=place, fromuser=holder)
+        with contextlib.suppress(CoordinatorRefused):
+            self._call(self._stub.ReleasePlace, request)
+
     def give_back(self, holder: str) -> None:
         """End all reservations of `holder` and release all its places."""
         answer = self._call(self._stub.GetReservations, pb.GetReservationsRequest())
@@ -178,9 +220,7 @@ class Coordinator:
         self._sync()
         for place in self.places():
             if place.acquired == holder:
-                request = pb.ReleasePlaceRequest(placename=place.name, fromuser=holder)
-                with contextlib.suppress(CoordinatorRefused):
-                    self._call(self._stub.ReleasePlace, request)
+                self.release(place.name, holder)
 
     def _sync(self) -> None:
         """Wait until the coordinator's present state has arrived here."""
@@ -288,6 +328,8 @@ _OTHERS_S: Final = 5.0
 """The time to wait for more places once the session holds one, in place of `wait_s`."""
 RELEASE_S: Final = 120.0
 """The time to retry the release of places at a coordinator that does not answer."""
+_LOAN_S: Final = 86400.0
+"""The longest time that cases wait for a place that another has."""
 
 
 def user_and_session_names() -> tuple[str, str]:
@@ -301,6 +343,17 @@ def user_and_session_names() -> tuple[str, str]:
     return f"{host}/{user}", f"{host}+qnn-{secrets.token_hex(6)}/{user}"
 
 
+@dataclass
+class _Loan:
+    """A place that another shall have: `leases` keep our cases off it.
+
+    `token` is the reservation by which we get it back, "" before it is released.
+    """
+
+    leases: Leases
+    token: str = ""
+
+
 class Keeper:
     """The places of one session, from the queue to their release."""
 
@@ -311,6 +364,7 @@ class Keeper:
         self._places: dict[str, Place] = {}
         self._tokens: list[str] = []
         self._passed_over: dict[str, str] = {}
+        self._loans: dict[str, _Loan] = {}
         self._is_new = False
         self._last_notice = ""
         self._until = time.monotonic() + request.wait_s
@@ -333,6 +387,8 @@ class Keeper:
             if self._acquire(min(self._request.places, len(fitting))):
                 self._watch()
         finally:
+            for name in tuple(self._loans):
+                self._end_loan(name)
             self._release()
 
     def _fitting(self) -> list[Place]:
@@ -442,11 +498,77 @@ class Keeper:
             send(notice=notice)
 
     def _watch(self) -> None:
+        answered = time.monotonic()
         while not _session_ended(_LOOK_S):
-            self._attempt(self._check_places)
+            with contextlib.suppress(HarnessError):
+                if self._attempt(self._check_places):
+                    answered = time.monotonic()
+                    if self._attempt(self._lend):
+                        continue
+            is_lost = time.monotonic() - answered > RELEASE_S
+            for name, loan in tuple(self._loans.items()):
+                if not loan.token:
+                    self._end_loan(name)
+                elif is_lost:
+                    self._lose(name, "labgrid's coordinator does not answer while another has it")
+
+    def _lend(self) -> None:
+        """Give places to others who wait, each between two cases, and get them back."""
+        for name, loan in tuple(self._loans.items()):
+            if loan.token:
+                with contextlib.suppress(CoordinatorRefused):
+                    self._get_back(name, loan)
+        places = [place for name, place in self._places.items() if not self._is_lent(name)]
+        places.sort(key=lambda place: place.name not in self._loans)
+        others = (entry for entry in self._coordinator.waiting() if entry.owner != self._name)
+        borrowers = places_to_lend(others, places)
+        for name in self._loans.keys() - borrowers.keys():
+            if not self._is_lent(name):
+                self._end_loan(name)
+        for name, owner in borrowers.items():
+            if name not in self._loans:
+                purpose = f"labgrid: waits for {owner[:100]}"
+                self._loans[name] = _Loan(Leases(lease_root(), purpose=purpose, loan_s=_LOAN_S))
+            loan, key = self._loans[name], lease_key(self._folder, name)
+            if loan.leases.try_acquire(key, name) is not None:
+                loan.leases.stand_in_line(key)
+                continue
+            loan.token = self._coordinator.reserve({"name": name})
+            self._get_back(name, loan)
+
+    def _get_back(self, name: str, loan: _Loan) -> None:
+        try:
+            state, _ = self._coordinator.poll(loan.token)
+        except CoordinatorRefused:
+            state = "expired"
+        holder = self._holder(name)
+        if holder is None:
+            self._lose(name, "it was removed")
+        elif state in ("allocated", "acquired"):
+            if state == "allocated":
+                self._coordinator.acquire(name)
+            self._coordinator.cancel(loan.token)
+            self._end_loan(name)
+        elif state != "waiting":
+            loan.token = self._coordinator.reserve({"name": name})
+        elif holder == self._name:
+            self._coordinator.release(name, holder)
+
+    def _is_lent(self, name: str) -> bool:
+        return name in self._loans and bool(self._loans[name].token)
+
+    def _end_loan(self, name: str) -> None:
+        if (loan := self._loans.pop(name, None)) is not None:
+            loan.leases.close()
+
+    def _lose(self, name: str, why: str) -> None:
+        del self._places[name]
+        lost = f"place {name} of labgrid was taken from this run: {why}"
+        lost_file(self._folder, name).write_text(lost)
+        self._end_loan(name)
 
     def _check_places(self) -> None:
-        for name in tuple(self._places):
+        for name in [name for name in self._places if not self._is_lent(name)]:
             holder = self._holder(name)
             if holder == "" and self._is_new:
                 # a coordinator that was restarted has forgotten the holders
@@ -454,18 +576,16 @@ class Keeper:
                     self._coordinator.acquire(name)
                 holder = self._holder(name)
             if holder != self._name:
-                del self._places[name]
                 change = "was removed" if holder is None else f"was given to {holder}"
                 why = "was released by somebody" if holder == "" else change
-                lost = f"place {name} of labgrid was taken from this run: it {why}"
-                lost_file(self._folder, name).write_text(lost)
+                self._lose(name, f"it {why}")
 
     def _holder(self, name: str) -> str | None:
         place = self._coordinator.place(name)
         return None if place is None else place.acquired
 
-    def _attempt(self, action: Callable[[], None]) -> None:
-        """Call an action that uses the coordinator; the session goes on if that does not answer."""
+    def _attempt(self, action: Callable[[], None]) -> bool:
+        """Call an action that uses the coordinator, and return whether that answered."""
         with contextlib.suppress(CoordinatorUnreachable):
             if self._coordinator.is_down:
                 self._is_new = True
@@ -473,6 +593,8 @@ class Keeper:
                 self._coordinator = Coordinator(self._request.coordinator, self._name)
             action()
             self._is_new = False
+            return True
+        return False
 
     def _release(self) -> None:
         """Release everything; if that fails, the next session of this user does it."""

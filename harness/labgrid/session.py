@@ -123,6 +123,11 @@ class FoundPlace:
         return None
 
     @property
+    def lease_key(self) -> str | None:
+        folder = self.search.folder
+        return None if folder is None else lease_key(folder, self.place.name)
+
+    @property
     def has_power_port(self) -> bool:
         return self.search.folder is not None and bool(self.place.power_port)
 
@@ -162,6 +167,14 @@ def send(**message: object) -> None:
 def lost_file(folder: Path, name: str) -> Path:
     """Return the file that says why a place was lost."""
     return folder / LOST / hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def lease_key(folder: Path, name: str) -> str:
+    """Return the key of a place's lease: a case has it, or the keeper while another has the place.
+
+    It is the session's own: another session on this computer may be who has the place.
+    """
+    return f"labgrid {folder} {name}"
 
 
 def is_alive(folder: Path) -> bool:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from socketserver import StreamRequestHandler, TCPServer
@@ -188,6 +189,50 @@ def test_two_sessions_share_no_place_and_a_third_waits_in_the_queue(
                 code, output, cases = session.finish()
                 assert code == 0, output
                 assert [outcome for outcome, _, _ in cases] == ["passed", "passed"]
+
+
+def reserved_by_bob(rack: Rack) -> str:
+    return rack.client("reserve", "--shell", "name=p1", user="bob").strip().rpartition("=")[2]
+
+
+def taken_by_bob(rack: Rack, reservation: str) -> None:
+    rack.client("wait", reservation, user="bob")
+    rack.client("-p", "p1", "acquire", user="bob")
+    rack.client("cancel-reservation", reservation, user="bob")
+
+
+@pytest.mark.slow
+def test_who_waits_for_a_place_has_it_between_two_cases(rack: Rack, tmp_path: Path) -> None:
+    with steps(tmp_path / "a", rack, filters={"name": "p1"}) as session:
+        session.wait_for(0)
+        before = rack.holders()
+        reservation = reserved_by_bob(rack)
+        time.sleep(2)
+        assert rack.holders() == before
+        session.go(0, 1)
+        taken_by_bob(rack, reservation)
+        time.sleep(2)
+        assert not (session.folder / "begun-1").exists()
+        rack.client("-p", "p1", "release", user="bob")
+        code, output, cases = session.finish()
+    assert code == 0, output
+    assert cases == [("passed", None, "p1")] * 2
+    assert "labgrid: waits for desk/bob" in output
+
+
+@pytest.mark.slow
+def test_a_run_that_dies_while_another_has_its_place_leaves_nothing(
+    rack: Rack, tmp_path: Path
+) -> None:
+    with steps(tmp_path / "a", rack, filters={"name": "p1"}) as session:
+        session.wait_for(0)
+        reservation = reserved_by_bob(rack)
+        session.go(0)
+        taken_by_bob(rack, reservation)
+        wait_until(rack.has_reservations, "the run does not queue again")
+    wait_until(lambda: not rack.has_reservations(), "a reservation of a dead session")
+    assert rack.holders() == {"p1": "desk/bob"}
+    rack.client("-p", "p1", "release", user="bob")
 
 
 @pytest.mark.slow

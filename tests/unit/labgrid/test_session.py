@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.labgrid.keeper import user_and_session_names
+from harness.labgrid.keeper import Waiting, places_to_lend, user_and_session_names
 from harness.labgrid.session import (
     ALIVE,
     LOST,
@@ -69,6 +69,28 @@ PLACES = [Place("a", {"board": "x"}), Place("b", {"board": "y", "rack": "1"})]
 )
 def test_a_place_fits_if_it_has_every_tag(filters: dict[str, str], fits: list[str]) -> None:
     assert [place.name for place in PLACES if place.fits(filters)] == fits
+
+
+BOARD_X, BOARD_Y = Waiting("bob", {"board": "x"}), Waiting("eve", {"board": "y"})
+ANY = Waiting("carol", {})
+
+
+@pytest.mark.parametrize(
+    ("queue", "borrowers"),
+    [
+        ([], {}),
+        ([Waiting("bob", {"board": "z"})], {}),
+        ([BOARD_X], {"a": "bob"}),
+        ([ANY, BOARD_X], {"a": "carol"}),
+        ([BOARD_X, ANY], {"a": "bob", "b": "carol"}),
+        ([BOARD_X, BOARD_X, BOARD_Y], {"a": "bob", "b": "eve"}),
+        ([Waiting("eve", {"name": "b"}), ANY, BOARD_X], {"b": "eve", "a": "carol"}),
+    ],
+)
+def test_a_place_is_lent_to_the_first_whom_it_fits(
+    queue: list[Waiting], borrowers: dict[str, str]
+) -> None:
+    assert places_to_lend(queue, PLACES) == borrowers
 
 
 def test_what_is_said(snapshot: Snapshot) -> None:

@@ -86,7 +86,7 @@ class ProvisionedDevice:
     def android_api(self) -> int | None:
         return self.device.facts.android_api if "android" in self.target else None
 
-    @cached_property
+    @property
     def record(self) -> DeviceRecord:
         return DeviceRecord.model_validate(self.device.identity())
 

@@ -116,7 +116,7 @@ class DeviceWatch:
         if health.state == "bad" and not is_offline and (entry is None or device.was_reached):
             health = self._recover(device, health, strikes=1)
         elif health.state == "bad" and is_offline:
-            recovery = Recovery(device, Deadline(0))
+            recovery = Recovery(device, Deadline(0), self._is_over)
             health = self._switch(device, health, recovery)
         was_unwell = is_offline or (entry is not None and entry.until != "answers")
         if health.state != "bad" and was_unwell:
@@ -235,7 +235,7 @@ class DeviceWatch:
         rules, ours = device.recovery_rules, device.is_simulated_here
         patient = not ours and device.was_reached and not _host_is_out(device)
         come_back = Deadline(rules.come_back_s if patient else 0)
-        recovery = Recovery(device, come_back)
+        recovery = Recovery(device, come_back, self._is_over)
         pause_s, most_s = _PAUSE_S
         for number in itertools.count(1):
             codes = _codes(health)

@@ -21,6 +21,7 @@ import errno
 import fcntl
 import getpass
 import hashlib
+import itertools
 import json
 import logging
 import math
@@ -230,13 +231,18 @@ def _open_file(path: Path, *, create: bool) -> int | None:
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         _make_folder(path.parent)
-        while True:
+        for attempt in itertools.count(1):
             try:
                 descriptor = os.open(path, flags)
                 break
             except FileNotFoundError:
                 if not create:
                     return None
+            except PermissionError:
+                if attempt > _GLANCES:
+                    raise
+                time.sleep(_GLANCE_S)  # another account has just created it, and opens it to all
+                continue
             # O_CREAT alone is refused for other users' files in such folders
             # (fs.protected_regular), hence two steps
             with contextlib.suppress(FileExistsError):
@@ -484,8 +490,8 @@ class Leases:
         self._leases: dict[str, Lease] = {}
         self._claims: dict[str, Claim] = {}
         self._changing = threading.RLock()  # between the heartbeat and `acquire` and `free`
-        self._ended, self._closed = threading.Event(), threading.Event()
-        self._heart: threading.Thread | None = None
+        self._closed = threading.Event()
+        self._heart: threading.Event | None = None
 
     def require(self, key: str) -> None:
         """Raise LeaseLost if the lease of a device is lost, or was given back."""
@@ -532,10 +538,9 @@ class Leases:
                 lease.close()  # somebody came in between the look at the line and the lock
                 return first_claims[0].holding
             self._leases[key] = lease
-            if self._heart is None or not self._heart.is_alive():
-                self._ended.clear()
-                self._heart = threading.Thread(target=self._beat, name="leases", daemon=True)
-                self._heart.start()
+            if self._heart is None:
+                self._heart = threading.Event()
+                threading.Thread(target=self._beat, args=(self._heart,), daemon=True).start()
             return None
 
     def wait_for(self, attempt: Callable[[], Sequence[Occupied]], *, wait_s: float | None) -> None:
@@ -547,6 +552,7 @@ class Leases:
         """
         start, reported, warned = time.monotonic(), "", ""
         since: dict[str, tuple[str, float]] = {}
+        reporters: dict[str, Callable[..., None]] = {}
         claimed = set[str]()
         with contextlib.ExitStack() as waits:
             waits.callback(self._leave_line, claimed)
@@ -581,7 +587,9 @@ class Leases:
                 )
                 if str(holding.holder) != reported and not unclear:
                     reported = str(holding.holder)
-                    waits.enter_context(progress_reporter(name))(f"waiting: held by {holding}")
+                    if name not in reporters:
+                        reporters[name] = waits.enter_context(progress_reporter(name))
+                    reporters[name](f"waiting: held by {holding}")
                     if not ours:
                         warned = name
                         is_loan = holding.holder is not None and holding.holder.is_loan
@@ -606,10 +614,12 @@ class Leases:
 
     def close(self) -> None:
         """Free all devices and end all waits; safe to call twice."""
-        self._ended.set()
         waits, self._closed = self._closed, threading.Event()
         waits.set()
         with self._changing:
+            if self._heart is not None:
+                self._heart.set()
+                self._heart = None
             for file in (*self._leases.values(), *self._claims.values()):
                 file.close()
             self._leases.clear()
@@ -661,8 +671,8 @@ class Leases:
         until = _format_time(now + timedelta(seconds=self._loan_s)) if self._loan_s else ""
         return Holder(_user(), _HOST, os.getpid(), _format_time(now), self._purpose, until)
 
-    def _beat(self) -> None:
-        while not self._ended.wait(HEARTBEAT_S):
+    def _beat(self, ended: threading.Event) -> None:
+        while not ended.wait(HEARTBEAT_S):
             for lease in tuple(self._leases.values()):
                 lease.beat()
 

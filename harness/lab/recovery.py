@@ -146,11 +146,13 @@ def is_worth_trying(step: RecoveryStep, codes: Collection[str]) -> bool:
 class Recovery:
     """The recovery steps, taken on one device.
 
-    `come_back` is the deadline for a device that is gone to come back.
+    `come_back` is the deadline for a device that is gone to come back; once the run `is_over`,
+    nothing is waited for.
     """
 
     device: LabDevice
     come_back: Deadline
+    is_over: Callable[[], bool] = lambda: False
 
     def run(self, step: RecoveryStep) -> None:
         """Take one step, within a bound of its own. Raises InfraError if it cannot be done."""
@@ -194,7 +196,7 @@ class Recovery:
             except DeviceHeld:
                 raise
             except InfraError:
-                if deadline.expired:
+                if deadline.expired or self.is_over():
                     raise
             time.sleep(min(2 * _POLL_S, deadline.remaining()))
 

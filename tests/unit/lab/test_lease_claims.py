@@ -370,3 +370,19 @@ def test_names_of_files(keys: list[str]) -> None:
     names = [device_file(key) for key in keys]
     assert len(set(names)) == len(keys)
     assert all("/" not in name and not name.startswith(".") and len(name) < 100 for name in names)
+
+
+def test_a_device_that_is_acquired_after_a_close_has_a_heartbeat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "HEARTBEAT_S", 0.01)
+    leases = Leases(tmp_path, purpose="a run")
+    for _ in range(2):
+        leases.acquire("phone", "phone")
+        file = tmp_path / device_file("phone")
+        os.utime(file, (0, 0))
+        until = time.monotonic() + 60
+        while not file.stat().st_mtime:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        leases.close()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import heapq
 import json
 import os
+import random
 import resource
 import statistics
 import subprocess
@@ -176,3 +178,87 @@ def test_our_run_beside_a_conftest_with_a_lock_for_each_device(
 
 
 _FIGURES = ("wall_s", "processor_s")
+
+
+SLOW = 3
+"""So many times the time of others the second half of an uneven farm takes for a case."""
+LENGTHS_S = [0.2 * 100 ** random.Random(number).random() for number in range(48)]
+UNEVEN = f'''"""Cases of 0.2 to 20 s; half of the devices are slow."""
+import pytest
+from harness.probe.plan import Plan, Step
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("length_s", {LENGTHS_S})
+def test_some(bench, length_s):
+    pace = {SLOW} if bench.device.name in ("farm-04", "farm-05", "farm-06", "farm-07") else 1
+    ms = str(int(1000 * length_s * pace))
+    bench.run(Plan((Step("sleep", {{"ms": ms}}),)), timeout_s=120).check()
+'''
+
+
+def test_four_fast_and_four_slow_devices(tmp_path: Path) -> None:
+    """No order of cases whose lengths are unknown is sure to come near the bound: the first run
+    stands beside a list from which each free device takes the next case at once."""
+    lab = DeviceRuns(tmp_path)
+    suite = tmp_path / "test_farm.py"
+    suite.write_text(UNEVEN)
+    paces = [1] * 4 + [SLOW] * 4
+    bound_s = sum(LENGTHS_S) / sum(1 / pace for pace in paces)
+    free = [(0.0, pace) for pace in paces]
+    for length_s in LENGTHS_S:
+        free_s, pace = heapq.heappop(free)
+        heapq.heappush(free, (free_s + length_s * pace, pace))
+    list_s = max(free_s for free_s, _ in free)
+    print(f"bound {bound_s:.1f} s, from one list {list_s / bound_s:.2f} x", flush=True)
+    runs = []
+    with farm(tmp_path, 8, mixed=False) as (text, _):
+        lab.file.write_text(text)
+        for name in ("first", "second", "third"):
+            command = lab.command("--any-device", "-n", "8", "-q", suite)
+            runs.append(measured(command, tmp_path, lab.environment, len(LENGTHS_S)))
+            print(f"{name}: {runs[-1].wall_s / bound_s:.2f} x the bound", flush=True)
+    assert [run.lost for run in runs] == [0, 0, 0]
+    assert runs[0].wall_s <= max(1.25 * bound_s, MOST * list_s)
+
+
+PAIR = '''"""Cases of one length that either device runs."""
+import pytest
+from harness.probe.plan import Plan, Step
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("number", range(CASES))
+def test_some(bench, number):
+    bench.run(Plan((Step("sleep", {"ms": "CASE_MS"}),))).check()
+'''
+
+
+def test_a_short_run_beside_a_long_one_waits_for_one_case(tmp_path: Path) -> None:
+    lab, case_s = DeviceRuns(tmp_path), 4
+    for name, cases, ms in (("short", 6, 500), ("long", 24, 1000 * case_s)):
+        text = PAIR.replace("CASES", str(cases)).replace("CASE_MS", str(ms))
+        (tmp_path / f"test_{name}.py").write_text(text)
+
+    def command(name: str) -> list[str]:
+        words = lab.command("--any-device", "-n", "2", "-q", tmp_path / f"test_{name}.py")
+        words[words.index("--reports") + 1] = str(tmp_path / name)
+        return words
+
+    with farm(tmp_path, 2, mixed=False) as (text, _):
+        lab.file.write_text(text)
+        alone = measured(command("short"), tmp_path, lab.environment, 6)
+        long = subprocess.Popen(command("long"), cwd=tmp_path, env=lab.environment)
+        try:
+            while not any(tmp_path.glob("long/2*/results.jsonl")):
+                time.sleep(0.1)
+            time.sleep(2 * case_s)
+            beside = measured(command("short"), tmp_path, lab.environment, 6)
+            assert long.poll() is None
+            assert long.wait(600) == 0
+        finally:
+            long.kill()
+            long.wait()
+    print(f"alone {alone.wall_s:.1f} s, beside {beside.wall_s:.1f} s", flush=True)
+    assert (alone.lost, beside.lost) == (0, 0)
+    assert beside.wall_s - alone.wall_s <= 1.25 * case_s  # its start varies

@@ -35,7 +35,7 @@ from harness.deploy.instances import Instances
 from harness.deploy.layout import new_claim
 from harness.lab.attach import AttachedDevice, LabDevice, OpenLab
 from harness.lab.device_watch import DeviceWatch
-from harness.lab.health import EventHandler, KnownState, KnownStates, LabEvent, Quarantine, State
+from harness.lab.health import DeviceEvent, EventHandler, KnownState, KnownStates, Quarantine
 from harness.lab.inventory import Lab
 from harness.lab.lease import DeviceHeld, Leases, Occupied
 from harness.models.contexts import Source
@@ -369,11 +369,17 @@ class Workbench:
 
     def _open_deployer(self, device: AttachedDevice) -> Deployer:
         def on_push(push: Push) -> None:
-            detail = f"{push.title}: {push.problem}" if push.problem else push.title
-            state: State = "suspect" if push.problem else "good"
-            when = push.started, push.duration_s
-            event = LabEvent(device.name, "push", state, (), detail, *when, pushed_bytes=push.size)
-            self._on_event(event)
+            self._on_event(
+                DeviceEvent(
+                    device=device.name,
+                    event="push",
+                    state="suspect" if push.problem else "good",
+                    detail=f"{push.title}: {push.problem}" if push.problem else push.title,
+                    started=push.started,
+                    duration_s=push.duration_s,
+                    pushed_bytes=push.size,
+                )
+            )
 
         return Deployer(
             device.transport,

@@ -29,7 +29,7 @@ from harness.lab.attach import LabDevice, OpenLab
 from harness.lab.device_watch import DeviceWatch
 from harness.lab.devices import DeviceConfig, SimulatedDeviceConfig
 from harness.lab.facts import Vitals
-from harness.lab.health import LabEvent, Quarantine, Quarantined, State
+from harness.lab.health import DeviceEvent, Quarantine, Quarantined, State
 from harness.lab.inventory import load_lab
 from harness.lab.lease import DeviceHeld, Held
 from harness.lab.recovery import check
@@ -358,7 +358,7 @@ def heal(names: tuple[str, ...], force: bool, lab_file: Path) -> int:
     builder = ProbeBuilder(cache_root() / "probe")
     codes = {0}
 
-    def report(event: LabEvent) -> None:
+    def report(event: DeviceEvent) -> None:
         say(f"{event.device}: {event.event}: {event.detail}", err=True)
 
     with open_lab(lab, "devices heal") as opened:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Final
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictInt,
+)
 
 MAX_MESSAGE_CHARS: Final = 16_000
 
@@ -42,3 +51,20 @@ def cut_message(message: str) -> str:
         return message
     half = MAX_MESSAGE_CHARS // 2 - 20
     return f"{message[:half]}\n[... cut ...]\n{message[-half:]}"
+
+
+MessageText = Annotated[RecordText, AfterValidator(cut_message)]
+
+
+def _in_utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("is no time of the calendar in UTC") from error
+
+
+Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]
+Seconds = Annotated[float, Field(ge=0, le=1e7)]
+"""A duration; nothing here takes 115 days."""
+Count = Annotated[StrictInt, Field(ge=1, le=(1 << 31) - 1)]
+"""A number from 1 that fits any database."""

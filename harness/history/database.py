@@ -47,8 +47,9 @@ from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.outgoing_text import without_secrets
 from harness.core.record_part import Part
 from harness.history.attempts import Attempt, cause_id, short_hash
+from harness.lab.health import DeviceEvent
 from harness.report.summary import part_of
-from harness.results.record import CaseRecord, DeviceEvent, PlacementRecord, is_figure
+from harness.results.record import CaseRecord, PlacementRecord, is_figure
 
 VERSION: Final = "14"
 """The version of the tables; a database of another version is refused."""
@@ -357,7 +358,7 @@ class DeviceSums:
             row["quarantines"] += line.event == "quarantine"
             if line.event != "push":
                 row["state"], row["finding"] = line.state, bounded(line.detail) or None
-            self._vitals(row, line.vitals)
+            self._vitals(row, vars(line.vitals) if line.vitals else None)
             return
         start = line.started.timestamp()
         self._first, self._last = min(self._first, start), max(self._last, start + line.duration_s)

@@ -16,11 +16,11 @@ from harness.core.notices import progress_reporter
 from harness.lab.attach import LabDevice
 from harness.lab.health import (
     AROUND,
+    DeviceEvent,
     EventHandler,
     EventKind,
     Health,
     HealthFinding,
-    LabEvent,
     Offline,
     Quarantine,
     Until,
@@ -207,7 +207,15 @@ class DeviceWatch:
                 if waited_s >= gate.wait_s:
                     text = f"device {name} is not fit for a timed case after {waited_s:g} s: {why}"
                     self._on_event(
-                        LabEvent(name, "gate", "suspect", ("gate",), text, started, waited_s)
+                        DeviceEvent(
+                            device=name,
+                            event="gate",
+                            state="suspect",
+                            findings=("gate",),
+                            detail=text,
+                            started=started,
+                            duration_s=waited_s,
+                        )
                     )
                     raise InfraError(text)
                 time.sleep(min(_GATE_POLL_S, max(0.1, gate.wait_s - waited_s)))
@@ -312,14 +320,23 @@ class DeviceWatch:
         start: float | None = None,
         problem: str | None = None,
     ) -> None:
-        codes = tuple(finding.code for finding in health.findings)
         detail = str(health)
         if problem is not None and problem not in detail:
             detail = f"{problem}; {detail}"
         took_s = 0.0 if start is None else round(max(0.0, self._clock() - start), 3)
         started = datetime.now(UTC) - timedelta(seconds=took_s)
-        name, state, vitals = device.name, health.state, health.vitals
-        self._on_event(LabEvent(name, event, state, codes, detail, started, took_s, vitals))
+        self._on_event(
+            DeviceEvent(
+                device=device.name,
+                event=event,
+                state=health.state,
+                findings=tuple(finding.code for finding in health.findings),
+                detail=detail,
+                started=started,
+                duration_s=took_s,
+                vitals=health.vitals,
+            )
+        )
 
     def _give_up(self, device: LabDevice, health: Health, *, look_s: float = 0.0) -> InfraError:
         """Take a device out of use, and report it if that is news."""

@@ -25,8 +25,11 @@ from pydantic import (
     TypeAdapter,
 )
 
+from harness.core.bounded_json import INTEGERS
 from harness.core.cache import QUARANTINE_VARIABLE
 from harness.core.errors import InfraError
+from harness.core.record_part import MessageText, Moment, Part, RecordText, Seconds
+from harness.core.schema_field import Schema2
 from harness.core.whole_file import read_json, write_json, write_whole
 from harness.lab.facts import DOZING, SEVERE, THERMAL, Vitals
 from harness.lab.lease import device_file
@@ -221,27 +224,33 @@ EventKind = Literal[
 ]
 
 
-@dataclass(frozen=True)
-class LabEvent:
-    """A check of a device or a step taken on it, and the device's health afterwards.
+class DeviceEvent(Part):
+    """An event of a device besides cases: a check, a step of recovery, files pushed.
 
-    `codes` are those of the findings, `detail` says it all for people; `vitals` is what the device
-    said of itself, None if it did not answer or was not asked. `pushed_bytes` is how much a push
-    was to send.
+    `run` is filled in where it is recorded. `state` is its state afterwards, `findings` the codes
+    of what was wrong with it; `vitals` are null if it did not answer, or was not asked.
+    `pushed_bytes` is how much a push was to send; its `state` is suspect if it did not succeed.
     """
 
-    device: str
+    schema_number: Schema2 = 2
+    kind: Literal["device"] = "device"
+    run: RecordText = ""
+    device: RecordText
     event: EventKind
     state: State
-    codes: tuple[str, ...]
-    detail: str
-    started: datetime
-    duration_s: float
+    findings: tuple[RecordText, ...] = ()
+    detail: MessageText = ""
+    started: Moment
+    duration_s: Seconds
     vitals: Vitals | None = None
-    pushed_bytes: int | None = None
+    pushed_bytes: Annotated[StrictInt, Field(ge=0, lt=INTEGERS)] | None = None
+
+    @property
+    def is_routine(self) -> bool:
+        return self.event == "push" or (self.event == "health" and self.state == "good")
 
 
-EventHandler = Callable[[LabEvent], None]
+EventHandler = Callable[[DeviceEvent], None]
 
 
 _MAX_QUARANTINE_BYTES = 64 << 10

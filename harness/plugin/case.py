@@ -28,6 +28,7 @@ from harness.core.errors import (
 from harness.core.notices import report_progress
 from harness.diagnosis.diagnosis import Foreseen, diagnosed
 from harness.diagnosis.error import ErrorRecord, Outcome
+from harness.lab.health import DeviceEvent
 from harness.plugin.axes import parameter_axes, sources_in, sources_of, takes_compiled
 from harness.plugin.case_names import own_test
 from harness.plugin.collection import (
@@ -42,14 +43,7 @@ from harness.plugin.plugin_compat import timeout_message
 from harness.plugin.pytest_internals import run_phases
 from harness.plugin.terminal import NO_DEVICE, NOT_ASKED, UNSUPPORTED
 from harness.plugin.user_files import suite_of
-from harness.results.record import (
-    CaseRecord,
-    DeviceEvent,
-    DeviceRecord,
-    Expected,
-    Fixed,
-    emulated_answer,
-)
+from harness.results.record import CaseRecord, DeviceRecord, Expected, Fixed, emulated_answer
 from harness.runtimes.runtime import NotOffered
 
 if TYPE_CHECKING:

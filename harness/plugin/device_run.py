@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from harness.bench.placement import Need, Placement
     from harness.bench.workbench import Workbench
     from harness.lab.attach import LabDevice
-    from harness.lab.health import LabEvent
+    from harness.lab.health import DeviceEvent
     from harness.lab.lease import Occupied
     from harness.plugin.collection import Collected
     from harness.plugin.terminal import Live
     from harness.report.sections import RunData
     from harness.results.journal import Records as JournaledRecords
     from harness.results.known_issues import CollectedTests
-    from harness.results.record import CaseRecord, DeviceEvent
+    from harness.results.record import CaseRecord
     from harness.results.run_folder import RunFolder
 
     Record = CaseRecord | DeviceEvent
@@ -213,12 +213,10 @@ class Records:
                 more = counted(added, "case")
                 _log.warning("--resume adds %s to this run, which had %d", more, len(before))
 
-    def note_event(self, event: LabEvent) -> None:
+    def note_event(self, event: DeviceEvent) -> None:
         """Record an event of a device, once there is a journal."""
-        from harness.results.record import DeviceEvent
-
         if self.folder is not None:
-            self._events.append(DeviceEvent.of(event, run=self.folder.run_id))
+            self._events.append(event.model_copy(update={"run": self.folder.run_id}))
 
     def write_events(self) -> None:
         """Write the events that happened outside of any case."""

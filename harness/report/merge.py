@@ -14,8 +14,9 @@ from typing import Any, Final, TypeAlias
 from harness.core.errors import ConfigError
 from harness.core.names_inside import create_inside, list_inside, open_inside
 from harness.core.whole_file import disk_errors
+from harness.lab.health import DeviceEvent
 from harness.results.journal import Damage, lines_in, without_gc
-from harness.results.record import CaseRecord, DeviceEvent
+from harness.results.record import CaseRecord
 from harness.results.run_folder import INFO, JOURNAL, OUTPUTS, RunFolder, making_folders
 
 _KEPT: Final = ("run", "started", "finished", "exit_code", "problem", "command_line", "devices")

@@ -28,8 +28,9 @@ from harness.core.errors import ConfigError, InternalError
 from harness.core.local_file import AppendedLines, lines_of
 from harness.core.names_inside import open_below
 from harness.core.outgoing_text import counted, without_secrets_in
+from harness.lab.health import DeviceEvent
 from harness.results.coverage import Tally
-from harness.results.record import SCHEMA, CaseRecord, DeviceEvent, JournalLine
+from harness.results.record import SCHEMA, CaseRecord, JournalLine
 
 LINE: Final[TypeAdapter[CaseRecord | DeviceEvent]] = TypeAdapter(JournalLine)
 _CASE: Final[TypeAdapter[CaseRecord]] = TypeAdapter(CaseRecord)

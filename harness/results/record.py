@@ -1,18 +1,16 @@
-"""The lines of results.jsonl: records of cases and of device events (pure)."""
+"""The lines of results.jsonl: records of cases, and events of devices (pure)."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Annotated, Any, Final, Literal, TypeGuard
 
 from pydantic import (
     AfterValidator,
-    AwareDatetime,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -20,7 +18,6 @@ from pydantic import (
     Field,
     JsonValue,
     StrictBool,
-    StrictInt,
     Tag,
     model_validator,
 )
@@ -30,11 +27,11 @@ from harness.core.bounded_json import INTEGERS, MAX_DEPTH
 from harness.core.errors import Cause
 from harness.core.names_inside import inner_name
 from harness.core.outgoing_text import counted
-from harness.core.record_part import Part, RecordText, clean_text, cut_message
+from harness.core.record_part import Count, Moment, Part, RecordText, Seconds, clean_text
 from harness.core.schema_field import Schema2
 from harness.diagnosis.error import ErrorRecord, Outcome
 from harness.dsp.dsp import DspReply
-from harness.lab.health import EventKind, LabEvent, State
+from harness.lab.health import DeviceEvent
 from harness.probe.plan import Plan, Step
 from harness.probe.transcript import Transcript
 from harness.results.coverage import Standing, standing_of
@@ -254,19 +251,7 @@ def are_figures(values: Sequence[Any]) -> bool:
     return all(map(is_figure, values))
 
 
-def _in_utc(moment: datetime) -> datetime:
-    try:
-        return moment.astimezone(UTC)
-    except OverflowError as error:
-        raise ValueError("is no time of the calendar in UTC") from error
-
-
 LogPath = Annotated[RecordText, AfterValidator(inner_name)]
-Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]
-Seconds = Annotated[float, Field(ge=0, le=1e7)]
-"""A duration; nothing here takes 115 days."""
-Count = Annotated[StrictInt, Field(ge=1, le=(1 << 31) - 1)]
-"""A number from 1 that fits any database."""
 
 
 class RuntimeRecord(Part):
@@ -496,48 +481,6 @@ def named_figures(
     """Return the `measurements` with a meaning in records, as far as there are any."""
     named = {"conclusion": conclusion, "grid": grid, "probe_us": probe_us}
     return {name: value for name, value in named.items() if value}
-
-
-class DeviceEvent(Part):
-    """An event of a device besides cases: a check, a step of recovery, files pushed.
-
-    `state` is its state afterwards, `findings` short words for what was wrong with it, `vitals` the
-    figures it reported (null if it did not answer, or was not asked), with units in the names.
-    `pushed_bytes` is how much a push was to send; its `state` is suspect if it did not succeed.
-    """
-
-    schema_number: Schema2 = 2
-    kind: Literal["device"] = "device"
-    run: RecordText
-    device: RecordText
-    event: EventKind
-    state: State
-    findings: tuple[RecordText, ...] = ()
-    detail: RecordText = ""
-    started: Moment
-    duration_s: Seconds
-    vitals: JsonObject | None = None
-    pushed_bytes: Annotated[StrictInt, Field(ge=0, lt=INTEGERS)] | None = None
-
-    @property
-    def is_routine(self) -> bool:
-        return self.event == "push" or (self.event == "health" and self.state == "good")
-
-    @classmethod
-    def of(cls, event: LabEvent, *, run: str) -> DeviceEvent:
-        """Make the record of an event in a run; a detail beyond 16,000 characters is cut."""
-        return cls(
-            run=run,
-            device=event.device,
-            event=event.event,
-            state=event.state,
-            findings=event.codes,
-            detail=cut_message(str(clean_text(event.detail))),
-            started=event.started,
-            duration_s=event.duration_s,
-            vitals=None if event.vitals is None else asdict(event.vitals),
-            pushed_bytes=event.pushed_bytes,
-        )
 
 
 def _kind(line: object) -> str:

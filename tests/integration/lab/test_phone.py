@@ -12,7 +12,7 @@ from harness.core.errors import InfraError
 from harness.deploy.deploy import Deployer
 from harness.lab.attach import OpenLab
 from harness.lab.device_watch import DeviceWatch
-from harness.lab.health import LabEvent, Quarantine
+from harness.lab.health import DeviceEvent, Quarantine
 from harness.lab.inventory import load_lab
 from harness.lab.lease import Leases
 from harness.lab.recovery import ask_vitals
@@ -71,7 +71,7 @@ def test_what_it_says_of_itself(phone: Phone, open_lab: Open) -> None:
 def test_it_comes_back_when_it_is_plugged_in_again(
     phone: Phone, open_lab: Open, tmp_path: Path
 ) -> None:
-    lab, events = open_lab(phone), list[LabEvent]()
+    lab, events = open_lab(phone), list[DeviceEvent]()
     watch = DeviceWatch(
         Quarantine(tmp_path / "out"), probe_problem=lambda device: None, on_event=events.append
     )

@@ -21,7 +21,7 @@ from harness.core.errors import InfraError
 from harness.core.notices import followed_by
 from harness.lab.attach import LabDevice, OpenLab
 from harness.lab.device_watch import DeviceWatch
-from harness.lab.health import Fitness, LabEvent, Quarantine
+from harness.lab.health import DeviceEvent, Fitness, Quarantine
 from harness.lab.inventory import load_lab
 from harness.lab.recovery import Recovery, ask_vitals
 from tests.faults.breakable import KeptServer
@@ -35,7 +35,7 @@ class Ward:
     """One device under watch, and what was told of it."""
 
     def __init__(self, lab_file: Path, folder: Path) -> None:
-        self.events: list[LabEvent] = []
+        self.events: list[DeviceEvent] = []
         self.lab = OpenLab(
             load_lab(lab_file), key_folder=folder / "keys", storage_root=folder / "simulated"
         )

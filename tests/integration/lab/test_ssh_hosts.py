@@ -19,7 +19,7 @@ from harness.core.errors import InfraError
 from harness.lab.attach import OpenLab
 from harness.lab.device_watch import DeviceWatch
 from harness.lab.fields import ssh_address
-from harness.lab.health import LabEvent, Quarantine
+from harness.lab.health import DeviceEvent, Quarantine
 from harness.lab.inventory import load_lab
 from harness.transport.adb_address import SshAddress
 from harness.transport.adb_server import AdbServer
@@ -152,7 +152,7 @@ def test_a_host_is_waited_for_once_and_brings_its_devices_back(
 ) -> None:
     file = tmp_path / "devices.yaml"
     file.write_text(yaml.safe_dump(far.lab() | {"recovery": {"come_back_s": BACK_S}}))
-    events: list[LabEvent] = []
+    events: list[DeviceEvent] = []
     now = [0.0]
     with OpenLab(load_lab(file), key_folder=tmp_path, storage_root=tmp_path / "none") as lab:
         watch = DeviceWatch(

@@ -16,7 +16,7 @@ import pytest
 
 from harness.lab.attach import OpenLab
 from harness.lab.device_watch import DeviceWatch
-from harness.lab.health import LabEvent, Quarantine
+from harness.lab.health import DeviceEvent, Quarantine
 from harness.lab.inventory import load_lab
 from harness.labgrid.session import FoundPlaces, PlaceRequest, Session
 from tests.integration.device_runs import DeviceRuns
@@ -101,7 +101,7 @@ class Ward:
             return session.places
 
         self.now = 0.0
-        self.events: list[LabEvent] = []
+        self.events: list[DeviceEvent] = []
         lab = load_lab(runs.file, places=take)
         opened = OpenLab(lab, key_folder=folder / "keys", storage_root=folder / "simulated")
         self.lab = ends.enter_context(opened)

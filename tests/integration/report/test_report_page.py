@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from selenium.webdriver.common.keys import Keys
 
+from harness.lab.health import DeviceEvent
 from harness.report.html import html_text
 from harness.report.projections import PROJECTIONS
 from harness.report.sections import RunData
 from harness.results.journal import Contents
-from harness.results.record import CaseRecord, DeviceEvent
+from harness.results.record import CaseRecord
 from harness.results.run_folder import RunFolder
 from tests.integration.browser import Browser, chromium
 from tests.unit.results.records import DEVICE, error, record

@@ -24,10 +24,11 @@ from harness.core.bounded_json import (
     without_depths,
 )
 from harness.doctor.check import DoctorReport
+from harness.lab.health import DeviceEvent
 from harness.lab.inventory import Lab
 from harness.nightly.night import Night
 from harness.results.known_issues import KnownIssues
-from harness.results.record import CaseRecord, DeviceEvent
+from harness.results.record import CaseRecord
 from harness.results.run_folder import RunInfo
 from harness.site.build import SiteNote
 from tests.snapshots import Snapshot

@@ -21,7 +21,8 @@ from harness.history.database import (
 )
 from harness.history.importing import import_run, stored_attempts
 from harness.history.timeline import Filter
-from harness.results.record import CaseRecord, DeviceEvent
+from harness.lab.health import DeviceEvent
+from harness.results.record import CaseRecord
 from tests.unit.history.runs import attempt, run_folder
 from tests.unit.results.records import record
 

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from harness.core.bounded_json import JsonError
 from harness.core.errors import ConfigError, InfraError, InternalError
+from harness.lab.health import DeviceEvent
 from harness.results import journal
 from harness.results.journal import (
     BatchedRecords,
@@ -27,7 +28,7 @@ from harness.results.journal import (
     read_journal,
     read_once,
 )
-from harness.results.record import CaseRecord, DeviceEvent
+from harness.results.record import CaseRecord
 from tests.snapshots import Snapshot
 from tests.unit.results.records import error, record, records
 

@@ -57,28 +57,15 @@ def test_each_graph_and_the_sums(snapshot: Snapshot) -> None:
     assert (context.weights_bytes, context.io_bytes, context.spill_fill_bytes) == (35, 40, 300)
     assert (context.vtcm_bytes, context.memory_bytes) == (4 << 20, 375)
     assert [graph.name for graph in context.graphs] == ["prefill", "decode"]
-    (x,), (y,) = context.graphs[0].inputs, context.graphs[0].outputs
-    assert (x.data_type, x.dimensions, x.bytes, x.memory_type) == (
-        "ufixed8",
-        (1, 4),
-        4,
-        "memhandle",
-    )
-    assert (x.encoding, x.scale, x.offset) == ("scale-offset", 0.5, -3)
-    assert (y.data_type, y.bytes, y.memory_type) == ("0x0304", None, "type 9")
     assert shown(context) == snapshot
+    assert context.graphs[0].outputs[0].bytes is None
 
 
 def test_an_old_format_leaves_out_what_it_does_not_tell() -> None:
     graph = {"name": "g", "inputs": [X], "outputs": [X | {"name": "y"}]}
     context = report({"build_id": None, "size": 5000, "graphs": [graph]})
-    assert (context.weights_bytes, context.io_bytes, context.vtcm_bytes, context.socs) == (
-        None,
-        None,
-        None,
-        (),
-    )
-    assert (context.memory_bytes, context.htp_arch) == (5008, None)
+    assert {context.weights_bytes, context.io_bytes, context.vtcm_bytes} == {None}
+    assert (context.memory_bytes, context.htp_arch, context.socs) == (5008, None, ())
 
 
 @pytest.mark.parametrize(

@@ -18,28 +18,22 @@ from harness.models.models import KINDS, PREPARATIONS, Model, OnnxFiles
 from tests.properties import damaged, reached, reaches
 from tests.snapshots import Snapshot
 
-SPECS = [
-    Model("tiny"),
-    Model("tiny", variant=3),
-    Model("weights-heavy", 4),
-    Model("io-heavy", 56),
-    Model("io-heavy", 2, 1),
-    Model("spill-heavy", 2, 1),
-    Model("io-heavy", 2, 1, "memhandle"),
-]
-NAMES = [
-    "tiny",
-    "tiny-variant3",
-    "weights-heavy-4mb",
-    "io-heavy-56mb",
-    "io-heavy-2mb-variant1",
-    "spill-heavy-2mb-variant1",
-    "io-heavy-2mb-variant1-by-memhandle",
-]
+SPECS = {
+    "tiny": Model("tiny"),
+    "tiny-variant3": Model("tiny", variant=3),
+    "weights-heavy-4mb": Model("weights-heavy", 4),
+    "io-heavy-56mb": Model("io-heavy", 56),
+    "io-heavy-2mb-variant1": Model("io-heavy", 2, 1),
+    "spill-heavy-2mb-variant1": Model("spill-heavy", 2, 1),
+    "io-heavy-2mb-variant1-by-memhandle": Model("io-heavy", 2, 1, "memhandle"),
+}
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=str)
-def test_a_model_is_valid_and_takes_its_inputs(spec: Model) -> None:
+@pytest.mark.parametrize("name", SPECS)
+def test_a_model_has_its_name_is_valid_and_takes_its_inputs(name: str) -> None:
+    spec = SPECS[name]
+    assert str(spec) == name
+    assert Model.parse(name) == spec
     model = spec.build()
     onnx.checker.check_model(model, full_check=True)
     assert [value.name for value in model.graph.input] == list(spec.inputs())
@@ -51,22 +45,15 @@ def test_a_model_is_valid_and_takes_its_inputs(spec: Model) -> None:
 
 
 def test_a_model_is_the_same_in_another_process() -> None:
+    names = ["tiny", "weights-heavy-4mb", "io-heavy-56mb"]
     code = (
         "import hashlib; from harness.models.models import Model\n"
-        "for spec in (Model('tiny'), Model('weights-heavy', 4), Model('io-heavy', 56)):"
-        " print(hashlib.sha256(spec.serialized()).hexdigest())"
+        f"for name in {names}:"
+        " print(hashlib.sha256(Model.parse(name).serialized()).hexdigest())"
     )
-    completed = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"PYTHONHASHSEED": "7"},
-    )
-    here = [SPECS[0], SPECS[2], SPECS[3]]
-    assert completed.stdout.split() == [
-        hashlib.sha256(spec.serialized()).hexdigest() for spec in here
-    ]
+    command, environment = [sys.executable, "-c", code], {"PYTHONHASHSEED": "7"}
+    there = subprocess.check_output(command, text=True, env=environment).split()
+    assert there == [hashlib.sha256(SPECS[name].serialized()).hexdigest() for name in names]
 
 
 def test_sums_of_pooled_maps_do_not_saturate() -> None:
@@ -87,7 +74,6 @@ def test_random_bytes_are_those_of_every_numpy() -> None:
     ("spec", "inputs", "outputs", "model"),
     [
         (Model("weights-heavy", 4), 64, 64_000, 4_000_000),
-        (Model("weights-heavy", 1), 64, 64_000, 1_000_000),
         (Model("io-heavy", 56), 28_000_000, 28_000_000, 0),
         (Model("tiny"), 64, 64, 1024),
     ],
@@ -113,20 +99,13 @@ def test_variants_differ(kind: str) -> None:
     assert len({str(spec) for spec in specs}) == count
 
 
-@pytest.mark.parametrize(("spec", "name"), list(zip(SPECS, NAMES, strict=True)), ids=str)
-def test_names(spec: Model, name: str) -> None:
-    assert str(spec) == name
-    assert Model.parse(name) == spec
-
-
 @pytest.mark.parametrize(
     ("kind", "megabytes", "variant"),
     [
+        ("huge", 0, 0),
         ("tiny", 4, 0),
         ("weights-heavy", 0, 0),
         ("io-heavy", 55, 0),
-        ("io-heavy", 2000, 0),
-        ("tiny", 0, -1),
         ("tiny", 0, 10_000),
     ],
 )
@@ -135,12 +114,6 @@ def test_models_that_do_not_exist(
 ) -> None:
     with snapshot.raises(ConfigError):
         Model(kind, megabytes, variant)
-
-
-def test_kinds_of_models_are_listed() -> None:
-    with pytest.raises(ConfigError) as error:
-        Model("huge")
-    assert error.value.choices == list(KINDS)
 
 
 @reaches(0.01)
@@ -175,10 +148,6 @@ def test_a_models_file_is_made_once(tmp_path: Path) -> None:
     assert OnnxFiles(tmp_path).path(Model("tiny")) == path
     assert path.stat().st_mtime_ns == modified
     assert [path.name for path in path.parent.iterdir()] == [path.name]
-
-
-def test_a_damaged_file_is_made_again(tmp_path: Path) -> None:
-    path = OnnxFiles(tmp_path).path(Model("tiny"))
     path.write_bytes(path.read_bytes()[:-1])
     assert OnnxFiles(tmp_path).path(Model("tiny")).read_bytes() == Model("tiny").serialized()
 

@@ -43,6 +43,8 @@ def test_the_manifest_is_taken_again(tmp_path: Path) -> None:
     ]
     for piece in again.pieces:
         assert piece.sha256() == piece.facts["sha256"]
+    side = open_artefact(FIELD / "qnn_multi_ctx_external.onnx").pieces[0]
+    assert piece_file(side, tmp_path / "cache") == side.path
     # once more, out of what was copied: the same
     extract(open_artefacts([tmp_path / "out"]), tmp_path / "twice")
     manifests = [(tmp_path / name / "manifest.json").read_text() for name in ("out", "twice")]
@@ -96,15 +98,6 @@ def test_what_ends_it_leaves_nothing_behind(
     assert len(extract([open_artefact(PTE)], out).pieces) == 3
 
 
-def test_a_context_that_is_called_as_the_manifest_is(tmp_path: Path) -> None:
-    (tmp_path / "manifest.json").write_bytes(CONTEXT)
-    node = {"embed_mode": 0, "ep_cache_context": "manifest.json"}
-    (tmp_path / "model.onnx").write_bytes(epcontext([node]))
-    extract([open_artefact(tmp_path / "model.onnx")], tmp_path / "out")
-    (again,) = open_artefacts([tmp_path / "out"])
-    assert contents([again]) == [("node n0", CONTEXT)]
-
-
 def test_a_manifest_that_is_wrong(tmp_path: Path, snapshot: Snapshot) -> None:
     out = tmp_path / "out"
     extract([open_artefact(PTE)], out)
@@ -152,12 +145,6 @@ def test_a_piece_in_the_cache_is_copied_once(tmp_path: Path) -> None:
     assert not [path for path in copied.parent.iterdir() if path.name.startswith(".")]
 
 
-def test_what_lies_as_it_is_needed_is_not_copied(tmp_path: Path) -> None:
-    side = open_artefact(FIELD / "qnn_multi_ctx_external.onnx").pieces[0]
-    assert piece_file(side, tmp_path) == side.path
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_pieces_that_cannot_be_had(tmp_path: Path, snapshot: Snapshot) -> None:
     snapshot.hide(FIELD, "FIELD")
     for piece in (
@@ -174,14 +161,17 @@ def test_pieces_that_cannot_be_had(tmp_path: Path, snapshot: Snapshot) -> None:
     assert list((tmp_path / "pieces").iterdir()) == []
 
 
-def test_no_name_becomes_a_program_or_leads_outside(tmp_path: Path) -> None:
+def test_no_name_becomes_a_program_or_the_manifest(tmp_path: Path) -> None:
     """A name of somebody else's is kept only if nothing that it may be called is ever run."""
-    (tmp_path / "conftest.py").write_bytes(CONTEXT)
-    (tmp_path / "x.BIN").write_bytes(OTHER)
-    names = [tmp_path / name for name in ("conftest.py", "x.BIN")]
-    manifest = extract(map(open_artefact, names), tmp_path / "out")
-    assert [piece.file for piece in manifest.pieces] == ["conftest.py.bin", "x.BIN.bin"]
-    assert {path.name for path in tmp_path.iterdir()} == {"conftest.py", "x.BIN", "out"}
+    for name in ("conftest.py", "x.BIN", "manifest.json"):
+        (tmp_path / name).write_bytes(CONTEXT)
+    node = {"embed_mode": 0, "ep_cache_context": "manifest.json"}
+    (tmp_path / "model.onnx").write_bytes(epcontext([node]))
+    paths = [tmp_path / name for name in ("conftest.py", "x.BIN", "model.onnx")]
+    manifest = extract(map(open_artefact, paths), tmp_path / "out")
+    names = ["conftest.py.bin", "x.BIN.bin", "manifest.json.bin"]
+    assert [piece.file for piece in manifest.pieces] == names
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {*names, "manifest.json"}
 
 
 def test_files_of_somebody_else_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,11 +210,7 @@ def test_what_somebody_else_could_swap_is_copied_once(
         assert copied.suffix == ".npy"
     with pytest.raises(ArtefactError, match="is a link"):
         piece_file(blob, tmp_path / "cache")
-
-
-def test_a_folder_that_nothing_is_within_is_anybodys(tmp_path: Path) -> None:
-    """Its user has named the file himself."""
+    # a file that its user has named himself lies within nothing
     tmp_path.chmod(0o777)
     (tmp_path / "m.bin").write_bytes(CONTEXT)
-    blob = Blob(tmp_path / "m.bin", 0, len(CONTEXT), "")
-    assert piece_file(blob, tmp_path / "cache") == blob.path
+    assert piece_file(Blob(tmp_path / "m.bin", 0, len(CONTEXT), ""), tmp_path) == tmp_path / "m.bin"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 import shutil
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from harness.containers.artefact import Artefact, ArtefactError, ArtefactKind
 from harness.containers.open import open_artefact, open_artefacts
 from tests.logged import Logged
-from tests.unit.containers.made import FIELD, bytes_of
+from tests.unit.containers.made import FIELD
 
 # of each piece: origin, offset, size, and how its sha256 begins
 ADD = ("node QNNExecutionProvider_QNN_13756297062807309455_1_0", 0, 17776, "18dce2")
@@ -51,10 +50,6 @@ def pieces(artefact: Artefact) -> list[tuple[str, int, int, str]]:
 def test_what_is_inside(name: str) -> None:
     artefact = open_artefact(FIELD / name)
     assert (artefact.kind, pieces(artefact)) == KNOWN[name]
-    for piece in artefact.pieces:
-        whole = piece.path.read_bytes()[piece.offset : piece.offset + piece.size]
-        assert bytes_of(piece) == whole
-        assert piece.sha256() == hashlib.sha256(whole).hexdigest()
 
 
 def test_what_they_say_of_themselves() -> None:
@@ -82,6 +77,5 @@ def test_each_is_needed_to_its_last_byte(name: str, tmp_path: Path) -> None:
     cuts = random.Random(name).sample(range(len(content)), 50)
     for cut in (*cuts, *range(50), len(content) - 1):
         damaged.write_bytes(content[:cut])
-        with pytest.raises(ArtefactError) as error:
+        with pytest.raises(ArtefactError, match=str(damaged)):
             open_artefact(damaged)
-        assert str(damaged) in str(error.value)

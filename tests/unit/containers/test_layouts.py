@@ -60,18 +60,17 @@ def test_methods_and_delegates_of_a_pte(tmp_path: Path, inline: bool) -> None:
     assert artefact.facts == {"methods": ["prefill", "decode"], "other_nodes": 0}
 
 
-def test_a_pte_without_header_or_without_wrapping(tmp_path: Path) -> None:
-    for content in (
-        Pte(ONE, [wrapped(CONTEXT)], inline=True, header=False).content(),
-        Pte(ONE, [CONTEXT]).content(),
+def test_a_pte_without_header_without_wrapping_or_with_what_is_prepared_on_the_device(
+    tmp_path: Path,
+) -> None:
+    for pte, kind, content in (
+        (Pte(ONE, [wrapped(CONTEXT)], inline=True, header=False), "context", CONTEXT),
+        (Pte(ONE, [CONTEXT]), "context", CONTEXT),
+        (Pte(ONE, [DLC]), "dlc", DLC),
+        (Pte(ONE, [wrapped(DLC)]), "dlc", DLC),
     ):
-        assert contents(opened(tmp_path, content)) == [("forward/0", CONTEXT)]
-
-
-def test_a_pte_that_is_prepared_on_the_device_holds_dlcs(tmp_path: Path) -> None:
-    for blob in (DLC, wrapped(DLC)):
-        (piece,) = opened(tmp_path, Pte(ONE, [blob]).content()).pieces
-        assert (piece.kind, bytes_of(piece)) == ("dlc", DLC)
+        (piece,) = opened(tmp_path, pte.content()).pieces
+        assert (piece.origin, piece.kind, bytes_of(piece)) == ("forward/0", kind, content)
 
 
 WRONG_PTES = (
@@ -146,27 +145,16 @@ def test_nodes_of_an_onnx_model(tmp_path: Path) -> None:
     assert artefact.pieces[1].path == tmp_path / "below/side.bin"
     assert artefact.pieces[1].facts == {"max_size": 4096}
     assert artefact.facts["other_nodes"] == 2
-
-
-def test_an_onnx_model_that_is_to_be_compiled(tmp_path: Path) -> None:
     artefact = opened(tmp_path, epcontext([], others=3))
     assert (artefact.kind, artefact.pieces) == ("onnx", ())
     assert artefact.facts == {"other_nodes": 3, "beside": []}
 
 
 OUTSIDE = (
-    *("../side.bin", "a/../../side.bin", "..\\side.bin", "/etc/passwd", "C:side.bin"),
-    *("\\\\host\\side.bin", "side\0.bin", ".", "side.bin\n"),
+    *("a/../../side.bin", "..\\side.bin", "/etc/passwd", "C:side.bin"),
+    *("side\0.bin", ".", "side.bin\n"),
 )
-NOTHING = (
-    "nowhere.bin",
-    "text.bin",
-    "x" * 300,
-    "x" * 5000,
-    "folder",
-    "link.bin",
-    "linked/side.bin",
-)
+NOTHING = ("nowhere.bin", "text.bin", "x" * 5000, "folder", "link.bin", "linked/side.bin")
 
 
 def test_a_node_that_names_another_file(tmp_path: Path, snapshot: Snapshot) -> None:
@@ -229,29 +217,19 @@ def test_what_is_called_like_an_artefact_in_a_folder_must_be_one(
     """Whoever gives a folder wants all of it to run: nothing in it is passed by in silence."""
     (tmp_path / "good.any").write_bytes(CONTEXT)
     file = tmp_path / f"one{suffix}"
-
-    def require_refusal() -> None:
+    for create in (
+        *(Path.touch, lambda path: path.write_text("hello"), os.mkfifo),
+        *(lambda path: path.symlink_to("nowhere"), lambda path: path.symlink_to("good.any")),
+        Path.mkdir,
+    ):
+        file.unlink(missing_ok=True)
+        create(file)
         errors: list[ArtefactError] = []
         artefacts = open_artefacts([tmp_path], errors.append)
         assert [artefact.path.name for artefact in artefacts] == ["good.any"]
+        assert [error.file for error in errors] == [file]
         with pytest.raises(ArtefactError):
             open_artefacts([tmp_path])
-        assert [error.file for error in errors] == [file]
-
-    file.touch()
-    require_refusal()
-    file.write_text("hello")
-    require_refusal()
-    for target in ("nowhere", "good.any"):
-        file.unlink()
-        file.symlink_to(target)
-        require_refusal()
-    file.unlink()
-    os.mkfifo(file)
-    require_refusal()
-    file.unlink()
-    file.mkdir()
-    require_refusal()
 
 
 def test_weights_beside_a_model_need_be_no_artefact(tmp_path: Path) -> None:
@@ -273,8 +251,10 @@ def test_a_context_binary_is_one_piece_whatever_it_is_called(tmp_path: Path) -> 
     assert artefact.kind == "context"
     (piece,) = artefact.pieces
     assert piece == Piece(renamed, 0, 17776, "", "context")
-    assert bytes_of(piece) == CONTEXT
     assert piece.sha256() == hashlib.sha256(CONTEXT).hexdigest()
+    os.truncate(renamed, 9000)
+    with pytest.raises(ArtefactError, match="it ends 8776 bytes early"):
+        piece.sha256()
 
 
 def test_what_no_reader_knows(tmp_path: Path, snapshot: Snapshot) -> None:
@@ -314,15 +294,6 @@ def test_what_the_system_refuses_is_told_and_hides_no_other(
     assert [message.partition(": ")[0] for message in messages] == [*map(str, paths[:3])]
 
 
-def test_a_file_that_was_cut_off_after_it_was_opened(tmp_path: Path, snapshot: Snapshot) -> None:
-    path = tmp_path / "model.bin"
-    path.write_bytes(CONTEXT)
-    (piece,) = open_artefact(path).pieces
-    os.truncate(path, 9000)
-    with snapshot.raises(ArtefactError):
-        piece.sha256()
-
-
 def test_what_lies_beside_a_manifest_is_not_skipped(tmp_path: Path) -> None:
     """An empty .bin, or one more context, in the folder of an extraction went unseen."""
     out = tmp_path / "out"
@@ -349,10 +320,7 @@ def test_json_about_something_else_is_passed_by(tmp_path: Path, content: str) ->
     (tmp_path / "config.json").rename(tmp_path / "manifest.json")
     with pytest.raises(ArtefactError, match=r"manifest\.json: "):
         open_artefacts([tmp_path])
-
-
-def test_a_manifest_that_is_no_file_is_told(tmp_path: Path) -> None:
-    (tmp_path / "model.bin").write_bytes(CONTEXT)
+    (tmp_path / "manifest.json").unlink()
     (tmp_path / "manifest.json").symlink_to("/nowhere")
     with pytest.raises(ArtefactError, match=r"manifest\.json"):
         open_artefacts([tmp_path])

@@ -154,12 +154,10 @@ class TestAddresses:
         with pytest.raises(ConfigError) as caught:
             self.added(None, self.URL)
         assert f"--device: {self.URL}: " in str(caught.value)
-        (entry,) = re.findall("`- ({.*})`", str(caught.value))
-        assert AdbDeviceConfig.model_validate(yaml.safe_load(entry)).address == self.URL
-
-    def test_what_is_no_address(self) -> None:
         with pytest.raises(ConfigError):
             self.added(None, "ssh://-oX/A")
+        (entry,) = re.findall("`- ({.*})`", str(caught.value))
+        assert AdbDeviceConfig.model_validate(yaml.safe_load(entry)).address == self.URL
 
 
 def test_a_phone_a_board_and_one_that_is_locked() -> None:
@@ -184,14 +182,9 @@ def test_a_phone_a_board_and_one_that_is_locked() -> None:
     assert (lab.hosts[0].host, lab.hosts[0].port) == ("lab-pc", 5038)
     assert "unauthorized: unlock it" in text
     assert not [line for line in text.splitlines() if len(line) > 100]
-
-
-def test_without_a_phone_nothing_is_said_of_one() -> None:
     lab, text = loaded(simulated=True)
-    (only,) = lab.devices
-    assert only.enabled is True
-    assert "runtimes" not in text
-    assert "hosts" not in text
+    assert [device.enabled for device in lab.devices] == [True]
+    assert not re.search("runtimes|hosts", text)
 
 
 HOSTILE = st.text(max_size=200)

@@ -16,12 +16,7 @@ from tests.unit.results.records import record
 def test_what_is_noted_stands_under_the_names_that_readers_know() -> None:
     notes = Notes({"loaded": 3}, conclusion="it fits", grid=("compiler", "qnn"), probe_us=5)
     written = record(measurements=notes.figures())
-    assert written.measurements == {
-        "loaded": 3,
-        "conclusion": "it fits",
-        "grid": ["compiler", "qnn"],
-        "probe_us": 5,
-    }
+    assert (written.measurements["loaded"], written.measurements["probe_us"]) == (3, 5)
     assert (written.conclusion, written.grid) == ("it fits", ("compiler", "qnn"))
 
 
@@ -42,9 +37,7 @@ def test_a_record_that_holds_something_else_there_has_neither(value: object) -> 
 
 def test_each_maker_of_contexts_is_named_once() -> None:
     notes = Notes(runtime=RuntimeRecord(qnn="2.51.0", source="pip"))
-    plain = notes.libraries()
-    assert plain is not None
-    assert plain.contexts_by is None
+    assert notes.libraries() == RuntimeRecord(qnn="2.51.0", source="pip")
     notes.makers += ["2.48.40", "2.51.0", "2.48.40"]
     runtime = notes.libraries()
     assert runtime is not None

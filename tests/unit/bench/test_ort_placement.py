@@ -16,11 +16,9 @@ from harness.runtimes.runtime import DeployedRuntime, Runtime
     ("version", "reports"),
     [
         ("1.23.9", False),
-        ("1.24.0", True),
         ("1.24", True),
         ("1.100.1", True),
         ("2.0", True),
-        ("1", False),
         ("odd", False),
         (None, False),
     ],

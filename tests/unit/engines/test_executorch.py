@@ -65,6 +65,11 @@ def test_what_is_no_program_of_executorchs(snapshot: Snapshot) -> None:
         open_program(FIELD / "simple_model_qualcomm_sm8650_precompiled.tflite", "forward")
     dlc = Program(PROGRAM, "forward", (Piece(PROGRAM, 0, 9, "forward/0", "dlc"),))
     assert dlc.sources() == []
+    # no file can hold its tensors, which are not known
+    assert dlc.tensor_files("inputs", None) == ()
+    for kind, files, generate in (("inputs", None, True), ("expected", FIELD, False)):
+        with pytest.raises(ConfigError):
+            dlc.tensor_files(kind, files, generate=generate)
 
 
 def test_tensors_of_a_method_are_known_without_running_it(
@@ -88,14 +93,6 @@ def test_tensors_of_a_method_are_known_without_running_it(
     np.save(tmp_path / "x.npy", values.astype(np.float64))
     with snapshot.raises(ConfigError):
         program.tensor_files("inputs", tmp_path)
-
-
-def test_a_program_whose_tensors_no_file_can_hold_takes_none(tmp_path: Path) -> None:
-    program = Program(PROGRAM, "forward", ())
-    assert program.tensor_files("inputs", None) == ()
-    for kind, files, generate in (("inputs", None, True), ("expected", tmp_path, False)):
-        with pytest.raises(ConfigError):
-            program.tensor_files(kind, files, generate=generate)
 
 
 def test_damaged_tensors_of_a_method_are_told_or_not_known(tmp_path: Path) -> None:

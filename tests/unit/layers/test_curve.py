@@ -156,6 +156,7 @@ def test_the_picture_has_a_title_axes_a_legend_and_the_threshold(snapshot: Snaps
     assert re.findall(r"<(?:text|figcaption)[^>]*>([^<]{2,})</", svg)[9:] == snapshot
     assert svg.count("</i>") == svg.count("<polyline") == 3
     assert "net.onnx" in as_page(divergence())
+    assert "<polyline" in picture(divergence(curve=(), first=None, threshold=0))
 
 
 def test_heights_are_those_of_the_axis() -> None:
@@ -164,7 +165,3 @@ def test_heights_are_those_of_the_axis() -> None:
     heights = {float(x): float(y) for x, y in (point.split(",") for point in points.split())}
     assert heights == {0: 80, 200: 40, 300: 0, 400: 0}, "beyond 1 it stays at the top"
     assert 'x2="400.0" y2="40.0" stroke="#a60"' in svg, "the threshold"
-
-
-def test_nothing_is_drawn_of_nothing() -> None:
-    assert "<polyline" in picture(divergence(curve=(), first=None, threshold=0))

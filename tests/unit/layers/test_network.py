@@ -44,19 +44,14 @@ def test_each_op_by_itself_gives_what_it_gives_in_the_graph(kind: object) -> Non
 def test_what_is_quantised_is_one_unit_up_to_what_quantises_it() -> None:
     network = Network(quantised(1))
     units = network.units()
-    assert [op.type for op in units] == [
-        "QuantizeLinear", "Conv", "Conv", "Add", "MaxPool", "GlobalAveragePool", "DequantizeLinear",
-    ]  # fmt: skip
-    assert [network.nodes[index].op_type for index in units[1].nodes] == [
-        "Conv",
-        "Relu",
-        "QuantizeLinear",
-    ]
+    kinds = "QuantizeLinear Conv Conv Add MaxPool GlobalAveragePool DequantizeLinear"
+    assert " ".join(op.type for op in units) == kinds
+    inner = [network.nodes[index].op_type for index in units[1].nodes]
+    assert inner == ["Conv", "Relu", "QuantizeLinear"]
     assert [op.zero for op in units[:6]] == [128] * 6
     # its weights are dequantised in it
     single = network.isolated([units[1]], unit=True)
-    kinds = [node.op_type for node in single.graph.node]
-    assert kinds.count("DequantizeLinear") == 2
+    assert [node.op_type for node in single.graph.node].count("DequantizeLinear") == 2
 
 
 def test_nodes_without_a_name_of_their_own_get_one() -> None:
@@ -70,12 +65,9 @@ def test_nodes_without_a_name_of_their_own_get_one() -> None:
 
 
 def test_what_depends_on_no_input_is_no_op() -> None:
-    network = Network(transformer(0))
-    assert "Reshape" in {op.type for op in network.ops()}
-    quantised_network = Network(quantised(0))
-    assert (
-        sum(op.type == "DequantizeLinear" for op in quantised_network.ops()) == 6
-    )  # not those of weights
+    assert "Reshape" in {op.type for op in Network(transformer(0)).ops()}
+    # not those of weights
+    assert sum(op.type == "DequantizeLinear" for op in Network(quantised(0)).ops()) == 6
 
 
 def test_a_cut_takes_only_what_lies_before_it() -> None:

@@ -32,15 +32,10 @@ def qnn_aar(version: str) -> bytes:
 @pytest.fixture
 def server() -> Iterator[MavenServer]:
     started = MavenServer()
-    for version in ("2.9.0", "2.31.0"):
-        started.add(QNN.with_version(version), qnn_aar(version))
+    started.add(QNN.with_version("2.9.0"), qnn_aar("2.9.0"), sums=False)
+    started.add(QNN.with_version("2.31.0"), qnn_aar("2.31.0"))
     yield started
     started.stop()
-
-
-@pytest.fixture
-def warnings(logged: Logged) -> list[str]:
-    return logged.warnings
 
 
 def opened(server: MavenServer, cache: Path) -> MavenSource:
@@ -55,7 +50,7 @@ def files_below(folder: Path) -> set[str]:
     }
 
 
-def test_an_artifact_is_a_source(server: MavenServer, tmp_path: Path, warnings: list[str]) -> None:
+def test_an_artifact_is_a_source(server: MavenServer, tmp_path: Path, logged: Logged) -> None:
     source = opened(server, tmp_path)
     assert source.versions(TARGET) == ["2.9.0", "2.31.0"]
     assert source.versions("linux-x64") == []
@@ -72,7 +67,7 @@ def test_an_artifact_is_a_source(server: MavenServer, tmp_path: Path, warnings: 
     server.stop()
     again = opened(server, tmp_path)
     assert again.runtime("2.31.0", TARGET) == runtime
-    assert warnings, "its list is that of the last time"
+    assert logged.warnings, "its list is that of the last time"
 
 
 def test_a_download_that_breaks_off_is_tried_again(server: MavenServer, tmp_path: Path) -> None:
@@ -101,11 +96,6 @@ def test_a_wrong_checksum_leaves_nothing(server: MavenServer, tmp_path: Path) ->
     assert not any(path.endswith((".aar", "part")) for path in files_below(tmp_path))
 
 
-def test_without_checksums_the_first_use_counts(server: MavenServer, tmp_path: Path) -> None:
-    server.add(QNN.with_version("2.32.0"), qnn_aar("2.32.0"), sums=False)
-    assert opened(server, tmp_path).runtime("2.32.0", TARGET).qnn_version == "2.32.0"
-
-
 def test_too_large_a_file_is_not_taken(server: MavenServer, tmp_path: Path) -> None:
     name = QNN.with_version("2.31.0").aar()
     small = Bounds(max_bytes=1000, timeout_s=10)
@@ -117,10 +107,7 @@ def test_too_large_a_file_is_not_taken(server: MavenServer, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("status", [404, 403, 500])
 def test_refusals(
-    server: MavenServer,
-    tmp_path: Path,
-    status: int,
-    monkeypatch: pytest.MonkeyPatch,
+    server: MavenServer, tmp_path: Path, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("harness.runtimes.maven_repository._PAUSE_S", 0.01)
     server.status[f"{QNN.folder}/maven-metadata.xml"] = status
@@ -130,7 +117,7 @@ def test_refusals(
 
 
 def test_one_flipped_byte_is_found_and_repaired(
-    server: MavenServer, tmp_path: Path, warnings: list[str]
+    server: MavenServer, tmp_path: Path, logged: Logged
 ) -> None:
     source = opened(server, tmp_path)
     runtime = source.runtime("2.31.0", TARGET)
@@ -144,7 +131,7 @@ def test_one_flipped_byte_is_found_and_repaired(
         assert path.name in damage
         assert opened(server, tmp_path).runtime("2.31.0", TARGET).files == runtime.files
         assert path.read_bytes() == good
-    assert len(warnings) == 2
+    assert len(logged.warnings) == 2
 
 
 def test_a_repository_that_is_a_folder(server: MavenServer, tmp_path: Path) -> None:
@@ -168,7 +155,7 @@ def test_a_repository_that_is_a_folder(server: MavenServer, tmp_path: Path) -> N
 
 
 def test_user_and_password_are_sent_and_not_told(
-    server: MavenServer, tmp_path: Path, warnings: list[str]
+    server: MavenServer, tmp_path: Path, logged: Logged
 ) -> None:
     server.login = "Basic " + base64.b64encode(b"me:s3/cr@t").decode()
     server.reason = "No\x1b]0;x\x07"
@@ -183,7 +170,7 @@ def test_user_and_password_are_sent_and_not_told(
     source = with_password("s3%2Fcr%40t")
     assert source.versions(TARGET) == ["2.9.0", "2.31.0"]
     assert source.runtime("2.9.0", TARGET).files
-    texts = [str(refused.value), source.origin, *warnings]
+    texts = [str(refused.value), source.origin, *logged.warnings]
     texts += [path.read_text("latin-1") for path in cache.rglob("*") if path.is_file()]
     assert not [text for text in texts if "wr0ng" in text or "cr%40t" in text or "cr@t" in text]
     assert "***@127.0.0.1" in source.origin

@@ -10,12 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings, strategies as st
 
-from harness.core.cache import cache_root
 from harness.core.socs import SOCS
 from harness.runtimes.catalog import Catalog
-from harness.runtimes.elf import ElfError, read_elf
 from harness.runtimes.preflight import (
     ContextFacts,
     PreflightInput,
@@ -26,11 +23,9 @@ from harness.runtimes.runtime import (
     LibraryFacts,
     Runtime,
     SdkBuild,
-    library_facts,
     read_library,
 )
 from tests.integration.conftest import RuntimeFor
-from tests.properties import reached, reaches
 
 BOARD = TargetFacts("linux-arm64", soc="SM8550", glibc="2.35")
 HOST = TargetFacts("linux-x64", glibc="2.36")
@@ -143,33 +138,3 @@ def test_readelf_says_the_same(target: str, runtime_for: RuntimeFor, facts_of: F
         assert list(facts.elf.needed) == re.findall(r"Shared library: \[(.*?)\]", completed)
         versions = re.findall(r"Name: (\S+)  Flags: none", completed)
         assert sorted(version for _, version in facts.elf.version_needs) == sorted(versions)
-
-
-@reaches(0.1)
-@given(data=st.data())
-@settings(max_examples=60, deadline=5000)
-def test_real_files_cut_off_or_changed(data: st.DataObject) -> None:
-    name, content = small_files()[data.draw(st.integers(0, 1))]
-    end = data.draw(st.integers(0, len(content) - 1))
-    try:
-        cut = read_elf(content[:end])
-    except ElfError:
-        cut = None
-    # nothing that is read lies in the sections, which stand last
-    assert cut in (None, read_elf(content))
-    assert cut is None or end > 0.9 * len(content)
-    changed = bytearray(content)
-    for _ in range(data.draw(st.integers(1, 8))):
-        changed[data.draw(st.integers(0, 1200))] = data.draw(st.integers(0, 255))
-    facts = library_facts(name, bytes(changed))
-    if facts.elf is not None:
-        reached()
-        assert all(name.isprintable() for name in facts.elf.needed)
-
-
-@functools.cache
-def small_files() -> list[tuple[str, bytes]]:
-    catalog = Catalog(cache_root())
-    stub = catalog.runtime("2.51.0", "linux-arm64").library("libQnnHtpV73Stub.so")
-    skel = catalog.runtime("2.51.0", "linux-arm64").library("libQnnHtpV68Skel.so")
-    return [(path.name, path.read_bytes()) for path in (stub, skel)]

@@ -13,19 +13,13 @@ from tests.integration.runtimes.real_layouts import folder_of, qairt_tree
 CASE = ("-k", "context_count and tiny and resident-3")
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> DeviceRuns:
-    (tmp_path / "lab").mkdir()
-    return DeviceRuns(tmp_path / "lab")
-
-
 @pytest.mark.slow
-def test_a_qairt_tree_runs(runs: DeviceRuns, runtime_for: RuntimeFor, tmp_path: Path) -> None:
+def test_a_qairt_tree_runs(lab: DeviceRuns, runtime_for: RuntimeFor, tmp_path: Path) -> None:
     qairt_tree(tmp_path / "qairt", runtime_for("2.50.40"))
-    runs.file.write_text(
-        runs.file.read_text() + "runtimes:\n  - {name: sdk, kind: qairt, path: ../qairt}\n"
+    lab.file.write_text(
+        lab.file.read_text() + "runtimes:\n  - {name: sdk, kind: qairt, path: qairt}\n"
     )
-    finished = runs.run("--qnn", "sdk:latest", "--preflight", "strict", *CASE)
+    finished = lab.run("--qnn", "sdk:latest", "--preflight", "strict", *CASE)
     assert finished.code == 0, finished.output
     (case,) = finished.cases
     assert "sim-v73-htp-sdk:2.50.40" in case["case"]
@@ -42,10 +36,10 @@ def without_cpp_runtime(runtime_for: RuntimeFor, folder: Path) -> Path:
 
 @pytest.mark.nightly
 def test_a_missing_cpp_runtime_is_named_and_what_happens_is_kept(
-    runs: DeviceRuns, runtime_for: RuntimeFor, tmp_path: Path
+    lab: DeviceRuns, runtime_for: RuntimeFor, tmp_path: Path
 ) -> None:
     folder = without_cpp_runtime(runtime_for, tmp_path / "mixed")
-    finished = runs.run(f"--qnn={folder}", "--preflight", "warn", *CASE)
+    finished = lab.run(f"--qnn={folder}", "--preflight", "warn", *CASE)
     assert finished.code == 1, finished.output
     (case,) = finished.cases
     assert [finding["code"] for finding in case["preflight"]] == ["needed-missing"] * 3
@@ -55,20 +49,20 @@ def test_a_missing_cpp_runtime_is_named_and_what_happens_is_kept(
 
 
 def test_strict_runs_nothing_with_them(
-    runs: DeviceRuns, runtime_for: RuntimeFor, tmp_path: Path
+    lab: DeviceRuns, runtime_for: RuntimeFor, tmp_path: Path
 ) -> None:
     folder = without_cpp_runtime(runtime_for, tmp_path / "mixed")
-    finished = runs.run(f"--qnn={folder}", "--preflight", "strict", *CASE)
+    finished = lab.run(f"--qnn={folder}", "--preflight", "strict", *CASE)
     assert finished.code == 2, finished.output
     assert "error needed-missing: libc++" in finished.output
     assert " passed" not in finished.output
 
 
 @pytest.mark.nightly
-def test_a_device_that_nobody_has_libraries_for_is_left_out(runs: DeviceRuns) -> None:
+def test_a_device_that_nobody_has_libraries_for_is_left_out(lab: DeviceRuns) -> None:
     phone = "  - {name: phone, serial: NOT-THERE, soc: SM8650, target: android-arm64}\n"
-    runs.file.write_text(runs.file.read_text() + phone)
-    finished = runs.run(*CASE)
+    lab.file.write_text(lab.file.read_text() + phone)
+    finished = lab.run(*CASE)
     assert finished.code == 0, finished.output
     assert "left out: phone: for android-arm64: " in finished.output
-    assert runs.run("--device", "phone", *CASE).code == 2
+    assert lab.run("--device", "phone", *CASE).code == 2

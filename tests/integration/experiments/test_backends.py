@@ -18,16 +18,6 @@ OLDEST = ("--qnn", "2.47.0")  # the only one with libQnnCpu.so for x86-64
 FLOAT, TWIN = "mobilenet-v2", "mobilenet-v2-8bit"
 
 
-def run_stand_in(
-    lab: DeviceRuns, folder: Path, behind: str, behaviour: str, *arguments: str
-) -> Finished:
-    build_htp(folder)
-    (folder / "stand_in.conf").write_text(behaviour.replace(",", "\n"))
-    plugin = ("-p", "tests.stand_in.as_backend", "-k", "test_backends and test_backend[")
-    settings = {"STAND_IN_FOLDER": str(folder), "STAND_IN_BEHIND": behind}
-    return lab.run(*plugin, *arguments, **settings)
-
-
 def verdicts(case: dict[str, Any]) -> dict[str, str]:
     return {check["name"]: check["verdict"] for check in case["checks"]}
 
@@ -136,8 +126,11 @@ def test_a_gpu_that_fails_later(
     lab: DeviceRuns, tmp_path: Path, settings: str, broken: set[str], code: int | None
 ) -> None:
     """6999 when it is executed, with every node taken: as microsoft/onnxruntime#24004 has it."""
-    chosen = ("--backend", "gpu", "-k", f"test_backends and {FLOAT}]", *OLDEST)
-    completed = run_stand_in(lab, tmp_path, "libQnnCpu.so", settings, *chosen)
+    build_htp(tmp_path)
+    (tmp_path / "stand_in.conf").write_text(settings.replace(",", "\n"))
+    plugin = ("-p", "tests.stand_in.as_backend", "-k", f"test_backends and {FLOAT}]")
+    behind = {"STAND_IN_FOLDER": str(tmp_path), "STAND_IN_BEHIND": "libQnnCpu.so"}
+    completed = lab.run(*plugin, "--backend", "gpu", *OLDEST, **behind)
     assert completed.code == 1, completed.output
     case = of(completed, "gpu", FLOAT)
     assert (case["outcome"], case["cause"]) == ("failed", "target")

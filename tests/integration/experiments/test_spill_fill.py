@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -21,7 +20,7 @@ from harness.experiments.sharing import (
     spill_fill_bytes,
 )
 from harness.models.source import DeployedContext
-from harness.results.record import Check, broken
+from harness.results.record import broken
 from tests.integration.experiments.conftest import Target
 
 Deployed = Callable[[str], DeployedContext]
@@ -38,6 +37,7 @@ def session(
 ) -> tuple[SharingPlan, Verdict, SharingFigures]:
     contexts = [deployed(model) for model in MODELS]
     needs = [spill_fill_bytes(context.context.metadata) for context in contexts]
+    assert needs[1] > max(needs[0], needs[2]) > 0
     sharing = sharing_plan(needs, strategy)
     run = target.run(
         sharing_session(target.libraries, contexts, sharing, release), settings=settings
@@ -52,52 +52,34 @@ def reference(stand_in: Target, deployed: Deployed) -> SharingFigures:
     return figures
 
 
-Checks = Callable[[Strategy, str, Sequence[int]], list[Check]]
-
-
-@pytest.fixture
-def checks(stand_in: Target, deployed: Deployed, reference: SharingFigures) -> Checks:
-    def run(strategy: Strategy, settings: str, release: Sequence[int] = (0, 1, 2)) -> list[Check]:
-        sharing, verdict, figures = session(stand_in, deployed, strategy, settings, release)
-        assert verdict.outcome == "passed", verdict.explanation()
-        return judge_sharing(sharing, figures, reference, memory_part=0.1)
-
-    return run
-
-
-@functools.cache
-def needs_of(deployed: Deployed) -> list[int]:
-    return [spill_fill_bytes(deployed(model).context.metadata) for model in MODELS]
-
-
-def test_the_models_spill_as_the_test_needs_it(deployed: Deployed) -> None:
-    first, largest, last = needs_of(deployed)
-    assert 0 < first < largest
-    assert 0 < last < largest
-
-
-@pytest.mark.parametrize("strategy", [pytest.param("max", marks=pytest.mark.slow), "list-async"])
-def test_right_sharing_keeps_every_promise(checks: Checks, strategy: Strategy) -> None:
-    by_name = checks(strategy, RIGHT, (0, 1, 2))
-    assert [(check.name, check.verdict) for check in by_name] == [
-        ("memory_saved", "held"),
-        ("memory_given_back", "held"),
-        ("outputs_equal", "held"),
-    ], by_name
-
-
-ORDERS = release_orders(3)
-
-
-@pytest.mark.slow
-def test_any_order_of_release(checks: Checks) -> None:
-    assert not broken(checks("max", RIGHT, ORDERS[-1]))
-
-
-@pytest.mark.slow
-def test_one_wrong_behaviour_breaks_its_check_and_no_other(checks: Checks) -> None:
-    by_name = checks("max", f"group=private,{RIGHT}", (0, 1, 2))
-    assert [check.name for check in broken(by_name)] == ["memory_saved"], by_name
+@pytest.mark.parametrize(
+    ("strategy", "settings", "release", "wrong"),
+    [
+        ("list-async", RIGHT, (0, 1, 2), []),
+        pytest.param("max", RIGHT, (0, 1, 2), [], marks=pytest.mark.slow),
+        pytest.param("max", RIGHT, release_orders(3)[-1], [], marks=pytest.mark.slow),
+        pytest.param(
+            *("max", f"group=private,{RIGHT}", (0, 1, 2), ["memory_saved"]), marks=pytest.mark.slow
+        ),
+    ],
+)
+def test_right_sharing_keeps_every_promise_and_one_wrong_behaviour_breaks_its_check_alone(
+    stand_in: Target,
+    deployed: Deployed,
+    reference: SharingFigures,
+    strategy: Strategy,
+    settings: str,
+    release: Sequence[int],
+    wrong: list[str],
+) -> None:
+    sharing, verdict, figures = session(stand_in, deployed, strategy, settings, release)
+    assert verdict.outcome == "passed", verdict.explanation()
+    checks = judge_sharing(sharing, figures, reference, memory_part=0.1)
+    assert [check.name for check in checks] == [
+        *("memory_saved", "memory_given_back", "outputs_equal")
+    ]
+    assert {check.verdict for check in checks} <= {"held", "broken"}
+    assert [check.name for check in broken(checks)] == wrong, checks
 
 
 def test_outputs_that_another_context_spoils_are_named(

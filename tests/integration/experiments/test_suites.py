@@ -5,9 +5,8 @@ There is no libcdsprpc there: buffers come from memfds, and those of a backend c
 
 from __future__ import annotations
 
-import functools
 import json
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +17,12 @@ from tests.stand_in.build import build_htp
 
 SWAPPED = """
 import pytest
-from harness.experiments.pairing import measure_pairing
-from harness.experiments.pairing import Pairing
+from harness.experiments.pairing import Pairing, Tolerances, measure_pairing
 from harness.models.models import Model
-from harness.experiments.pairing import Tolerances
-
-RAW = Model("io-heavy", 4)
 
 
 @pytest.mark.device
-@pytest.mark.parametrize("model", [RAW], ids=str)
+@pytest.mark.parametrize("model", [Model("io-heavy", 4)], ids=str)
 def test_swapped(bench, model):
     models = {"raw": model, "memhandle": model}
     measure_pairing(bench, models, Pairing("memhandle", "raw"), Tolerances())
@@ -35,45 +30,26 @@ def test_swapped(bench, model):
 
 
 PAIRINGS = "memory=1,quick=1"
-SHARING = "list=1,quick=1"
-RUNS = {
-    "right": {"test_mem_type_pairing": PAIRINGS},
-    "wrong": {
-        "io-heavy-raw-raw": f"{PAIRINGS},slow_prepared_us=3000",
-        "io-heavy-memhandle-memhandle": f"{PAIRINGS},slow_prepared_us=3000",
-        "io-heavy-raw-memhandle": f"{PAIRINGS},copies=wrong",
-        "io-heavy-memhandle-raw": f"{PAIRINGS},at_first=wrong",
-        "naive-": f"group=right,{SHARING}",
-        "test_swapped": "",
-    },
+WRONG = {
+    "io-heavy-raw-raw": (f"{PAIRINGS},slow_prepared_us=3000", "steady_latency_same"),
+    "io-heavy-memhandle-memhandle": (f"{PAIRINGS},slow_prepared_us=3000", "steady_latency_same"),
+    "io-heavy-raw-memhandle": (f"{PAIRINGS},copies=wrong", "copies_per_inference"),
+    "io-heavy-memhandle-raw": (f"{PAIRINGS},at_first=wrong", "io_allocated_at_first_inference"),
+    "naive-": ("group=right,list=1,quick=1", "undersized_refused"),
+    "test_swapped": ("", "prepared_as_asked"),
 }
-"""What the stand-in is told in one run, by a part of each case's name."""
+"""By a part of a case's name: what the stand-in does, and which check that breaks."""
 TESTS = "mem_type_pairing or test_spill_fill or test_swapped"
-RunOf = Callable[[str], Finished]
 
 
-@pytest.fixture(scope="module")
-def run_of(tmp_path_factory: pytest.TempPathFactory) -> RunOf:
-    """run_of(name): how that one of RUNS ended; many tests look at the same."""
-
-    @functools.cache
-    def get(name: str) -> Finished:
-        folder = tmp_path_factory.mktemp("run")
-        build_htp(folder)
-        (folder / "told.json").write_text(json.dumps(RUNS[name]))
-        lab = DeviceRuns(tmp_path_factory.mktemp("lab"))
-        suite = folder / "test_swapped.py"
-        suite.write_text(SWAPPED)
-        chosen = f"({TESTS}) and ({' or '.join(RUNS[name])})"
-        plugin = ("-p", "tests.stand_in.in_front")
-        return lab.run(*plugin, "-k", chosen, suite, STAND_IN_FOLDER=str(folder))
-
-    return get
-
-
-def case_of(completed: Finished, name: str) -> dict[str, Any]:
-    (record,) = (case for case in completed.cases if name in case["case"])
-    return record
+def run_with(lab: DeviceRuns, folder: Path, behaviours: Mapping[str, str]) -> Finished:
+    """Run the suites in front of the stand-in, by parts of the names of cases."""
+    build_htp(folder)
+    (folder / "told.json").write_text(json.dumps(behaviours))
+    suite = lab.write_suite(SWAPPED, "test_swapped.py")
+    chosen = f"({TESTS}) and ({' or '.join(behaviours)})"
+    plugin = ("-p", "tests.stand_in.in_front")
+    return lab.run(*plugin, "-k", chosen, suite, STAND_IN_FOLDER=str(folder))
 
 
 def sessions_that_leave(lab: DeviceRuns, folder: Path, settings: str) -> dict[str, Any]:
@@ -92,8 +68,8 @@ def verdicts(case: dict[str, Any]) -> dict[str, str]:
 
 
 @pytest.mark.nightly
-def test_what_is_as_documented_passes(run_of: RunOf) -> None:
-    completed = run_of("right")
+def test_what_is_as_documented_passes(lab: DeviceRuns, tmp_path: Path) -> None:
+    completed = run_with(lab, tmp_path, {"test_mem_type_pairing": PAIRINGS})
     assert completed.code == 0, completed.output
     assert {case["outcome"] for case in completed.cases} == {"passed"}
     pairings = [case for case in completed.cases if "mem_type_pairing" in case["case"]]
@@ -108,36 +84,14 @@ def test_what_is_as_documented_passes(run_of: RunOf) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("run", "case", "name"),
-    [
-        ("wrong", "raw-raw", "steady_latency_same"),
-        ("wrong", "memhandle-memhandle", "steady_latency_same"),
-        ("wrong", "raw-memhandle", "copies_per_inference"),
-        ("wrong", "memhandle-raw", "io_allocated_at_first_inference"),
-    ],
-)
-def test_the_suites_own_tolerances_tell_right_from_wrong(
-    run_of: RunOf, run: str, case: str, name: str
-) -> None:
-    completed = run_of(run)
+def test_the_suites_tell_right_from_wrong(lab: DeviceRuns, tmp_path: Path) -> None:
+    behaviours = {name: behaviour for name, (behaviour, _) in WRONG.items()}
+    completed = run_with(lab, tmp_path, behaviours)
     assert completed.code == 1, completed.output
-    case_record = case_of(completed, f"io-heavy-{case}")
-    assert (case_record["outcome"], case_record["cause"]) == ("failed", "target")
-    assert verdicts(case_record)[name] == "broken"
-
-
-@pytest.mark.slow
-def test_a_context_prepared_otherwise_than_asked_is_told(run_of: RunOf) -> None:
-    completed = run_of("wrong")
-    assert verdicts(case_of(completed, "test_swapped")) == {"prepared_as_asked": "broken"}
-
-
-@pytest.mark.slow
-def test_a_size_that_is_not_refused_is_told(run_of: RunOf) -> None:
-    case_record = case_of(run_of("wrong"), "naive-")
-    assert case_record["outcome"] == "failed"
-    assert verdicts(case_record) == {"undersized_refused": "broken"}
+    for name, (_, check) in WRONG.items():
+        (case,) = (case for case in completed.cases if name in case["case"])
+        assert (case["outcome"], case["cause"]) == ("failed", "target"), case
+        assert verdicts(case)[check] == "broken"
 
 
 @pytest.mark.nightly

@@ -42,8 +42,13 @@ def catalog(user_cache: Path) -> Catalog:
 
 
 @pytest.fixture(scope="session")
-def context_store(user_cache: Path, catalog: Catalog) -> ContextStore:
-    return ContextStore(user_cache, catalog, ProbeBuilder(user_cache / "probe"))
+def probes(user_cache: Path) -> ProbeBuilder:
+    return ProbeBuilder(user_cache / "probe")
+
+
+@pytest.fixture(scope="session")
+def context_store(user_cache: Path, catalog: Catalog, probes: ProbeBuilder) -> ContextStore:
+    return ContextStore(user_cache, catalog, probes)
 
 
 @pytest.fixture(scope="session")

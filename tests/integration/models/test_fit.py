@@ -115,8 +115,8 @@ def calibrated(
 
 
 @pytest.fixture(scope="session")
-def probe(user_cache: Path) -> Path:
-    return ProbeBuilder(user_cache / "probe").build("linux-x64")
+def probe(probes: ProbeBuilder) -> Path:
+    return probes.build("linux-x64")
 
 
 @pytest.mark.slow
@@ -158,10 +158,8 @@ def test_what_is_reserved_by_the_librarys_own_words(
     assert isinstance(small, Size)
     assert isinstance(damaged, Unsized)
     assert small.spill_fill == 0
-    assert (
-        large.spill_fill
-        == context_for("spill-heavy-2mb", "2.51.0").metadata["graphs"][0]["spill_fill_bytes"]
-    )
+    (graph,) = context_for("spill-heavy-2mb", "2.51.0").metadata["graphs"]
+    assert large.spill_fill == graph["spill_fill_bytes"]
     old = runtime_for("2.47.0").library("libQnnHtp.so")
     assert [type(size) for size in reserved(probe, old, [tiny, spill])] == [Unsized] * 2
 
@@ -172,11 +170,8 @@ def test_what_kills_the_library_spoils_no_other(probe: Path, tmp_path: Path) -> 
         files.append(tmp_path / behaviour)
         files[-1].write_text(f"stand-in {behaviour} 408 2 1 8")
     answers = reserved(probe, stand_in, files)
-    assert [size.reason for size in answers if isinstance(size, Unsized)] == [
-        "no word",
-        "crashed",
-        "this is 1002",
-    ]
+    reasons = [size.reason for size in answers if isinstance(size, Unsized)]
+    assert reasons == ["no word", "crashed", "this is 1002"]
 
 
 def test_the_commands(context_for: ContextFor, tmp_path: Path, logged: Logged) -> None:
@@ -203,11 +198,9 @@ def test_the_commands(context_for: ContextFor, tmp_path: Path, logged: Logged) -
     code, text = run(fit_command, large, FOREIGN, "--contexts", 4, *options)
     assert (code, "PD 1 [" in text) == (0, True)
     code, text = run(fit_command, FIELD / "executorch-3-contexts.pte", "--contexts", 4, "--json")
-    assert (code, [row["name"].partition("#")[2] for row in json.loads(text)["contexts"]]) == (
-        0,
-        ["0", "1", "2", "0"],
-    )
-    assert {row["source"] for row in json.loads(text)["contexts"]} == {"measured"}
+    rows = json.loads(text)["contexts"]
+    assert (code, {row["source"] for row in rows}) == (0, {"measured"})
+    assert [row["name"].partition("#")[2] for row in rows] == ["0", "1", "2", "0"]
     code, text = run(fit_command, large, "--qnn", "2.47", "--budget", "1000")
     assert (code, "5000" in text, "newer-context (known)" in text) == (1, True, True)
     code, text = run(fit_command, large, "--contexts", 300, "--qnn", "2.47", "--json")

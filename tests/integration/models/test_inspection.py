@@ -30,11 +30,6 @@ VERSIONS = ("2.47.0", "2.48.40", "2.49.40", "2.50.40", "2.51.0")
 SCHEMA = json.loads((ROOT / "docs/schema/contexts.schema.json").read_text())
 
 
-@pytest.fixture(scope="session")
-def probes(user_cache: Path) -> ProbeBuilder:
-    return ProbeBuilder(user_cache / "probe")
-
-
 def whole(path: Path) -> Piece:
     return Piece(path, 0, path.stat().st_size, "", "context")
 

@@ -48,11 +48,6 @@ def sharing(host: CompilerHost, folder: Path, models: Sequence[bytes]) -> Path:
 
 
 @pytest.fixture(scope="module")
-def probe(user_cache: Path) -> Path:
-    return ProbeBuilder(user_cache / "probe").build("linux-x64")
-
-
-@pytest.fixture(scope="module")
 def binary(catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The graphs of three models in one context, as ONNX Runtime makes it to share weights."""
     models = [Model.parse(name).serialized() for name in MODELS]
@@ -60,12 +55,11 @@ def binary(catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_each_graph_is_known_and_right(
-    binary: Path, probe: Path, user_cache: Path, context_for: ContextFor, runtime_for: RuntimeFor
+    binary: Path, probes: ProbeBuilder, context_for: ContextFor, runtime_for: RuntimeFor
 ) -> None:
     runtime = runtime_for(VERSION)
     library = runtime.library("libQnnSystem.so")
     artefact = open_artefact(binary)
-    probes = ProbeBuilder(user_cache / "probe")
     (metadata,) = read_each(probes, library, artefact.pieces)
     report = context_report(artefact, artefact.pieces[0], "", metadata)
     assert len(report.graphs) == len(MODELS)
@@ -84,7 +78,7 @@ def test_each_graph_is_known_and_right(
         steps.append(
             plan.execute(0, graph=graph, inputs=inputs, expected=expected, tolerance=tolerance)
         )
-    run = run_plan_locally(probe, Plan(tuple(steps)), env={}, timeout_s=60)
+    run = run_plan_locally(probes.build(), Plan(tuple(steps)), env={}, timeout_s=60)
     assert run.transcript.first_failure is None, run.transcript.first_failure
     assert [step.data["outputs"][0]["beyond"] for step in run.transcript.steps[5:]] == [0, 0, 0]
 
@@ -141,8 +135,9 @@ def test_what_executes_a_single_graph_says_which_there_are(
 
 
 def test_it_takes_what_its_graphs_take_alone(
-    binary: Path, probe: Path, context_for: ContextFor, runtime_for: RuntimeFor
+    binary: Path, probes: ProbeBuilder, context_for: ContextFor, runtime_for: RuntimeFor
 ) -> None:
+    probe = probes.build()
     library = runtime_for(VERSION).library("libQnnHtp.so")
     alone = [context_for(name, VERSION).path for name in MODELS]
     merged, *each = [

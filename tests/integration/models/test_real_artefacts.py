@@ -49,7 +49,7 @@ def two_partitions() -> onnx.ModelProto:
 
 @pytest.mark.parametrize("version", ["2.47.0", "2.51.0"])
 def test_contexts_of_two_partitions(
-    version: str, tmp_path: Path, catalog: Catalog, user_cache: Path
+    version: str, tmp_path: Path, catalog: Catalog, probes: ProbeBuilder
 ) -> None:
     (tmp_path / "two.onnx").write_bytes(two_partitions().SerializeToString())
     jobs = []
@@ -65,11 +65,7 @@ def test_contexts_of_two_partitions(
         # one binary holds both graphs; the second node only names its own
         (piece,) = artefact.pieces
         assert (artefact.kind, piece.kind, piece.path.name) == ("epcontext", "context", path)
-        (metadata,) = read_metadata(
-            ProbeBuilder(user_cache / "probe"),
-            host.system_library,
-            [piece_file(piece, tmp_path)],
-        )
+        (metadata,) = read_metadata(probes, host.system_library, [piece_file(piece, tmp_path)])
         graphs = [graph["name"] for graph in metadata["graphs"]]
         assert len(graphs) == 2
         assert str(metadata["build_id"]).startswith(piece.facts["sdk_version"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
 import sys
@@ -14,8 +13,10 @@ from typing import Any
 
 import onnx
 import pytest
+from onnx import helper
 
 from harness.core.errors import ConfigError, InfraError
+from harness.core.whole_file import sha256_of
 from harness.models import compile, compiler, worker
 from harness.models.compile import ContextKey, ContextStore
 from harness.models.compiler import (
@@ -34,21 +35,12 @@ from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Step
 from harness.probe.plan_runner import run_plan_locally
 from harness.runtimes.catalog import Catalog
-from tests.hostile_models import loop
+from tests import hostile_models
 from tests.integration.conftest import HTP_ARCH, ContextFor, RuntimeFor
 from tests.logged import Logged
 
 VERSIONS = ("2.47.0", "2.48.40", "2.49.40", "2.50.40", "2.51.0")
 WORKLOADS = (Model("tiny"), Model("weights-heavy", 4), Model("io-heavy", 22))
-
-
-@pytest.fixture(scope="session")
-def probes(user_cache: Path) -> ProbeBuilder:
-    return ProbeBuilder(user_cache / "probe")
-
-
-def sha256_of(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def executed(context: Context, probe: Path, runtime_for: RuntimeFor) -> list[dict[str, object]]:
@@ -176,17 +168,14 @@ def test_a_damaged_context_is_made_again(
 def test_an_architecture_the_compiler_does_not_know(
     own_store: ContextStore, tmp_path: Path
 ) -> None:
-    keys = [(Model("tiny"), "2.51.0", arch) for arch in (71, HTP_ARCH)]
-    error, _ = own_store.each(keys)
+    keys = [(Model("tiny"), "2.51.0", arch) for arch in (71, 81)]
+    error, context = own_store.each(keys)
     assert isinstance(error, ConfigError)
     assert error.choices == ["68", "69", "73", "75", "79", "81"]
+    assert isinstance(context, Context)
+    assert context.metadata["dsp_arch"] == 81
     (folder,) = (tmp_path / "contexts/binaries").iterdir()
-    assert folder.name.startswith("tiny-v73-by-2.51.0-")
-
-
-@pytest.mark.parametrize("arch", [68, 81])
-def test_other_architectures(arch: int, context_for: ContextFor) -> None:
-    assert context_for("tiny", "2.51.0", arch).metadata["dsp_arch"] == arch
+    assert folder.name.startswith("tiny-v81-by-2.51.0-")
 
 
 def test_two_processes_want_the_same(tmp_path: Path, context_for: ContextFor) -> None:
@@ -212,33 +201,22 @@ def test_two_processes_want_the_same(tmp_path: Path, context_for: ContextFor) ->
     assert sum(line.startswith("compiling") for line in lines) == 1
 
 
-def job_for(model: onnx.ModelProto | Path, folder: Path, name: str, arch: int = 73) -> CompileJob:
+def job_for(model: onnx.ModelProto | None, folder: Path, name: str) -> CompileJob:
+    """A job for a model, or for a file that is not there."""
     path = folder / f"{name}.onnx"
-    if isinstance(model, Path):
-        path = model
-    else:
+    if model is not None:
         path.write_bytes(model.SerializeToString())
     (folder / name).mkdir()
-    options = {"htp_arch": str(arch), "soc_model": "43", "enable_htp_fp16_precision": "1"}
+    options = {"htp_arch": "73", "soc_model": "43", "enable_htp_fp16_precision": "1"}
     return CompileJob(name, f"QNN does not compile {name}", path, folder / name, options)
-
-
-def what_no_htp_does() -> onnx.ModelProto:
-    from onnx import TensorProto, helper
-
-    graph = helper.make_graph(
-        [helper.make_node("NonZero", ["x"], ["y"])],
-        "nonzero",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 4])],
-        [helper.make_tensor_value_info("y", TensorProto.INT64, [2, None])],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
 def test_a_model_the_compiler_refuses_spoils_no_other(tmp_path: Path, catalog: Catalog) -> None:
     jobs = [
-        job_for(what_no_htp_does(), tmp_path, "refused"),
-        job_for(tmp_path / "absent.onnx", tmp_path, "absent"),
+        job_for(
+            hostile_models.model([helper.make_node("Acosh", ["x"], ["y"])]), tmp_path, "refused"
+        ),
+        job_for(None, tmp_path, "absent"),
         job_for(Model("tiny").build(), tmp_path, "good"),
     ]
     results = run_jobs(catalog.compiler_host("2.51.0"), jobs)
@@ -269,15 +247,13 @@ def test_a_refusal_is_remembered_and_spoils_no_other(
     assert len(logged.progress) == 1
 
 
-def test_a_compiler_that_is_not_there_is_the_labs_fault(tmp_path: Path, catalog: Catalog) -> None:
-    host = replace(catalog.compiler_host("2.51.0"), qnn_root=tmp_path)
+@pytest.mark.parametrize("root", ["qnn_root", "ort_root"])
+def test_a_compiler_that_is_not_there_is_the_labs_fault(
+    root: str, tmp_path: Path, catalog: Catalog
+) -> None:
+    """An onnxruntime of this computer is not used instead."""
+    host = replace(catalog.compiler_host("2.51.0"), **{root: tmp_path})
     with pytest.raises(InfraError, match=r"1\.26\.0 .*2\.51\.0"):
-        run_jobs(host, [job_for(Model("tiny").build(), tmp_path, "tiny")])
-
-
-def test_the_hosts_own_onnxruntime_is_not_used(tmp_path: Path, catalog: Catalog) -> None:
-    host = replace(catalog.compiler_host("2.51.0"), ort_root=tmp_path)
-    with pytest.raises(InfraError):
         run_jobs(host, [job_for(Model("tiny").build(), tmp_path, "tiny")])
 
 
@@ -299,9 +275,7 @@ def test_a_stand_in_worker_that_breaks_off(
     stand_in = tmp_path / "stand_in_worker.py"
     stand_in.write_text(STAND_IN)
     monkeypatch.setattr(compiler, "WORKER", stand_in)
-    jobs = [
-        job_for(Model("tiny").build(), tmp_path, name_of_job) for name_of_job in (name, "other")
-    ]
+    jobs = [job_for(Model("tiny").build(), tmp_path, job_name) for job_name in (name, "other")]
     monkeypatch.setattr(compiler, "START_TIMEOUT_S", 0.5)
     monkeypatch.setattr(compiler, "WAIT_S", 0.4)
     monkeypatch.setattr(compiler, "JOB_S", 0.1)
@@ -316,7 +290,7 @@ def test_a_model_without_end_is_ended_once(
     monkeypatch.setattr(compiler, "JOB_S", 1.0)
     (tmp_path / "x.raw").write_bytes(bytes(16))
     model, x = tmp_path / "endless.onnx", InputFile("x", tmp_path / "x.raw", "<f4", (1, 4))
-    onnx.save(loop(10**12), model)
+    onnx.save(hostile_models.loop(10**12), model)
     jobs: list[Job] = [
         ReferenceJob(f"number {number}", "not computed", model, (x,), {"y": tmp_path / "y"})
         for number in range(20)
@@ -342,14 +316,10 @@ def test_a_model_that_came_to_no_end_is_computed_for_one_case_only(
 
     monkeypatch.setattr(compiler, "JOB_S", 1.0)
     monkeypatch.setattr(compile, "run_jobs", run)
-    onnx.save(loop(10**12), tmp_path / "loop.onnx")
+    onnx.save(hostile_models.loop(10**12), tmp_path / "loop.onnx")
     model = OnnxModel.of(tmp_path / "loop.onnx")
     store = ContextStore(tmp_path / "cache", catalog, probes)
-    keys: list[ContextKey] = [
-        (model, "2.51.0", 73),
-        (model, "2.51.0", 75),
-        (model, "2.49.40", 73),
-    ]
+    keys: list[ContextKey] = [(model, "2.51.0", 73), (model, "2.51.0", 75), (model, "2.49.40", 73)]
     for _ in range(2):
         (problem,) = {str(context) for context in store.each(keys)}
         assert problem.startswith(f"{model.path}: ")

@@ -29,19 +29,12 @@ from harness.nightly.night import (
     summary_lines,
 )
 from harness.results.coverage import Coverage
-from harness.results.record import CaseRecord, PlacementRecord
 from harness.results.run_folder import RunFolder
 from harness.runtimes.catalog import CatalogEntry
 from tests.logged import Logged
 from tests.snapshots import Snapshot
 from tests.unit.history.runs import attempt, run_folder
-from tests.unit.nightly.nights import a_night
-
-
-def test_what_is_kept_is_read_again() -> None:
-    night = a_night(done=STEPS[:2], coverage=Coverage(selected=1, passed=1))
-    assert Night.model_validate_json(night.model_dump_json()) == night
-    assert night.next_step == STEPS[2]
+from tests.unit.nightly.nights import a_night, an_issue
 
 
 @given(st.floats(-1e9, 1e9))
@@ -158,32 +151,20 @@ def test_what_is_newer_than_all_that_is_here_is_fetched(here: str, fetched: str)
 
 
 def test_nights_are_read_the_newest_first_and_each_once(tmp_path: Path, logged: Logged) -> None:
-    for name in ("20261121T010000Z-b-nightly", "20261123T010000Z-a-nightly"):
+    states = {
+        "20261120T010000Z-d-nightly": a_night(night="20261119T010000Z-x-nightly").model_dump_json(),
+        "20261121T010000Z-b-nightly": a_night(night="20261121T010000Z-b-nightly").model_dump_json(),
+        "20261122T010000Z-c-nightly": '{"kind": "nightly"',
+        "20261123T010000Z-a-nightly": a_night(night="20261123T010000Z-a-nightly").model_dump_json(),
+    }
+    for name, state in states.items():
         (tmp_path / name).mkdir()
-        (tmp_path / name / STATE).write_text(a_night(night=name).model_dump_json())
+        (tmp_path / name / STATE).write_text(state)
     (tmp_path / LATEST).symlink_to("20261121T010000Z-b-nightly")
-    damaged = tmp_path / "20261122T010000Z-c-nightly"
-    damaged.mkdir()
-    (damaged / STATE).write_text('{"kind": "nightly"')
     assert [night.night[:8] for night in nights(tmp_path)] == ["20261123", "20261121"]
-    (text,) = logged.warnings
-    assert str(damaged / STATE) in text
-
-
-@pytest.mark.parametrize("name", ["../other", "/tmp/other", "20261120T010000Z-x-nightly"])
-def test_a_night_whose_file_tells_of_another_folder_is_passed_over(
-    tmp_path: Path, logged: Logged, name: str
-) -> None:
-    """It would be kept in that folder, wherever that is."""
-    folder = tmp_path / "20261121T010000Z-b-nightly"
-    folder.mkdir()
-    state = a_night(night=folder.name).model_dump_json()
-    (folder / STATE).write_text(state.replace(folder.name, name))
-    assert list(nights(tmp_path)) == []
-    (text,) = logged.warnings
-    assert str(folder / STATE) in text
-    (folder / STATE).write_text(state)
-    assert [night.night for night in nights(tmp_path)] == [folder.name]
+    damaged, of_another_folder = logged.warnings
+    assert str(tmp_path / "20261122T010000Z-c-nightly" / STATE) in damaged
+    assert str(tmp_path / "20261120T010000Z-d-nightly" / STATE) in of_another_folder
 
 
 @pytest.mark.parametrize("changed", [{"run": "../r"}, {"base": "/r"}, {"night": ".."}])
@@ -195,17 +176,7 @@ def test_no_name_in_a_nights_file_leads_out_of_its_reports(changed: dict[str, st
 @pytest.mark.parametrize("field", ["since", "folder", "id"])
 def test_no_name_of_an_issue_leads_out_of_the_nights_folder(field: str) -> None:
     search = CauseSearch(command=(), case="c", cost_s=1, since="n", folder="f-bisect")
-    issue = Issue(
-        id="0" * 12,
-        outcome="failed",
-        signature="s",
-        diagnosis=None,
-        message=None,
-        count=0,
-        cases=(),
-        search=search,
-        **dict.fromkeys(("first_seen", "first_run", "last_seen", "last_run"), "r"),
-    )
+    issue = an_issue(search=search)
     content = json.loads(issue.model_dump_json())
     assert Issue.model_validate(content) == issue
     (content if field == "id" else content["search"])[field] = "../x"
@@ -279,10 +250,8 @@ MAY_BE_KNOWN: dict[str, Any] = {
 
 @given(st.sets(st.sampled_from(sorted(MAY_BE_KNOWN))), st.sampled_from(["open", "closed"]))
 def test_what_nobody_knows_is_left_out_of_what_is_told(known: set[str], state: str) -> None:
-    least: dict[str, Any] = {"id": "i", "outcome": "failed", "signature": "-", "count": 1}
-    least |= {"diagnosis": None, "message": None, "cases": ("c",), "state": state}
-    least |= dict.fromkeys(("first_seen", "last_seen", "first_run", "last_run"), "r")
-    issue = Issue(**least | {name: MAY_BE_KNOWN[name] for name in known})
+    unknown = {"message": None, "state": state}
+    issue = an_issue(**unknown | {name: MAY_BE_KNOWN[name] for name in known})
     night = a_night(started="2026-11-23T10:50", run="r", issues=(issue,))
     summary_told = night_summary(night)
     assert summary_told is not None
@@ -344,36 +313,24 @@ def test_since_when_it_is_so_is_known_from_the_nights_before() -> None:
     assert read_devices(None, before, "now") == read_devices([], (), "now") == ()
 
 
-def placed(text: str, device: str, soc: str = "SM8650", **changed: Any) -> CaseRecord:
-    name = text.split()[0]
-    record = attempt(text, device=device, case=f"test_a.py::test_b[{device}-{name}]")
-    where = {"device": device, "engine": "qnn", "backend": "htp", "qnn": "2.51.0"}
-    placement = PlacementRecord(**{"ort": None, "compiler": None} | where | changed)
-    assert record.device is not None
-    shown = record.device.model_copy(update={"soc": soc})
-    return record.model_copy(
-        update={"placement": placement, "test": f"test_a.py::test_b[{name}]", "device": shown}
-    )
-
-
 def test_what_the_lab_lost_is_counted_for_each_device() -> None:
+    lost = {"phone-2": "abc", "phone-1": "c", "phone-3": "abcd"}
     records = [
-        *(placed(f"{name} error", "phone-2") for name in "abc"),
-        placed("a passed", "phone-1"),
-        placed("c error", "phone-1"),
-        *(placed(f"{name} error", "phone-3") for name in "abcd"),
+        attempt(f"{name} error", device=device) for device, names in lost.items() for name in names
     ]
+    records += [attempt("a passed", device="phone-1"), attempt("d error cause=config")]
     assert [*lost_by_device(records).items()] == [("phone-3", 4), ("phone-2", 3), ("phone-1", 1)]
 
 
 def test_what_is_told_of_the_lab(snapshot: Snapshot) -> None:
     text = [row("a"), row("b", problem="device offline"), row("c"), row("d", health="suspect")]
+    text.append(row("e", simulated=True))
     begin = read_devices({"devices": text}, (), "2026-11-26T22:00:00+00:00")
     later = [
         row("a"),
         row("b"),
         row("c", health="bad", findings=["hot"]),
-        row("d", health="suspect"),
+        *text[3:],
     ]
     end = read_devices({"devices": later}, begin, "2026-11-27T02:00:00+00:00")
     telling = ((begin, {}), (end, {"b": 5, "c": 1}), ((), {}), ((), {"z": 2}))
@@ -410,20 +367,3 @@ def test_a_headline_names_the_devices_on_which_most_was_lost() -> None:
     assert lost_devices(lost) == ": `e` (4), `d` (3), `c` (2), 2 more"
     assert lost_devices({"a": 1}) == ": `a` (1)"
     assert lost_devices({}) == ""
-
-
-def test_what_no_device_is_to_blame_for_names_none() -> None:
-    broken = placed("a error", "phone-1")
-    assert broken.standing == "lab"
-    assert lost_by_device([broken.model_copy(update={"cause": "config"})]) == {}
-
-
-def test_what_is_simulated_is_told(snapshot: Snapshot) -> None:
-    lines = list[str]()
-    for simulated in ((False,), (True, False)):
-        rows = [
-            {"name": str(number), "enabled": True, "health": "good", "simulated": is_simulated}
-            for number, is_simulated in enumerate(simulated)
-        ]
-        lines += lab_lines(read_devices({"devices": rows}, (), "now"), {})
-    assert lines == snapshot

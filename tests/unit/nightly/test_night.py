@@ -142,6 +142,22 @@ def test_it_ends_with_what_is_new(changed: dict[str, Any], code: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("issue", "is_worth_a_message"),
+    [
+        (an_issue(), False),
+        (an_issue(state="closed", closed="s"), True),
+        (an_issue(state="closed", closed="s", known_issues=("k",)), False),
+        (an_issue(state="closed", closed="a night before"), False),
+    ],
+)
+def test_a_night_in_which_something_was_fixed_is_told(
+    issue: Issue, is_worth_a_message: bool
+) -> None:
+    night = a_night(run_exit_code=0, issues=(issue,))
+    assert night.is_worth_a_message is is_worth_a_message
+
+
+@pytest.mark.parametrize(
     ("here", "fetched"), [("", "e"), ("a", "bcde"), ("ac", "de"), ("e", ""), ("abcde", "")]
 )
 def test_what_is_newer_than_all_that_is_here_is_fetched(here: str, fetched: str) -> None:

@@ -62,9 +62,13 @@ def of_file(words: str, day: int, **options: object) -> CaseRecord:
 @pytest.mark.parametrize("name", VALUES)
 def test_what_was_asked_makes_another_case(name: str) -> None:
     options = {name: VALUES[name]}
-    plain, other = (Attempt.of(of_file("a passed", 1, **chosen)) for chosen in ({}, options))
+    plain, other = (Attempt.of(of_file("a failed", 1, **chosen)) for chosen in ({}, options))
     assert plain.case_group != other.case_group
-    assert compare([plain], [other]).asked_otherwise == (other.case,)
+    assert cause_id(plain) != cause_id(other)
+    comparison = compare([plain], [other])
+    assert comparison.cases("added") == [other.case] == [*comparison.asked_otherwise]
+    assert comparison.cases("vanished") == [plain.case]
+    assert not compare([plain], [plain]).asked_otherwise
 
 
 def test_what_was_asked_makes_no_case_flaky(tmp_path: Path) -> None:
@@ -83,22 +87,6 @@ def test_what_was_asked_makes_no_case_flaky(tmp_path: Path) -> None:
     assert f"asked: {file_options}" in history_output("--reports", tmp_path)[1]
     with pytest.raises(ConfigError, match=r"net\.onnx::"):
         merge_runs([runs[1], runs[2]], tmp_path / "merged")
-
-
-def test_a_comparison_names_cases_that_were_asked_otherwise() -> None:
-    before, after, same = (
-        Attempt.of(of_file(words, 1, **options))
-        for words, options in (("a passed", {}), ("a failed", {"max_error": 0.1}), ("a failed", {}))
-    )
-    comparison = compare([before], [after])
-    assert (comparison.cases("added"), comparison.cases("vanished")) == (
-        [after.case],
-        [before.case],
-    )
-    assert comparison.asked_otherwise == (after.case,)
-    assert compare([before], [same]).cases("new") == [same.case]
-    assert not compare([before], [same]).asked_otherwise
-    assert cause_id(after) != cause_id(same)
 
 
 def test_no_name_of_a_graph_takes_words_apart() -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.history.performance import Change, JudgedSpeed, interval, judge
+from tests.snapshots import Snapshot
 
 QUIET = [1000.0, 1004.0, 997.0, 1001.0, 999.0, 1003.0, 1000.0]
 RUNS = st.lists(st.floats(1e5, 1e9), min_size=0, max_size=9)
@@ -153,3 +154,49 @@ def test_what_is_known_to_whole_numbers_only_is_no_change_by_one_of_them() -> No
     )
     assert (fine.verdict, whole.verdict) == ("slower", "unsure")
     assert judge([], [], [], []) == JudgedSpeed((), ())
+
+
+# base and new of a figure each, the oldest run first
+ROWS = """
+999 987 1030 | 368 368 - 368 371
+1000 1177 1162 | 909 889 872 903 900
+1000 - 999 992 1001 498 1004 | 1016
+979 984 - | 2721 2646 2701 2715 -
+504 983 933 962 - 1013 | 2712 2730
+1022 - 467 963 1023 986 | 1499 1504
+992 1094 976 | 953 947 961 955 984
+971 - 1025 | 991 1005 1002 - 968
+989 - 1342 | 1499 1488 1514 1450 1901
+465 - 1019 | 1008 1045 1053 1005 1047
+979 1360 998 1012 973 1003 | 1007 999
+978 - 1004 960 | 1052 - 940 933 977
+972 998 986 993 977 997 - | 948
+993 999 1338 1000 986 1007 954 1344 | 1493 1497 -
+944 1001 1033 696 1036 1024 996 | 906
+1005 - 1009 1057 1332 - 672 | 1015
+- 1005 981 991 1353 1018 994 | 1050
+1197 1235 | 791 944
+1000 987 | 829 823
+1393 - 1007 | 1171 - 1156 1153 1164
+956 678 561 | 1367 975 983 1030 1087
+1037 993 996 958 - 907 659 | 1316
+974 1036 976 | 734 - 802 - 840
+998 - 990 1005 1029 984 | 1071 1421
+1017 941 921 985 992 1046 1009 1357 | 487 - 1150
+"""
+
+
+def test_rows_of_all_sorts(snapshot: Snapshot) -> None:
+    sides: tuple[list[list[float | None]], ...] = [], []
+    for row in ROWS.strip().splitlines():
+        for side, words, number in zip(sides, row.split("|"), (8, 5), strict=True):
+            runs = [None if word == "-" else float(word) for word in words.split()]
+            side.append([None] * (number - len(runs)) + runs)
+    names = range(len(sides[0]))
+    assert [
+        f"{change.verdict}{' suspect' * change.suspect} x {change.ratio:.4g}, p {change.p:.3g}, "
+        f"{interval(change)}; {change.more_base} + {change.more_new} more; tells {change.tells:.4g}"
+        if change.tells
+        else f"{change.verdict}, {interval(change)}: noise unknown"
+        for change in judge(names, names, *sides).changes
+    ] == snapshot

@@ -80,20 +80,6 @@ def marks(line: CaseLine) -> str:
     return case_row(line, lambda *_: Bisectable()).recent
 
 
-def test_since_when_and_the_edge_between_two_versions() -> None:
-    (line,) = lines_of_nights(
-        "a@2.48.40 passed", "a@2.49.40 passed", "a@2.50.40 failed", "a@2.51.0 failed"
-    )
-    assert (line.fails, line.since[:10]) == (True, "2026-11-03")
-    assert marks(line) == "..FF"
-    assert line.case_state is not None
-    assert line.case_state.kind == "failing"
-    assert line.edge is not None
-    command = NewFailure.of(line.edge).command("lab.yaml", "reports")
-    assert command is not None
-    assert command[3:9] == ["--axis", "qnn", "--good", "2.49.40", "--bad", "2.50.40"]
-
-
 @pytest.mark.parametrize(
     ("runs", "recent", "fails", "edge"),
     [
@@ -139,23 +125,6 @@ def test_the_last_thirty_runs_are_shown() -> None:
     assert len(line.runs) == 31
 
 
-def test_versions_side_by_side_are_a_line_each() -> None:
-    both = "a@2.50.40 passed;a@2.51.0 failed"
-    lines = lines_of_nights("a@2.50.40 passed", both, both)
-    assert sorted(marks(line) for line in lines) == ["...", "FF"]
-    # and where one follows the other they part again as soon as both run
-    lines = lines_of_nights("a@2.50.40 passed", "a@2.51.0 failed", both)
-    assert sum(len(line.runs) for line in lines) == 4
-    # a third version is a line of its own beside two, as are two beside one
-    lines = lines_of_nights(both, "a@2.52.0 passed", "a@2.52.0 failed")
-    assert [marks(line) for line in lines] == [".", "F", ".F"]
-    lines = lines_of_nights("a@2.49.0 failed", both, "a@2.49.0 failed")
-    assert [marks(line) for line in lines] == ["FF", ".", "F"]
-    # as is another engine, also under the same name
-    lines = lines_of_nights("a passed", "a failed engine=ort", "a failed engine=ort")
-    assert [marks(line) for line in lines] == [".", "FF"]
-
-
 def told_of(*runs: str) -> dict[str, tuple[str, list[str]]]:
     """By the version in its name: the marks of a case, and where its bisection begins and ends."""
 
@@ -175,6 +144,15 @@ def told_of(*runs: str) -> dict[str, tuple[str, list[str]]]:
         (
             ("a@2.47.0 passed", "a@2.48.40 failed", "a@2.49.40 failed"),
             {"2.49.40": (".FF", ["2.47.0", "2.48.40"])},
+        ),
+        # a third version is beside two, as are two beside one; so is another engine
+        (
+            ("a@2.50.40 passed;a@2.51.0 failed", "a@2.52.0 passed", "a@2.52.0 failed"),
+            {
+                "2.50.40": (".", []),
+                "2.51.0": ("F", ["2.50.40", "2.51.0"]),
+                "2.52.0": (".F", []),
+            },
         ),
         # versions tried one after the other by hand are no story of one case
         (

@@ -195,8 +195,7 @@ def test_rows_of_all_sorts(snapshot: Snapshot) -> None:
     names = range(len(sides[0]))
     assert [
         f"{change.verdict}{' suspect' * change.suspect} x {change.ratio:.4g}, p {change.p:.3g}, "
-        f"{interval(change)}; {change.more_base} + {change.more_new} more; tells {change.tells:.4g}"
-        if change.tells
-        else f"{change.verdict}, {interval(change)}: noise unknown"
+        f"{interval(change)}; {change.more_base} + {change.more_new} more; "
+        f"tells {change.tells and round(change.tells, 3)}"
         for change in judge(names, names, *sides).changes
     ] == snapshot

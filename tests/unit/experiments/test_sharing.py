@@ -36,7 +36,7 @@ ANY_NEEDS = st.lists(st.integers(0, 10**9), min_size=1, max_size=6)
 
 
 @pytest.mark.parametrize(
-    ("strategy", "order", "group", "undersized", "expected"),
+    ("strategy", "order", "group", "undersized", "size"),
     [
         ("none", (0, 1, 2), None, (), 13),
         ("naive", (0, 1, 2), 4, (1,), 4),
@@ -45,15 +45,11 @@ ANY_NEEDS = st.lists(st.integers(0, 10**9), min_size=1, max_size=6)
     ],
 )
 def test_each_strategy(
-    strategy: Strategy,
-    order: tuple[int, ...],
-    group: int | None,
-    undersized: tuple[int, ...],
-    expected: int,
+    strategy: Strategy, order: object, group: object, undersized: object, size: int
 ) -> None:
     sharing = sharing_plan([4, 6, 3], strategy)
     assert (sharing.order, sharing.group_bytes, sharing.undersized) == (order, group, undersized)
-    assert (sharing.expected_bytes, sharing.expected_saving_bytes) == (expected, 13 - expected)
+    assert (sharing.expected_bytes, sharing.expected_saving_bytes) == (size, 13 - size)
 
 
 @given(ANY_NEEDS, st.sampled_from(STRATEGIES))
@@ -206,6 +202,9 @@ def test_nothing_is_concluded_from_buffers_that_nobody_can_see() -> None:
     assert judged(process)[0].verdict == "broken"
     missing = figures(0, samples=MemorySamples({}, {}, {}, "rpcmem"))
     assert [check.verdict for check in judged(missing)][:2] == ["unseen", "unseen"]
+    # where nothing was executed no outputs are equal
+    none = figures(max(NEEDS), digests={})
+    assert judged(none, dataclasses.replace(REFERENCE, digests={}))[2].verdict == "unseen"
 
 
 @pytest.mark.parametrize(
@@ -250,11 +249,6 @@ def test_what_would_have_met_any_context_is_no_refusal_of_its_size(
     assert check.verdict == verdict, check.reason
 
 
-def test_where_nothing_was_executed_no_outputs_are_equal() -> None:
-    none = figures(max(NEEDS), digests={})
-    assert judged(none, dataclasses.replace(REFERENCE, digests={}))[2].verdict == "unseen"
-
-
 @pytest.mark.parametrize("io", [0, 14_000_000])
 def test_buffers_that_only_the_dsp_has_are_not_counted_as_saved_or_lost(io: int) -> None:
     """A group's buffer is the client's; those of contexts without one may be the DSP's alone."""
@@ -265,15 +259,8 @@ def test_buffers_that_only_the_dsp_has_are_not_counted_as_saved_or_lost(io: int)
 
 def test_figures_out_of_a_transcript() -> None:
     def run(context: int, *digests: int) -> StepResult:
-        return StepResult(
-            0,
-            "io-run",
-            context=context,
-            begun=True,
-            ended=True,
-            code=0,
-            data={"digests": list(digests)},
-        )
+        data = {"digests": list(digests)}
+        return StepResult(0, "io-run", context=context, begun=True, ended=True, code=0, data=data)
 
     failed = StepResult(3, "context-load", context=2, begun=True, ended=True, code=1002)
     read = sharing_figures(Transcript(steps=[run(0, 5), run(1, 6), run(0, 5), run(0, 7), failed]))

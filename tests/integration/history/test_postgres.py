@@ -127,23 +127,6 @@ def test_both_databases_hold_the_same(url: str, reports: Path, tmp_path: Path) -
     assert len(in_sqlite) == RUNS
 
 
-@pytest.mark.nightly
-def test_an_importer_that_is_killed_has_done_whole_runs(
-    url: str, reports: Path, tmp_path: Path
-) -> None:
-    process = ended_in_the_middle(reports, url, subprocess.Popen.kill)
-    process.communicate(timeout=60)
-    expected = all_in_sqlite(reports, tmp_path / "history.sqlite")
-    database = open_database(url)
-    remaining = rows(database)
-    assert remaining == [row for row in expected if row[0] in {row[0] for row in remaining}]
-    assert len(remaining) % CASES == 0
-    both = [importer(reports, url), importer(reports, url)]
-    output = [process.communicate(timeout=120) for process in both]
-    assert [process.returncode for process in both] == [0, 0], output
-    assert rows(database) == expected
-
-
 @pytest.mark.slow
 def test_a_server_that_is_killed_loses_nothing_and_keeps_no_half(
     server: PostgresServer, url: str, reports: Path, tmp_path: Path
@@ -160,7 +143,9 @@ def test_a_server_that_is_killed_loses_nothing_and_keeps_no_half(
     assert len(remaining) == 2
     expected = all_in_sqlite(reports, tmp_path / "history.sqlite")
     assert rows(open_database(url)) == [row for row in expected if row[0] in remaining]
-    assert importer(reports, url).wait(120) == 0
+    both = [importer(reports, url), importer(reports, url)]
+    outputs = [process.communicate(timeout=120) for process in both]
+    assert [process.returncode for process in both] == [0, 0], outputs
     assert rows(open_database(url)) == expected
 
 

@@ -1,26 +1,13 @@
-"""Runs on the simulated device with the real libraries, one after the other, and what they say."""
+"""Runs on the simulated device with the real libraries, and what they say."""
 
 from __future__ import annotations
-
-import json
 
 import pytest
 
 from harness.core.versions import QNN_WHEELS
 from tests.integration.device_runs import DeviceRuns
-from tests.integration.in_process import qnn_harness
 
 QNN = list(QNN_WHEELS)
-SUITE = """import pytest
-from harness.models.models import Model
-
-@pytest.mark.device(backend="htp")
-@pytest.mark.parametrize("model", [Model("tiny")], ids=str)
-def test_mine(bench, model):
-    bench.run_contexts([model], 1, "resident").check()
-    assert bench.placement.qnn < "2.49", "too new"
-"""
-
 SURROUNDED = """import pytest
 from harness.models.models import Model
 from harness.models.source import schedule
@@ -56,25 +43,3 @@ def test_what_was_around_times_is_in_their_records(lab: DeviceRuns) -> None:
         assert surroundings[index]["seen_s"] >= 0
     (health,) = [row for row in completed.journal if row.get("event") == "health"]
     assert surroundings[0].get("hottest_c") == health["vitals"]["hottest_c"]
-
-
-@pytest.mark.slow
-def test_two_nights_are_compared_and_remembered(lab: DeviceRuns) -> None:
-    suite = lab.folder / "mine" / "test_mine.py"
-    suite.parent.mkdir()
-    suite.write_text(SUITE)
-    for version in (QNN[0], QNN[1], QNN[-1]):
-        lab.run("--device", "sim-v73", "--qnn", version, suites=suite)
-    newest = (lab.reports / "latest").resolve()
-    completed = qnn_harness("compare", "--previous", newest, "--json", "--lab", lab.file)
-    document = json.loads(completed.stdout)
-    assert (completed.returncode, document["failed_on"]) == (1, ["new"]), completed.stderr
-    assert document["base"] < document["run"] == newest.name
-    completed = qnn_harness("history", "--reports", lab.reports, "--json", "--lab", lab.file)
-    history = json.loads(completed.stdout)
-    (case,) = history["cases"]
-    assert (history["runs"], case["recent"], case["fails"]) == (3, "..F", True)
-    for bisect in (document["new"][0]["bisect"], case["bisect"]):
-        words = dict(zip(bisect[2::2], bisect[3::2], strict=True))
-        assert (words["--good"], words["--bad"]) == (QNN[1], QNN[-1])
-    assert len(list(lab.reports.glob("history.sqlite"))) == 1

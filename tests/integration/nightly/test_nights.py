@@ -159,25 +159,6 @@ def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns)
     hook.close()
 
 
-KNOWN = """schema: 1
-known_issues:
-  - id: gone
-    link: https://example.com/1
-    signature: {outcome: crashed, api: crash, code: null, message: SIGSEGV}
-    conditions: {suite: mine}
-    until: 2099-01-01
-"""
-
-
-@pytest.mark.slow
-def test_a_run_that_is_strict_about_known_issues_makes_a_night_that_is(farm: DeviceRuns) -> None:
-    (farm.folder / "known.yaml").write_text(KNOWN)
-    code, result, output = night(farm, OLD, "--known-issues", "known.yaml", "--strict-known")
-    assert code == 1, output
-    (reason,) = result["failed_on"]
-    assert "--strict-known" in reason
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize(("step", "number"), [("run", signal.SIGTERM), ("bisect", signal.SIGINT)])
 def test_one_that_is_ended_is_gone_on_with(
@@ -257,23 +238,3 @@ def test_an_issue_of_a_file_has_the_command_that_packs_it(
     model.unlink()
     code, stderr, _ = farm.run_files("case.zip", "--device", "sim-v73", "--qnn", OLD)
     assert (code, "what was packed did not come" in stderr) == (1, False), stderr
-
-
-@pytest.mark.slow
-def test_an_adb_server_that_is_gone_is_one_line_and_one_issue_of_all_its_devices(
-    farm: DeviceRuns,
-) -> None:
-    device = "  - {{name: p{0}, host: rack, serial: s{0}, soc: SM8650, target: linux-x64}}\n"
-    host = "hosts: [{name: rack, host: 127.0.0.1, port: 1}]\n"
-    farm.file.write_text(f"schema: 1\n{host}devices:\n" + "".join(map(device.format, "123")))
-    _, *more = (word for word in words(NEW) if word not in ("--json", "--device", "sim-v73"))
-    completed = called(farm, "harness.cli.main", *more)
-    assert completed.returncode == 3, completed.stderr
-    matching = [
-        line for line in completed.stdout.splitlines() if "no adb server at 127.0.0.1:1" in line
-    ]
-    issue, lab = sorted(matching)
-    assert issue.startswith("- **new** open: ")
-    assert lab.startswith("- `p1`, `p2`, `p3`: ")
-    assert "devices p1, p2, p3: " in completed.stderr
-    assert "error: p1" not in completed.stderr

@@ -79,14 +79,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def command(*words: object, ends: tuple[int, ...] = (0, 1)) -> bytes:
+def command(*words: object) -> bytes:
     completed = subprocess.run(
         [sys.executable, "-m", "harness.cli.main", *map(str, words)],
         capture_output=True,
         timeout=300,
         check=False,
     )
-    assert completed.returncode in ends, completed.stderr[-2000:]
+    assert completed.returncode in (0, 1), completed.stderr[-2000:]
     assert steering(completed.stdout + completed.stderr) == []
     assert b"Traceback" not in completed.stderr
     return completed.stdout
@@ -109,16 +109,3 @@ def test_reports_of_a_hostile_journal(run: Path) -> None:
     named = [element.get("name") for element in ElementTree.fromstring(junit).iter("testcase")]
     # the run says that it was cut short: that has a test case of its own
     assert len(named) == len(cases) + 1
-
-
-@pytest.mark.slow
-def test_what_compares_and_remembers_a_hostile_journal(run: Path) -> None:
-    assert len(command("compare", run, run, ends=(3,))) < MB
-    document = json.loads(command("compare", run, run, "--json", ends=(3,)))
-    assert [document[name] for name in ("new", "changed", "vanished", "fixed")] == [[]] * 4
-    assert len(command("history", "--reports", run.parent)) < MB
-    assert json.loads(command("history", "--reports", run.parent, "--json"))["runs"] == 1
-    command("report", "site", "--reports", run.parent, "-o", run.parent / "site")
-    pages = [path.read_text() for path in (run.parent / "site").rglob("*.html")]
-    assert {tags_of(page).count("script") for page in pages} == {1}, "its own"
-    assert max(map(len, pages)) < 3 * MB

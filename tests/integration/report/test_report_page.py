@@ -140,15 +140,14 @@ def test_sorting_and_filters_stand_in_the_address(reader: Reader, night: Path) -
     assert reader.complaints() == []
 
 
-def test_a_reason_leads_to_its_cases(reader: Reader, night: Path) -> None:
+def test_a_reason_and_a_cell_of_the_heat_map_lead_to_their_cases(
+    reader: Reader, night: Path
+) -> None:
     reader.open(night)
     numbers = [int(element.text) for element in reader.all("table.reasons td:first-child")]
     assert sum(numbers) == 52
     reader.all("table.reasons a[href^='#group=']")[1].click()
     reader.wait(lambda: reader.count() == f"{numbers[1]} of 5,000")
-
-
-def test_a_cell_of_the_heat_map_leads_to_its_cases(reader: Reader, night: Path) -> None:
     reader.open(night, "#rows=device&columns=qnn")
     cells = reader.all(".heat button")
     assert len(cells) == 4 * len(VERSIONS)

@@ -77,11 +77,11 @@ def test_an_issue_names_its_files_as_from_the_folder_of_the_night(
     tmp_path: Path, folder: str | None
 ) -> None:
     chain = at_its_last_step(tmp_path / "mine")
-    run = run_folder(
-        tmp_path / "mine", attempt("a failed").model_copy(update={"logs": ("logs/a/x",)})
-    )
+    failed = attempt("a failed").model_copy(update={"logs": ("logs/a/x",)})
+    fixed = attempt("b passed", fixed={"known_issues": ("k",), "fails": True})
+    run = run_folder(tmp_path / "mine", failed, fixed)
     chain._save(run=run.name, done=STEPS[:2], folder=folder or str(tmp_path))
-    chain.go_on()
+    assert any("--strict-known" in reason for reason in chain.go_on().failed_on)
     reports = "mine" if folder is None else str(tmp_path / "mine")
     message = f"- what it left: `{reports}/{run.name}/logs/a`"
     (text,) = (chain.path / "issues").glob("*.md")

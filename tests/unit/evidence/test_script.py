@@ -53,27 +53,6 @@ DEBUGGERS = {
 }
 
 
-@pytest.mark.parametrize("kind", DEBUGGERS)
-def test_the_next_debugger_is_tried_where_one_fails(kind: str, tmp_path: Path) -> None:
-    tools, answer_text = DEBUGGERS[kind]
-    # what the script needs beside them, and no debugger of this host
-    for name in ("cat", "ls", "grep", "head", "rm"):
-        (tmp_path / name).symlink_to(f"/bin/{name}")
-    for name, text in tools.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
-    ours = os.environ | {TOKEN_VARIABLE: "x"}
-    with subprocess.Popen(["sleep", "100"], env=ours) as looked_at:
-        script = look_script(TOKEN, looked_at.pid, file_bytes=1 << 20, seconds=2.5)
-        command = ["/bin/sh", "-c", script]
-        completed = subprocess.run(
-            command, env={"PATH": str(tmp_path)}, capture_output=True, check=False
-        )
-        looked_at.kill()
-    answer = split_sections(completed.stdout, TOKEN)["stack"].content.decode().strip()
-    assert answer.endswith(answer_text) if answer_text else answer == ""
-
-
 LOUD = "head -c 2000000 /dev/zero | tr '\\0' x"
 LIMIT = 1000
 
@@ -82,7 +61,7 @@ def sections_sent(
     script: str, tools: Mapping[str, str], folder: Path, **variables: str
 ) -> dict[str, bytes]:
     """The sections of an answer where a device has these tools, and what scripts need."""
-    for name in ("head", "tail", "tr", "true", "ls", "grep", "stat", "sleep"):
+    for name in ("cat", "grep", "head", "ls", "rm", "sleep", "stat", "tail", "tr", "true"):
         if name not in tools and not (folder / name).exists():
             (folder / name).symlink_to(f"/usr/bin/{name}")
     for name, text in tools.items():
@@ -97,6 +76,16 @@ def sections_sent(
     sections = split_sections(completed.stdout, TOKEN)
     assert all(section.whole for section in sections.values())
     return {name: section.content for name, section in sections.items()}
+
+
+@pytest.mark.parametrize("kind", DEBUGGERS)
+def test_the_next_debugger_is_tried_where_one_fails(kind: str, tmp_path: Path) -> None:
+    tools, answer_text = DEBUGGERS[kind]
+    with subprocess.Popen(["sleep", "100"], env=os.environ | {TOKEN_VARIABLE: "x"}) as looked_at:
+        script = look_script(TOKEN, looked_at.pid, file_bytes=1 << 20, seconds=2.5)
+        answer = sections_sent(script, tools, tmp_path)["stack"].decode().strip()
+        looked_at.kill()
+    assert answer.endswith(answer_text) if answer_text else answer == ""
 
 
 def collecting(boot_epoch_s: int | None = None) -> str:

@@ -12,14 +12,6 @@ from harness.evidence.case_evidence import telling_lines
 from harness.evidence.text import EvidenceFile, clean, fit, redact, whole_lines
 
 
-@given(st.binary(max_size=300))
-def test_clean_text_has_no_control_characters(data: bytes) -> None:
-    text = clean(data)
-    assert not [char for char in text if ord(char) < 0x20 and char not in "\n\t"]
-    assert not [char for char in text if 0x7F <= ord(char) < 0xA0]
-    assert len(text) <= len(data)
-
-
 @given(st.text(max_size=600), st.integers(-5, 400), st.booleans())
 def test_no_text_is_larger_than_allowed(text: str, most: int, keep_end: bool) -> None:
     content, cut = fit(EvidenceFile("x", text, keep_end), most)
@@ -61,7 +53,6 @@ LINES = "".join(f"line {number:04}\n" for number in range(30))  # of 10 bytes ea
         # a character has more bytes than one
         (EvidenceFile("x", "\u00fc" * 50), 100, ("\u00fc" * 50).encode()),
         (EvidenceFile("x", "\u00fc" * 50), 99, ("\u00fc" * 17).encode() + BEHIND),
-        (EvidenceFile("x", "a@b.de\n" * 20), 140, b"<email>\n" * 8 + b"<email>" + BEHIND),
         *((EvidenceFile("x", LINES), most, b"") for most in (64, 9, 0, -9)),
         (EvidenceFile("x", LINES, keep_end=True), 64, b""),
         (EvidenceFile("x", ""), 0, b""),
@@ -129,9 +120,7 @@ TEXTS = st.one_of(
         ("got 490154203237518 from modem", "got <imei> from modem"),
         ("androidboot.serialno=abc123", "androidboot.serialno=<id>"),
         ("dial +49 170 1234567 now", "dial <phone> now"),
-        ("ACCOUNT: jane", "ACCOUNT: <account>"),
         ('Accounts of account "Jane D", and', "Accounts of account <account>, and"),
-        ("u=jane%40example.com", "u=<email>"),
         # what stands in for one thing lets another be seen
         ("490154203237518+49 170 1234567", "<imei><phone>"),
     ],

@@ -1,10 +1,7 @@
-"""States of cases: by tables, by properties, and over ten nights of cases whose rate is known."""
+"""States of cases: by tables, and by properties."""
 
 from __future__ import annotations
 
-import random
-from collections import Counter
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -14,7 +11,7 @@ from hypothesis import given, strategies as st
 from harness.history.attempts import Attempt, CaseAttempts, attempts_by_name
 from harness.history.comparison import apply_history, compare
 from harness.history.comparison_text import lines, view_of
-from harness.history.states import AGAIN, CaseHistory, CaseState, state_of
+from harness.history.states import CaseHistory, CaseState, state_of
 from tests.properties import reached, reaches
 from tests.snapshots import Snapshot
 from tests.unit.history.runs import briefs
@@ -222,54 +219,3 @@ def test_nothing_is_passed_beside_what_is_flaky(snapshot: Snapshot) -> None:
     comparison = apply_history(compare(briefs("a passed"), briefs("a failed;a passed n=2")), known)
     whole = view_of(comparison, (), base="b", run="r")
     assert list(lines(whole)) == snapshot
-
-
-# --- ten nights --------------------------------------------------------------------------------
-
-
-def kinds_by_night(
-    ends: Callable[[int], bool], version: Callable[[int], str], number: int = 10
-) -> list[str]:
-    """Return the state of a case after each night, which is run again as a night does."""
-    runs_so_far: list[CaseAttempts] = []
-    kinds = []
-    for night in range(number):
-        verdicts = [ends(night)]
-        for repeats in (1, 1 + AGAIN):
-            verdicts += [ends(night) for _ in range(repeats - len(verdicts))]
-            bad = sum(verdicts)
-            now = seen_then(f"night {night}", version(night), "a", len(verdicts) - bad, bad)
-            state = state_of([*runs_so_far, now])
-            assert state is not None
-            kind = state.kind
-            if not state.wants_more:
-                break
-        runs_so_far.append(now)
-        kinds.append(kind)
-    return kinds
-
-
-def flaps(kinds: Sequence[str]) -> int:
-    """Return how often news contradicts earlier news."""
-    news = [kind for kind in kinds if kind in ("new", "fixed")]
-    return max(0, len(news) - 1)
-
-
-VERSIONS: list[Callable[[int], str]] = [lambda _: "1", str]
-"""The same each night, or another one."""
-
-
-@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])
-@pytest.mark.parametrize("version", VERSIONS)
-def test_ten_nights_of_a_flaky_case(rate: float, version: Callable[[int], str]) -> None:
-    """It is told as flaky from the second night on at which it failed, and is news once at most."""
-    counts: Counter[str] = Counter()
-    for seed in range(100):
-        draw = random.Random(seed)
-        kinds = kinds_by_night(lambda _, draw=draw: draw.random() < rate, version)  # type: ignore[misc]
-        failed = next((night for night, kind in enumerate(kinds) if kind != "passing"), len(kinds))
-        counts["flaps"] += flaps(kinds)
-        counts["nights"] += len(kinds[failed + 1 :])
-        counts["flaky"] += kinds[failed + 1 :].count("flaky")
-    assert counts["flaps"] == 0
-    assert counts["flaky"] / counts["nights"] > 0.98

@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from harness.bisect.folder import LOG, Answered
+from harness.bisect.folder import LOG
 from harness.bisect.loop import RunEnd, read_run
 from harness.bisect.match import Evidence, Question, RunAnswer
 from harness.cli.schema import FOLDER
@@ -239,39 +239,6 @@ def test_another_failure_than_the_one_in_the_journal_counts_as_none(tmp_path: Pa
     result = minimization.result()
     assert isinstance(result, Result)
     assert result.shown == 0
-
-
-SECRET = "s3cr3t-can4ry"
-
-
-def test_no_file_of_it_has_a_secret_and_to_go_on_it_is_named_again(
-    tmp_path: Path, snapshot: Snapshot
-) -> None:
-    words = (f"--index=https://me:{SECRET}@host/x",)
-    secret_arguments: list[tuple[str, ...]] = []
-
-    class Watched(ScriptedRuns):
-        def __call__(self, arguments: Sequence[str], *rest: Any) -> RunEnd:
-            secret_arguments.append(tuple(argument for argument in arguments if SECRET in argument))
-            return super().__call__(arguments, *rest)
-
-    run = Watched(lambda *_: "failed")
-    task = Minimizing(subject=subject(tmp_path, [0, 1]), pytest_arguments=words)
-    minimization = Minimization.create(tmp_path / "reports", task, run=run)
-    detail = {"why": f"password={SECRET}"}
-    minimization.folder.append(
-        Answered(at=Way((0,), "resident").point, answer="unknown", detail=detail)
-    )
-    minimization.run()
-    assert set(secret_arguments) == {words}, "runs are as asked"
-    contents = [file.read_bytes() for file in minimization.folder.path.glob("*.json*")]
-    assert len(contents) == 2
-    assert not any(SECRET.encode() in content for content in contents)
-    with snapshot.raises(ConfigError):
-        resumed(minimization)
-    again = resumed(minimization, arguments=words, run=run)
-    assert again.task == task
-    assert again.result() == minimization.result()
 
 
 AnswerRule = Callable[[Way, int], RunAnswer]

@@ -225,21 +225,6 @@ def test_pages_say_the_same_whether_made_night_by_night_or_at_once(
     assert all_pages.keys() == anew.keys()
 
 
-def test_since_when_is_told_of_what_fails_for_longer_than_is_read(
-    tmp_path: Path, few: None, snapshot: Snapshot
-) -> None:
-    runs = many(tmp_path, 12)
-    site = tmp_path / "site"
-    for run in (runs[:11], runs[11:]):
-        built(tmp_path, *run)
-        text = (site / "index.html").read_text()
-        cells = re.findall(r'data-label="Where, [^"]*">(.*?)</td>', text)
-        assert sorted({re.sub("<[^>]*>", "", cell) for cell in cells}) == snapshot
-    for message in ("broke@2.0 failed", "always failed"):
-        page = site / page_of("case", attempt(message).test)
-        assert outline(page, days=True) == snapshot
-
-
 def test_a_cause_has_its_diagnosis_and_stays_when_it_is_long_gone(
     tmp_path: Path, few: None, snapshot: Snapshot
 ) -> None:

@@ -45,6 +45,7 @@ from harness.report.document import (
     markdown,
     page,
 )
+from harness.results.case_names import function_of
 from harness.results.record import CaseRecord
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.difference import Difference, difference
@@ -132,7 +133,7 @@ def title(result: BisectionResult) -> str:
     """Return one line: the change, the failure, and the test."""
     answer, error = result.answer, _error_of(result)
     failure = (error.call or error.headline) if error is not None else ""
-    test = result.case.rpartition("::")[2].partition("[")[0]
+    test = function_of(result.case)
     words = [f"{', '.join(result.axes)}: {answer.text if answer else 'not over'}", failure, test]
     return "; ".join(shortened(" ".join(word.split()), _TITLE_CHARS) for word in words if word)
 

@@ -20,6 +20,7 @@ from harness.core.errors import Cause
 from harness.core.socs import claim_of, limits_of_simulation
 from harness.diagnosis.error import Outcome
 from harness.report.summary import server_gone
+from harness.results.case_names import function_of, named, split_node_id
 from harness.results.coverage import LOST_TO, VERDICTS, Fault, Standing, fault_of, standing_of
 from harness.results.drift import KEPT
 from harness.results.journal import Damage, SkippedLines, lines_in, without_gc
@@ -120,17 +121,16 @@ class Attempt:
     @property
     def file_options(self) -> str:
         """The options given for the user's file, in words; empty if there are none."""
-        function = self.test.partition("[")[0].rpartition("::")[2]
-        return function.partition(" (")[2].removesuffix(")")
+        return function_of(self.test).partition(" (")[2].removesuffix(")")
 
     @property
     def case_group(self) -> str:
         """The key shared by cases that differ only in versions."""
         if self.placement is None:
             return self.test
-        base, _, rest = self.test.partition("[")
+        base, parameters = split_node_id(self.test)
         place = self.placement.model_copy(update=dict.fromkeys(VERSIONS))
-        return f"{base}[{place}{'-' * bool(rest)}{rest or ']'}"
+        return named(base, f"{place}-{parameters}" if parameters else str(place))
 
     def axis(self, name: str) -> JsonValue:
         """Return the value of an axis; for `ort`, also a version that came with a user's files.

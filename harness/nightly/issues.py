@@ -24,6 +24,7 @@ from harness.history.timeline import CauseFacts, facts_line
 from harness.plugin.user_files import is_of_a_file
 from harness.report.document import as_code, as_markdown
 from harness.report.summary import rerun_command
+from harness.results.case_names import function_of
 from harness.results.coverage import LOST_TO, Coverage, Fault
 from harness.results.record import CaseRecord
 from harness.transport.faults import NO_SERVER, server_lost
@@ -491,7 +492,7 @@ def title(issue: Issue) -> str:
         on = f" on {device}" if device not in named else ""
         return as_code(f"{LOST_TO['lab']}{on}: {named}", 120)
     ended = LOST_TO[issue.fault] if issue.fault is not None else issue.outcome
-    test = issue.cases[0].partition("[")[0].rpartition("::")[2] if issue.cases else ""
+    test = function_of(issue.cases[0]) if issue.cases else ""
     why = "" if named == ended else f": {named}"
     return as_code(f"{ended}{why}{f' in {test}' if test else ''}", 120)
 

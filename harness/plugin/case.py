@@ -30,11 +30,11 @@ from harness.diagnosis.diagnosis import Foreseen, diagnosed
 from harness.diagnosis.error import ErrorRecord, Outcome
 from harness.lab.health import DeviceEvent
 from harness.plugin.axes import parameter_axes, sources_in, sources_of, takes_compiled
-from harness.plugin.case_names import own_test
 from harness.plugin.collection import (
     file_options,
     files_sha256,
     mistake_in,
+    own_test,
     parameters_of,
     placement_of,
 )

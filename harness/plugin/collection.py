@@ -23,7 +23,7 @@ from harness.plugin.options import OPTIONS, WITH_VALUE, in_long_forms, with_our_
 from harness.plugin.pytest_internals import compile_markexpr
 from harness.plugin.terminal import NO_DEVICE, NO_LAB
 from harness.plugin.user_files import USER_CONTEXTS, ArtefactFile, choose_contexts, suite_of
-from harness.results.case_names import NO_PLACEMENT
+from harness.results.case_names import NO_PLACEMENT, named, split_node_id, without_placement
 
 if TYPE_CHECKING:
     from harness.bench.placement import Need, Placement
@@ -249,6 +249,13 @@ def placement_of(item: pytest.Item) -> Placement | None:
     """Return the placement of a case; None for any other test."""
     placement = parameters_of(item).get("placement")
     return placement if hasattr(placement, "compiler") and MISTAKE not in item.stash else None
+
+
+def own_test(item: pytest.Item) -> str:
+    """Return the node id of a case without its placement, which cases of one test share."""
+    base, parameters = split_node_id(item.nodeid)
+    placed = str(placement_of(item) or NO_PLACEMENT)
+    return named(base, without_placement(parameters or "", placed))
 
 
 def placements_for(

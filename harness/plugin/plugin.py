@@ -235,13 +235,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         cases = [item for item in items if placement_of(item)]
         refuse_cases_of_one_name(cases)
         if run.options.only_case is not None:
-            from harness.plugin.case_names import only_case, refuse_a_compiler
+            from harness.plugin.only_case import only_case, refuse_a_compiler
 
             selected = only_case(run.options.only_case, items, config.invocation_params.dir)
             refuse_a_compiler(selected[0], run.options.axes["compiler"])
             deselect(config, items, [item for item in items if item not in selected])
         if any(placement_of(item) for item in items):
-            from harness.plugin.case_names import without_repeats
+            from harness.plugin.only_case import without_repeats
 
             items[:] = without_repeats(items)
         finished = [item for item in items if run.records.is_done(item)]

@@ -24,7 +24,7 @@ from harness.core.engines import ENGINES, find_engine
 from harness.core.errors import ConfigError
 from harness.plugin.options import ContextOptions, Options, rounds_option
 from harness.plugin.pytest_internals import FileOfTests
-from harness.results.case_names import split_node_id
+from harness.results.case_names import function_of, split_node_id
 
 if TYPE_CHECKING:
     from harness.bench.placement import Need
@@ -72,7 +72,7 @@ class ArtefactFile(FileOfTests):
         """The engine that executes it; with `--only-case` the one in the name of the case."""
         only_case = self.config.getoption("--qnn-only-case")
         if only_case is not None:
-            test = split_node_id(only_case)[0].rpartition("::")[2]
+            test = function_of(only_case)
             named = (engine for engine in ENGINES.values() if engine.test == test)
             return next(named, ENGINES[DEFAULT_ENGINE])
         name = self.config.getoption("--qnn-engine")

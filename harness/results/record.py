@@ -22,7 +22,6 @@ from pydantic import (
     model_validator,
 )
 
-from harness.core.axes import LISTED
 from harness.core.bounded_json import INTEGERS, MAX_DEPTH
 from harness.core.errors import Cause
 from harness.core.names_inside import inner_name
@@ -34,6 +33,7 @@ from harness.dsp.dsp import DspReply
 from harness.lab.health import DeviceEvent
 from harness.probe.plan import Plan, Step
 from harness.probe.transcript import Transcript
+from harness.results.case_names import function_of, named, placement_text, split_node_id
 from harness.results.coverage import Standing, standing_of
 from harness.runtimes.findings import Finding
 
@@ -284,8 +284,7 @@ class PlacementRecord(Part):
     compiler: RecordText | None
 
     def __str__(self) -> str:
-        marked = ((axis.mark, getattr(self, axis.name)) for axis in LISTED)
-        return "-".join(f"{mark}-{value}" if mark else value for mark, value in marked if value)
+        return placement_text(dict(self))
 
 
 class DeviceRecord(BaseModel):
@@ -432,13 +431,12 @@ class CaseRecord(Part):
     @property
     def question(self) -> str:
         """The test with the options given for a user's file: its verdicts are comparable."""
-        base, bracket, parameters = self.test.partition("[")
-        options = f" ({self.asked})" if self.asked is not None else ""
-        return f"{base}{options}{bracket}{parameters}"
+        base, parameters = split_node_id(self.test)
+        return named(base if self.asked is None else f"{base} ({self.asked})", parameters or "")
 
     @property
     def function(self) -> str:
-        return self.test.partition("[")[0].rpartition("::")[2]
+        return function_of(self.test)
 
     @property
     def is_bad(self) -> bool:

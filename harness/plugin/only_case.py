@@ -1,51 +1,21 @@
-"""Names of cases: finding the one that `--only-case` names, whatever versions the name has."""
+"""The case that `--only-case` names, whatever versions the name has, and no case twice."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from harness.core.axes import VERSIONS
 from harness.core.errors import ConfigError
 from harness.core.outgoing_text import counted
-from harness.plugin.collection import parameters_of, placement_of
-from harness.results.case_names import NO_PLACEMENT, named, placement_in, split_node_id
+from harness.plugin.collection import own_test, parameters_of, placement_of
+from harness.results.case_names import matching_rest, split_node_id, without_placement
 
 if TYPE_CHECKING:
     import pytest
 
 _MOST_LISTED: Final = 30
-
-
-def without_placement(parameters: str, placement: str) -> str:
-    """Return the parameters of a case without the text of its placement."""
-    delimited = f"-{parameters}-"
-    return delimited.replace(f"-{placement}-", "-", 1)[1:-1] if parameters != placement else ""
-
-
-def own_test(item: pytest.Item) -> str:
-    """Return the node id of a case without its placement, which cases of one test share."""
-    base, parameters = split_node_id(item.nodeid)
-    placed = str(placement_of(item) or NO_PLACEMENT)
-    return named(base, without_placement(parameters or "", placed))
-
-
-def matching_rest(text: str, rests: Collection[str]) -> str | None:
-    """Return the one of `rests` that the parameters `text` end with; None if none matches.
-
-    Before it `text` may have a placement, with any versions. Of several matches the longest is
-    returned, because it explains most of the text.
-    """
-    if text in rests:
-        return text
-    fitting = []
-    for rest in rests:
-        if not rest or text.endswith(f"-{rest}"):
-            match = placement_in(text.removesuffix(f"-{rest}") if rest else text)
-            if match is not None and not match[1]:
-                fitting.append(rest)
-    return max(fitting, key=len, default=None)
 
 
 def only_case(name: str, items: Sequence[pytest.Item], here: Path) -> list[pytest.Item]:

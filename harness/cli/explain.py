@@ -103,7 +103,7 @@ def _answer_lines(causes: tuple[Explained, ...], log: ScannedLog) -> Iterator[st
 
 
 def _failure_lines(answer: Explained, *others: Explained) -> Iterator[str]:
-    distinctions = {rule.id: rule.apart for rule in all_rules()}
+    distinctions = {rule.id: rule.distinction for rule in all_rules()}
     yield f"{answer.id} ({answer.confidence}): {answer.words}"
     yield from _lines_of(answer)
     yield f"  what helps: {answer.fix}"

@@ -242,7 +242,7 @@ def _explained(
         confidence=rule.confidence,
         words=diagnosis.words,
         fix=diagnosis.fix,
-        threads=rule.rule.links,
+        threads=rule.rule.urls,
         lines=tuple(
             ExplainedLine(number=line.number, text=line.text)
             for line in [line for line in lines if line.text in shown][:MAX_SHOWN]

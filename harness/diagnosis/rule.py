@@ -60,7 +60,7 @@ class Sign:
     `text` and `evidence` match a line of the messages, or of the device's logs; `absent` matches
     no line of either. `codes`: one of them occurs. `api` matches the whole name of a failed call,
     `outcome` is the case's. `foreseen` matches the whole code of a finding of preflight, which
-    predicted the failure; the rest of the sign confirms it. `note` is added to the words of the
+    predicted the failure; the rest of the sign confirms it. `note` is added to the cause of the
     rule; `\\g<1>` in it is a group of `text` or `evidence`.
     """
 
@@ -126,7 +126,7 @@ def _sign_of(entry: object) -> object:
 class Rule:
     """A cause of failures, which fits if any of its signs matches.
 
-    `apart` tells how to distinguish it from similar causes. `threads` are those about it: an https
+    `distinction` tells it from similar causes. `links` are public threads about it: an https
     address, or `owner/repo` or `owner/repo#number` of GitHub. `unrelated`: any request would have
     failed, since the DSP, its process, its memory or the libraries failed. So it never counts as a
     refused request.
@@ -135,20 +135,20 @@ class Rule:
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
 
     id: str
-    words: str
+    cause: str
     fix: str
-    apart: str
+    distinction: str
     signs: tuple[Annotated[Sign, BeforeValidator(_sign_of)], ...]
-    threads: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
     unrelated: bool = True
 
     @property
-    def links(self) -> tuple[str, ...]:
+    def urls(self) -> tuple[str, ...]:
         return tuple(
-            thread
-            if thread.startswith("https://")
-            else f"https://github.com/{thread.replace('#', '/issues/')}"
-            for thread in self.threads
+            link
+            if link.startswith("https://")
+            else f"https://github.com/{link.replace('#', '/issues/')}"
+            for link in self.links
         )
 
     @cached_property
@@ -192,7 +192,7 @@ class Rule:
 class FittingRule:
     """A rule that fits, its confidence, and the matching lines (none if a code matched).
 
-    `foretold` is the explanation of preflight, if it predicted it; `note` is added to its words.
+    `foretold` is the explanation of preflight, if it predicted it; `note` is added to its cause.
     """
 
     rule: Rule
@@ -206,14 +206,14 @@ class FittingRule:
         rule = self.rule
         named = (describe(code) for code in codes)
         notes = (info.note for info in named if info.code in RANGE_ENDS and info.note)
-        words = rule.words.replace("{note}", next(notes, ""))
-        words = words if self.note is None else f"{words}: {self.note}"
+        cause = rule.cause.replace("{note}", next(notes, ""))
+        cause = cause if self.note is None else f"{cause}: {self.note}"
         return Diagnosis(
             id=rule.id,
             confidence=self.confidence,
-            words=f"as foreseen, {self.foretold}: {words}" if self.foretold else words,
+            words=f"as foreseen, {self.foretold}: {cause}" if self.foretold else cause,
             fix=rule.fix,
-            thread=rule.links[0] if rule.links else None,
+            thread=next(iter(rule.urls), None),
         )
 
 

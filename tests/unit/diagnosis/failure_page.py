@@ -100,13 +100,13 @@ def _entry(rule: Rule, shown: dict[str, list[str]]) -> str:
         for line in shown.get(confidence, ())
     )
     threads = ", ".join(
-        f"[{thread}]({link})" for thread, link in zip(rule.threads, rule.links, strict=True)
+        f"[{thread}]({link})" for thread, link in zip(rule.links, rule.urls, strict=True)
     )
-    words = rule.words.replace("{note}", "...")
+    words = rule.cause.replace("{note}", "...")
     text = f"\n- **Threads**: {threads}" if threads else ""
     return (
         f"\n### {rule.id}\n\n{words[0].upper()}{words[1:]}.\n\n{examples_text}\n"
-        f"- **What tells it apart**: {rule.apart}.\n- **What helps**: {rule.fix}.{text}\n"
+        f"- **What tells it apart**: {rule.distinction}.\n- **What helps**: {rule.fix}.{text}\n"
     )
 
 

@@ -214,9 +214,9 @@ def test_a_code_alone_is_never_better_than_possible() -> None:
 def test_rules_have_names_of_their_own_and_say_something() -> None:
     assert len(set(IDS)) == len(IDS)
     for rule in RULES:
-        assert all((rule.words, rule.fix, rule.apart, rule.signs))
-        assert all(link.startswith("https://github.com/") for link in rule.links)
-        assert all(re.fullmatch(r"[\w.-]+/[\w.-]+(#\d+)?", thread) for thread in rule.threads)
+        assert all((rule.cause, rule.fix, rule.distinction, rule.signs))
+        assert all(link.startswith("https://github.com/") for link in rule.urls)
+        assert all(re.fullmatch(r"[\w.-]+/[\w.-]+(#\d+)?", thread) for thread in rule.links)
 
 
 def test_a_sign_without_conditions_fits_nothing() -> None:

@@ -125,7 +125,7 @@ NOTED = (
 
 
 def test_what_a_line_adds_to_the_words_of_its_rule(snapshot: Snapshot) -> None:
-    words = {rule.id: rule.words for rule in RULES}
+    words = {rule.id: rule.cause for rule in RULES}
     added = []
     for text in NOTED:
         cause = explain(log(text, "DspTransport.openSession qnn_open failed, 1")).diagnoses[0]

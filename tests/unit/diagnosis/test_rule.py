@@ -35,8 +35,8 @@ SEEN = Symptoms(
 BENIGN = "libQnnHtpV73Skel.so is 32-bit instead of 64-bit"
 
 
-def rule(*signs: Sign, name: str = "r", words: str = "w", threads: tuple[str, ...] = ()) -> Rule:
-    return Rule(name, words, "f", "a", signs, threads)
+def rule(*signs: Sign, name: str = "r", cause: str = "w", links: tuple[str, ...] = ()) -> Rule:
+    return Rule(name, cause, "f", "a", signs, links)
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ def test_surer_rules_come_first_and_equally_sure_ones_as_the_table_has_them() ->
 def test_a_diagnosis_says_what_is_known_of_its_code_and_names_its_first_thread(
     snapshot: Snapshot,
 ) -> None:
-    fitting = FittingRule(rule(words="<{note}>", threads=("a/b#7", "c/d")), "likely", ())
-    assert fitting.rule.links == ("https://github.com/a/b/issues/7", "https://github.com/c/d")
+    fitting = FittingRule(rule(cause="<{note}>", links=("a/b#7", "c/d")), "likely", ())
+    assert fitting.rule.urls == ("https://github.com/a/b/issues/7", "https://github.com/c/d")
     known_as = fitting.diagnosis((1002, 5000, 6999, 1999))
     assert known_as.words == snapshot
     assert (known_as.id, known_as.confidence, known_as.fix) == ("r", "likely", "f")
@@ -128,7 +128,7 @@ def test_a_diagnosis_says_what_is_known_of_its_code_and_names_its_first_thread(
     # of the DSP's own numbers none ends a range, though one is 1999
     assert fitting.diagnosis((0x80000400 + 1999, 1999)).words == snapshot
     # 6998 has no meaning, but ends no range
-    alone = FittingRule(rule(words="<{note}>"), "likely", ()).diagnosis((1002, 6998))
+    alone = FittingRule(rule(cause="<{note}>"), "likely", ()).diagnosis((1002, 6998))
     assert (alone.words, alone.thread) == ("<>", None)
 
 
@@ -139,9 +139,9 @@ patterns:
   opened: '%{backend}: opened'
 rules:
   - id: acme
-    words: it fails
+    cause: it fails
     fix: mend it
-    apart: nothing
+    distinction: nothing
     signs:
       - known: ['%{backend}: E1', '|E2']
         absent: '%{opened}'
@@ -154,7 +154,7 @@ def test_rules_are_read_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "rules.yaml"
     path.write_text(RULE_FILE)
     (rule,) = load_rules(path)
-    assert (rule.id, rule.threads, rule.unrelated) == ("acme", (), True)
+    assert (rule.id, rule.links, rule.unrelated) == ("acme", (), True)
     assert rule.signs == (
         known("AcmeNpu: E1|E2", absent="AcmeNpu: opened"),
         likely(codes=(1002,)),

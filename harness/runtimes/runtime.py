@@ -7,6 +7,8 @@ and executed (LD_DEBUG=files, QNN 2.47.0 and 2.51.0).
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -16,12 +18,16 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, get_args
 
+from pydantic import TypeAdapter
+
 from harness.core.axes import BACKENDS
+from harness.core.bounded_json import parse_model
+from harness.core.cache import cache_root
 from harness.core.errors import ConfigError, VersionError
 from harness.core.local_file import LocalFile, content_key
 from harness.core.socs import PLATFORMS, process_environment
 from harness.core.versions import QnnVersion
-from harness.core.whole_file import read_bounded
+from harness.core.whole_file import read_bounded, write_whole
 from harness.deploy.deploy import KEY_LENGTH, Deployer
 from harness.deploy.layout import FileSet
 from harness.runtimes.elf import ElfError, ElfFacts, read_elf
@@ -319,10 +325,33 @@ def version_key(version: str) -> tuple[tuple[int, ...], str]:
     return known.parts if known else (), version
 
 
+_MAX_FACTS_BYTES: Final = 16 << 20
+
+
 @cache
 def facts_of(runtime: Runtime) -> tuple[LibraryFacts, ...]:
-    """Return the facts of every file of a runtime, in its order. Never raises."""
-    return tuple(read_library(file.path, file.name) for file in runtime.files)
+    """Return the facts of every file of a runtime, in its order. Never raises.
+
+    They are cached by the content of the files: each worker of a run would read 200 MB otherwise.
+    """
+    stored = TypeAdapter(tuple[LibraryFacts, ...])
+    path = cache_root() / "facts" / f"{runtime.key[:32]}-{_reader()[:16]}.json"
+    with contextlib.suppress(OSError, ValueError):
+        return parse_model(stored, read_bounded(path, _MAX_FACTS_BYTES))
+    facts = tuple(read_library(file.path, file.name) for file in runtime.files)
+    if not any(library.problem for library in facts):  # what cannot be read may be readable later
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(exist_ok=True)
+            write_whole(path, stored.dump_json(facts), durable=False)
+    return facts
+
+
+@cache
+def _reader() -> str:
+    """Return a key that changes with the code that reads libraries."""
+    here = Path(__file__)
+    code = b"".join(file.read_bytes() for file in (here, here.with_name("elf.py")))
+    return hashlib.sha256(code).hexdigest()
 
 
 Driver = Literal["qnn", "ort-builtin", "ort-plugin", "program"]

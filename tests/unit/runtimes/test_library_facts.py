@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
+from harness.core.local_file import LocalFile
 from harness.runtimes.local_sources import FolderSource
 from harness.runtimes.runtime import (
     LibraryKind,
+    Runtime,
     SdkBuild,
     build_id_of,
     facts_of,
@@ -115,3 +117,24 @@ def test_the_facts_of_a_runtime(tmp_path: Path) -> None:
     assert build_id_of([facts]) == "2.49.0.260701120000"
     assert facts.elf is not None
     assert facts.elf.min_glibc == (2, 34)
+
+
+def test_facts_are_cached_by_content_and_read_again_where_the_cache_is_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QNN_HARNESS_CACHE", str(tmp_path / "cache"))
+    library = tmp_path / "libQnnHtp.so"
+    library.write_bytes(elf_file(needed=["libc.so.6"], needs={"libc.so.6": ["GLIBC_2.34"]}))
+    file = LocalFile(library, library.name, library.stat().st_size, "0" * 64)
+    runtime = Runtime("2.49.0", "linux-arm64", tmp_path, (file,))
+    facts = facts_of(runtime)
+    library.write_bytes(b"other content")
+    facts_of.cache_clear()
+    assert facts_of(runtime) == facts
+    (cached,) = tmp_path.glob("cache/facts/*.json")
+    cached.write_bytes(cached.read_bytes()[:-9])
+    facts_of.cache_clear()
+    (unread,) = facts_of(runtime)
+    assert unread.problem is not None
+    facts_of.cache_clear()
+    assert not facts_of(runtime)[0].elf, "a library with a problem is not cached"

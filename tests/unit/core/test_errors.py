@@ -1,4 +1,4 @@
-"""The codes and data of the harness's errors, by which programs tell them apart."""
+"""The codes of the harness's errors, by which programs tell them apart."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.core.errors import ConfigError, DeviceLost, HarnessError
+from harness.core.errors import HarnessError
 from tests.snapshots import Snapshot
 
 ROOT = Path(__file__).parents[3]
@@ -37,18 +37,3 @@ def test_the_codes_of_errors_are_stable_and_in_the_page_of_results(snapshot: Sna
     _, _, section = RESULTS.read_text().partition("`symbol` is the code of its error")
     named = re.findall("`([a-z-]+)`", section.partition("\n\nThe code that")[0])
     assert sorted(named) == sorted({kind.code for kind in kinds.values()})
-
-
-def test_the_data_of_an_error() -> None:
-    file = Path("devices.yaml")
-    mistake = ConfigError("unknown value", file=file, line=3, field="devices.0.soc", choices=[1, 2])
-    assert mistake.data == {
-        "problem": "unknown value",
-        "file": file,
-        "line": 3,
-        "field": "devices.0.soc",
-        "choices": ["1", "2"],
-        "more": (),
-    }
-    lost = DeviceLost("closed", serial="1a2b", command="true", output=b"x")
-    assert lost.data == {"problem": "closed", "serial": "1a2b", "command": "true", "output": b"x"}

@@ -53,13 +53,16 @@ class Outcome:
 
 
 class DspBoard:
-    """A board, a QCS8550 (v73) unless told, with real libraries and a DSP of these limits."""
+    """A board, a QCS8550 (v73) unless told, with real libraries and a DSP of these limits.
+
+    Without programs it has no DSP: FastRPC answers by a script alone.
+    """
 
     def __init__(
         self,
         libraries: Iterable[Path],
         folder: Path,
-        programs: DspPrograms,
+        programs: DspPrograms | None,
         limits: DspLimits | None = None,
         soc: tuple[str, int] = ("QCS8550", 603),
     ) -> None:
@@ -76,14 +79,16 @@ class DspBoard:
             shown.parent.mkdir(parents=True, exist_ok=True)
             shown.write_text(text)
         (self.root / "lib").symlink_to(tools.libraries)
-        lay_out_dsp(self.dsp, programs, limits or DspLimits())
+        if programs is not None:
+            lay_out_dsp(self.dsp, programs, limits or DspLimits())
         self.probe = ProbeBuilder(cache_root() / "probe").build("linux-arm64")
 
     def start(self, plan: Plan, script: str = "") -> subprocess.Popen[bytes]:
         """The probe, which reads the plan from its stdin."""
         command = [self.qemu, "-L", self.root, "-E", f"LD_LIBRARY_PATH={self.libs}", self.probe]
-        environment = dsp_environment(self.dsp) | {"ADSP_LIBRARY_PATH": str(self.libs)}
-        environment |= {"QNN_SCRIPTED_RPC": script} if script else {}
+        environment = {"QNN_SCRIPTED_RPC": script} if script else {}
+        if self.dsp.exists():
+            environment |= dsp_environment(self.dsp) | {"ADSP_LIBRARY_PATH": str(self.libs)}
         return subprocess.Popen(
             list(map(str, command)),
             stdin=subprocess.PIPE,

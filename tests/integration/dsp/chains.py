@@ -1,16 +1,18 @@
-"""Labelled failures with the DSP's half in them: the real skel runs, and something is made to fail.
+"""Labelled failures of FastRPC and of the DSP: what the real libQnnHtp.so for arm64 logs of them.
 
-What the real libQnnHtp.so logs in the step that fails first is recorded with its label in
-tests/field/dsp-chains.tsv. `python -m tests.integration.dsp.chains` records it anew.
+They are recorded with their labels in tests/field: fastrpc-chains.tsv with a libcdsprpc.so that
+answers by a script, dsp-chains.tsv with the real skel behind it, where something is made to fail.
+`python -m tests.integration.dsp.chains` records them anew.
 """
 
 from __future__ import annotations
 
 import csv
-import sys
+import itertools
+import re
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -22,12 +24,17 @@ from harness.models.compile import ContextStore
 from harness.models.models import Model
 from harness.models.source import Context
 from harness.probe.build import ProbeBuilder
+from harness.probe.transcript import StepResult
 from harness.runtimes.catalog import Catalog
 from tests.integration.dsp.board import DspBoard, Outcome, executes, frees, loads
-from tests.integration.probe.scripted_fastrpc import BETWEEN
 
-CHAINS: Final = Path(__file__).parents[2] / "field" / "dsp-chains.tsv"
+_FIELD: Final = Path(__file__).parents[2] / "field"
+SCRIPTED, WITH_SKEL = _FIELD / "fastrpc-chains.tsv", _FIELD / "dsp-chains.tsv"
+BETWEEN: Final = " / "
+WITHOUT: Final = "without "
+"""Begins a script that takes a library away instead."""
 QNN: Final = "2.51.0"
+OLDER: Final = "2.47.0"
 SKEL: Final = "libQnnHtpV73Skel.so"
 HANGS: Final = "hangs"
 HANG_S: Final = 20.0
@@ -43,11 +50,13 @@ class Made:
 
 
 @dataclass(frozen=True)
-class DspChain:
-    """A labelled failure: the step that failed first, its code (or `hangs`), what was logged."""
+class Chain:
+    """A labelled failure: the script that made it or the step that failed first, its code (`hangs`,
+    or a signal as a negative number), and what was logged on the way.
+    """
 
     label: str
-    step: str
+    script_or_step: str
     ended: str
     lines: tuple[str, ...]
 
@@ -87,7 +96,7 @@ MADE: Final[Mapping[str, Made]] = MappingProxyType(
         "the skel is not there": Made(skel=None),
         "the skel is another arch's": Made(skel="libQnnHtpV75Skel.so"),
         "the skel is the CPU's": Made(skel="libQnnHtp.so"),
-        "the skel is another version's": Made(skel="2.47.0"),
+        "the skel is another version's": Made(skel=OLDER),
         "no session is left": Made(limits={"sessions": 0}),
         "no unsigned domain is given": Made(limits={"unsigned_pd": 0}),
         "little can be mapped": Made(limits={"mapped_mb": 3}),
@@ -108,16 +117,11 @@ class Chains:
         board = DspBoard(self._libraries(QNN), folder, self.programs, DspLimits(**recipe.limits))
         if recipe.skel != SKEL:
             (board.libs / SKEL).unlink()
-        if recipe.skel == "2.47.0":
-            other = next(
-                library for library in self._libraries(recipe.skel) if library.name == SKEL
+        if recipe.skel is not None and recipe.skel != SKEL:
+            version, name = (recipe.skel, SKEL) if recipe.skel == OLDER else (QNN, recipe.skel)
+            (board.libs / SKEL).symlink_to(
+                next(file for file in self._libraries(version) if file.name == name)
             )
-            (board.libs / SKEL).symlink_to(other)
-        elif recipe.skel is not None and recipe.skel != SKEL:
-            target = next(
-                library for library in self._libraries(QNN) if library.name == recipe.skel
-            )
-            (board.libs / SKEL).symlink_to(target)
         steps = loads([self.context]) + executes(0, self.context, "raw")
         return board.run(steps, frees(1), recipe.script, timeout_s=HANG_S)
 
@@ -125,29 +129,50 @@ class Chains:
         files = self.catalog.runtime(version, "linux-arm64").files
         return [file.path for file in files if file.path.name.startswith("libQnn")]
 
+    def run_script(self, script: str, folder: Path) -> Outcome:
+        """Opens the backend and its device over FastRPC that answers so, without a DSP."""
+        board = DspBoard(self._libraries(QNN), folder, None, soc=("SM8650", 557))
+        if script.startswith(WITHOUT):
+            (board.libs / script.removeprefix(WITHOUT)).unlink()
+            script = ""
+        return board.run(script=script)
 
-def chain_of(label: str, outcome: Outcome) -> DspChain:
-    steps = outcome.run.transcript.steps
+
+def _lines(step: StepResult) -> tuple[str, ...]:
+    logged = (line.text.strip() for line in step.logs if line.level in ("error", "warn"))
+    return tuple(dict.fromkeys(re.sub("^<[EW]> ", "", line) for line in logged))
+
+
+def chain_of(label: str, outcome: Outcome) -> Chain:
+    """The failure of a run with the skel."""
     late = outcome.run.timed_out
+    steps = outcome.run.transcript.steps
     failed = next(step for step in steps if step.code or (late and step.code is None))
-    lines = [line.text.strip() for line in failed.logs if line.level in ("error", "warn")]
-    plain = dict.fromkeys(line.removeprefix("<E> ").removeprefix("<W> ") for line in lines)
-    return DspChain(label, failed.verb, HANGS if late else str(failed.code), tuple(plain))
+    return Chain(label, failed.verb, HANGS if late else str(failed.code), _lines(failed))
 
 
-def recorded() -> list[DspChain]:
-    """The chains that are recorded in tests/field."""
-    with CHAINS.open(newline="", encoding="utf-8") as file:
-        rows = csv.DictReader(file, delimiter="\t")
-        return [
-            DspChain(
-                row["label"],
-                row["step"],
-                row["ended"],
-                tuple(row["chain"].split(BETWEEN)) if row["chain"] else (),
-            )
-            for row in rows
-        ]
+def scripted_chain_of(label: str, script: str, outcome: Outcome) -> Chain:
+    run = outcome.run
+    device = next(step for step in run.transcript.steps if step.verb == "device-create")
+    ended = device.code or 0 if run.signal is None else -run.signal
+    return Chain(label, script, str(ended), _lines(device))
+
+
+def recorded(file: Path) -> list[Chain]:
+    """The chains of one of the files."""
+    with file.open(newline="", encoding="utf-8") as stream:
+        _, *rows = csv.reader(stream, delimiter="\t")
+    return [
+        Chain(label, made, ended, tuple(chain.split(BETWEEN)) if chain else ())
+        for label, made, ended, chain in rows
+    ]
+
+
+def record(file: Path, column: str, chains: Iterable[Chain]) -> None:
+    rows = [(*astuple(chain)[:3], BETWEEN.join(chain.lines)) for chain in chains]
+    with file.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
+        writer.writerows([("label", column, "ended", "chain"), *rows])
 
 
 def main() -> None:
@@ -156,14 +181,16 @@ def main() -> None:
     store = ContextStore(cache, catalog, ProbeBuilder(cache / "probe"))
     programs = DspPrograms(find_qemu(cache / BOARDS).path, build_loader(cache / BOARDS))
     chains = Chains(programs, catalog, store.get(Model.parse("io-heavy-4mb"), QNN, 73))
-    with CHAINS.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, delimiter="\t", lineterminator="\n")
-        writer.writerow(("label", "step", "ended", "chain"))
-        for label, recipe in MADE.items():
-            with tempfile.TemporaryDirectory() as scratch:
-                chain = chain_of(label, chains.run(recipe, Path(scratch) / "board"))
-            writer.writerow((chain.label, chain.step, chain.ended, BETWEEN.join(chain.lines)))
-            print(chain.label, chain.step, chain.ended, file=sys.stderr)
+    with tempfile.TemporaryDirectory() as scratch:
+        boards = (Path(scratch, str(number)) for number in itertools.count())
+        made = [chain_of(label, chains.run(recipe, next(boards))) for label, recipe in MADE.items()]
+        scripts = [(chain.label, chain.script_or_step) for chain in recorded(SCRIPTED)]
+        scripted = [
+            scripted_chain_of(label, script, chains.run_script(script, next(boards)))
+            for label, script in scripts
+        ]
+    record(WITH_SKEL, "step", made)
+    record(SCRIPTED, "script", scripted)
 
 
 if __name__ == "__main__":

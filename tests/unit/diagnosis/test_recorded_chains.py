@@ -1,16 +1,14 @@
 """Chains of the real libQnnHtp.so 2.51.0 for arm64, each explained by what was made to fail.
 
-It ran over a scripted libcdsprpc (tests/integration/probe/scripted_fastrpc.py), and over the real
-skel of v73 in an emulator (tests/integration/dsp/chains.py).
+It ran over a scripted libcdsprpc, and over the real skel of v73 in an emulator
+(tests/integration/dsp/chains.py).
 """
 
 from __future__ import annotations
 
 import pytest
 
-from tests.integration.dsp import chains
-from tests.integration.dsp.chains import HANGS, MADE
-from tests.integration.probe import scripted_fastrpc
+from tests.integration.dsp.chains import HANGS, MADE, SCRIPTED, WITH_SKEL, recorded
 from tests.unit.diagnosis.failure_rows import answer_to
 
 # The library takes the death of one domain for a restart of the DSP, and says so.
@@ -98,11 +96,9 @@ def expected_of_fastrpc(label: str) -> str | None:
 
 
 RECORDED = [
-    *((chain.label, chain.lines, expected_of_dsp(chain.label)) for chain in chains.recorded()),
-    *(
-        (chain.label, chain.lines, expected_of_fastrpc(chain.label))
-        for chain in scripted_fastrpc.recorded()
-    ),
+    (chain.label, chain.lines, expected(chain.label))
+    for file, expected in ((WITH_SKEL, expected_of_dsp), (SCRIPTED, expected_of_fastrpc))
+    for chain in recorded(file)
 ]
 
 
@@ -116,7 +112,7 @@ def test_a_chain_is_explained_by_what_was_made_to_fail(
 
 
 def test_all_labels_are_recorded_and_none_looks_like_success() -> None:
-    dsp = chains.recorded()
+    dsp = recorded(WITH_SKEL)
     assert [chain.label for chain in dsp] == list(MADE)
     assert all(chain.ended == HANGS or int(chain.ended) > 0 for chain in dsp)
     assert all(chain.lines or chain.ended == HANGS for chain in dsp)

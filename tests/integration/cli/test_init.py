@@ -10,13 +10,9 @@ import pytest
 
 from harness.lab.devices import AdbDeviceConfig
 from harness.lab.inventory import load_lab
+from tests.faults.breakable import port_of_ones_own
 from tests.integration.in_process import qnn_harness
-from tests.integration.simulator.conftest import (
-    AdbClient,
-    StartDevice,
-    free_port,
-    running_server,
-)
+from tests.integration.simulator.conftest import AdbClient, StartDevice, running_server
 
 
 @pytest.fixture
@@ -54,7 +50,7 @@ def test_nothing_is_overwritten(file: Path) -> None:
 
 
 def test_a_simulated_device_alone(file: Path) -> None:
-    server = f"127.0.0.1:{free_port()}"
+    server = f"127.0.0.1:{port_of_ones_own()}"
     completed = qnn_harness("init", "--simulated", "--server", server, "--lab", file)
     assert completed.returncode == 0, completed.stderr
     assert completed.stdout.endswith("qnn-harness doctor sim-v73\n")
@@ -63,7 +59,7 @@ def test_a_simulated_device_alone(file: Path) -> None:
 
 
 def test_where_nothing_answers_nothing_is_written(adb: AdbClient, file: Path) -> None:
-    port = free_port()
+    port = port_of_ones_own()
     completed = qnn_harness("init", "--server", f"127.0.0.1:{port}", "--lab", file)
     assert completed.returncode == 3
     assert f"adb -P {port} start-server`" in completed.stderr

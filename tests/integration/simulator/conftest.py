@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import adbutils
 import pytest
 
 from harness.simulator.device import SimulatedDevice
+from harness.simulator.private_server import harness_key
 from harness.simulator.programs import device_properties
+from harness.transport.adb_server import adb_binary
+from tests.faults.breakable import KeptServer
 
-ADB = Path(adbutils.__file__).parent / "binaries" / "adb"
 DEADLINE_S = 20.0
 
 
@@ -50,32 +51,22 @@ class AdbClient:
 
     home: Path
     port: int
-    program: Path = ADB
 
     @property
     def public_key(self) -> Path:
-        return self.home / ".android/adbkey.pub"
-
-    @property
-    def environment(self) -> dict[str, str]:
-        return {
-            "HOME": str(self.home),
-            "PATH": os.defpath,
-            "ANDROID_ADB_SERVER_PORT": str(self.port),
-            "ADB_MDNS": "0",
-            "ADB_MDNS_OPENSCREEN": "0",
-            "ADB_USB": "0",
-            "ADB_EMU": "0",
-            "TMPDIR": str(self.home),
-        }
+        return harness_key(self.home).with_suffix(".pub")
 
     def __call__(
         self, *arguments: object, serial: str | None = None, stdin: bytes = b""
     ) -> subprocess.CompletedProcess[bytes]:
         chosen = [] if serial is None else ["-s", serial]
         return subprocess.run(
-            [self.program, *chosen, *map(str, arguments)],
-            env=self.environment,
+            [adb_binary(), *chosen, *map(str, arguments)],
+            env={
+                "HOME": str(self.home),
+                "PATH": os.defpath,
+                "ANDROID_ADB_SERVER_PORT": str(self.port),
+            },
             input=stdin,
             capture_output=True,
             timeout=DEADLINE_S,
@@ -105,43 +96,11 @@ class AdbClient:
         return connection
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def start_server(client: AdbClient) -> subprocess.Popen[bytes]:
-    if not client.public_key.exists():
-        client.public_key.parent.mkdir(parents=True)
-        assert client("keygen", client.public_key.with_suffix("")).returncode == 0
-    process = subprocess.Popen(
-        [client.program, "nodaemon", "server"],
-        env=client.environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-
-    def answers() -> bool:
-        try:
-            socket.create_connection(("127.0.0.1", client.port), timeout=1).close()
-        except OSError:
-            return False
-        return True
-
-    wait_for("adb server", answers)
-    return process
-
-
-def running_server(home: Path, program: Path = ADB) -> Iterator[AdbClient]:
-    client = AdbClient(home, free_port(), program)
-    process = start_server(client)
-    yield client
-    process.kill()
-    process.wait()
+def running_server(home: Path) -> Iterator[AdbClient]:
+    server = KeptServer(home)
+    server.start()
+    yield AdbClient(home, server.port)
+    server.stop()
 
 
 @pytest.fixture(scope="session")

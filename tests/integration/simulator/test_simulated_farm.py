@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -20,32 +21,38 @@ from tests.integration.simulator.farm_chaos import Chaos, problems
 NAMES = ("farm-01", "farm-02")
 
 
-@pytest.mark.slow
-def test_a_farm_is_a_lab_until_it_ends(tmp_path: Path) -> None:
-    lab = DeviceRuns(tmp_path)
+@contextlib.contextmanager
+def farm_of(lab: DeviceRuns, devices: int) -> Iterator[subprocess.Popen[str]]:
+    """`qnn-harness simulator farm`, once it has written farm.yaml."""
     farm = subprocess.Popen(
-        [sys.executable, "-m", "harness.cli.main", "simulator", "farm", "--devices", "5"],
-        cwd=tmp_path,
+        [sys.executable, "-m", "harness.cli.main", "simulator", "farm", "--devices", str(devices)],
+        cwd=lab.folder,
         env=lab.environment,
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
     )
     try:
         assert farm.stdout is not None
         assert "farm.yaml" in farm.stdout.readline()
-        completed = lab.qnn_harness("devices", "--lab", "farm.yaml")
-        assert completed.returncode == 0, completed.stdout + completed.stderr
-        assert [line.split()[3] for line in completed.stdout.splitlines()[1:6]] == ["good"] * 5
-        second = lab.qnn_harness("simulator", "farm")
-        assert second.returncode == 2
-        farm.send_signal(signal.SIGTERM)
-        assert farm.wait(60) == 0
-        assert not (tmp_path / "farm.yaml").exists()
+        yield farm
+        assert not (lab.folder / "farm.yaml").exists()
     finally:
         farm.kill()
         farm.wait()
-    wrong = lab.qnn_harness("simulator", "farm", "-o", "gone/x.yaml")
-    assert wrong.returncode == 2, wrong.stderr
+
+
+@pytest.mark.slow
+def test_a_farm_is_a_lab_until_it_ends(tmp_path: Path) -> None:
+    lab = DeviceRuns(tmp_path)
+    with farm_of(lab, devices=5) as farm:
+        completed = lab.qnn_harness("devices", "--lab", "farm.yaml")
+        assert completed.returncode == 0, completed.stdout + completed.stderr
+        assert [line.split()[3] for line in completed.stdout.splitlines()[1:6]] == ["good"] * 5
+        for refused in ((), ("-o", "gone/x.yaml")):
+            assert lab.qnn_harness("simulator", "farm", *refused).returncode == 2
+        farm.send_signal(signal.SIGTERM)
+        assert farm.wait(60) == 0
 
 
 @pytest.mark.slow
@@ -57,18 +64,7 @@ def test_a_farm_is_a_lab_until_it_ends(tmp_path: Path) -> None:
 def test_a_farm_ends_with_its_server_or_its_last_device(
     tmp_path: Path, killed: dict[bytes, str]
 ) -> None:
-    lab = DeviceRuns(tmp_path)
-    farm = subprocess.Popen(
-        [sys.executable, "-m", "harness.cli.main", "simulator", "farm", "--devices", "2"],
-        cwd=tmp_path,
-        env=lab.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert farm.stdout is not None
-        assert farm.stdout.readline()
+    with farm_of(DeviceRuns(tmp_path), devices=2) as farm:
         assert farm.stderr is not None
         for marked, name in killed.items():
             assert (farm.poll(), (tmp_path / "farm.yaml").exists()) == (None, True)
@@ -76,10 +72,6 @@ def test_a_farm_ends_with_its_server_or_its_last_device(
             os.kill(pid, signal.SIGKILL)
             assert name in farm.stderr.readline()
         assert farm.wait(60) == 3
-        assert not (tmp_path / "farm.yaml").exists()
-    finally:
-        farm.kill()
-        farm.wait()
 
 
 def _below(pid: int) -> Iterator[int]:

@@ -111,6 +111,16 @@ def test_nonsense_is_refused_and_ends_the_stream(tmp_path: Path, data: bytes) ->
     assert not list((tmp_path / "dev/incoming").iterdir())
 
 
+def test_an_aborted_push_leaves_nothing(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    half = sending("half").removesuffix(struct.pack("<4sI", b"DONE", 1600000000))
+    assert host.send(half, [1 << 20]) == b""
+    (begun,) = (tmp_path / "dev/incoming").iterdir()
+    assert begun.stat().st_size == len(CONTENT)
+    host.streams.handle(Packet(CLSE, 7, 1, b""))
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(1, 100_000), min_size=1, max_size=20))
 def test_any_cut_gives_the_same_answer(cuts: list[int]) -> None:

@@ -56,8 +56,8 @@ def sessions_that_leave(lab: DeviceRuns, folder: Path, settings: str) -> dict[st
     """The case about sessions made again and again, on a backend that does what it is told."""
     build_htp(folder)
     (folder / "stand_in.conf").write_text(f"composed=1\n{settings}\n")
-    plugin = ("-p", "tests.stand_in.as_backend", "-k", "create_and_destroy and tiny")
-    completed = lab.run(*plugin, STAND_IN_FOLDER=str(folder), STAND_IN_BEHIND="libQnnHtp.so")
+    plugin = ("-p", "tests.stand_in.in_front", "-k", "create_and_destroy and tiny")
+    completed = lab.run(*plugin, STAND_IN_FOLDER=str(folder))
     (case,) = completed.cases
     assert completed.code == (0 if case["outcome"] == "passed" else 1), completed.output
     return case

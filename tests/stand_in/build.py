@@ -1,4 +1,4 @@
-"""Builds the stand-ins for backends and libcdsprpc, which exist for the tests only."""
+"""Builds the stand-ins for backends, which exist for the tests only."""
 
 from __future__ import annotations
 
@@ -33,13 +33,6 @@ def build_ort(folder: Path, compiler: str = "cc") -> Path:
     library = folder / "libonnxruntime.so"
     source = _FOLDER.parent / "integration/probe/stand_in_ort.c"
     _compile([f"-I{SOURCE_FOLDER}", str(source)], library, compiler)
-    return library
-
-
-def build_rpcmem(folder: Path) -> Path:
-    """libcdsprpc.so: rpcmem over memfds."""
-    library = folder / "libcdsprpc.so"
-    _compile([str(_FOLDER / "rpcmem_stand_in.c")], library)
     return library
 
 

@@ -11,7 +11,6 @@
  *   code=N          graphExecute answers N
  *   crash=CALL      a crash in load or execute ...
  *   hang=CALL       never back from it
- *   once=1          all of that in the first process only
  */
 #include <pthread.h>
 #include <stdarg.h>
@@ -68,7 +67,6 @@ static void listen_to_tests(void) {
     if (file == NULL) return;
     told[fread(told, 1, sizeof told - 1, file)] = '\0';
     fclose(file);
-    if (is("once=1\n")) unlink(CONF);
 }
 
 static const struct known *find(const unsigned char *binary, uint64_t size) {

@@ -13,26 +13,28 @@ from tests.integration.device_runs import ROOT, DeviceRuns
 from tests.integration.probe.test_executorch import (
     LLAMA,
     PROGRAM,
-    Runner,
-    llama_inputs,
-    runner,
+    RunProgram,
+    llama_run,
+    run_program,
 )
 
-__all__ = ["runner"]  # a fixture
+__all__ = ["run_program"]  # a fixture
 TOKENS = {"kv_forward": 1, "prefill_forward": 8}
 
 
 @pytest.mark.slow
-def test_a_hybrid_llama_runs_as_it_is_and_gives_what_a_runner_gets(
-    lab: DeviceRuns, runner: Runner, tmp_path: Path
+def test_a_hybrid_llama_runs_as_it_is_and_gives_the_same_again(
+    lab: DeviceRuns, run_program: RunProgram, tmp_path: Path
 ) -> None:
     for method, tokens in TOKENS.items():
-        (tmp_path / "io" / method).mkdir(parents=True)
-        runner(LLAMA, method, llama_inputs(tokens), tmp_path / "io" / method)
-        for kind in ("input", "output"):
-            (tmp_path / f"{kind}s/{LLAMA.name}/{method}").mkdir(parents=True)
-            for file in (tmp_path / "io" / method).glob(f"{kind}.*"):
-                shutil.copy(file, tmp_path / f"{kind}s/{LLAMA.name}/{method}")
+        inputs, outputs = (
+            tmp_path / f"{kind}/{LLAMA.name}/{method}" for kind in ("inputs", "outputs")
+        )
+        inputs.mkdir(parents=True)
+        outputs.mkdir(parents=True)
+        step = llama_run(inputs, outputs, tokens)
+        completed = run_program("2.49.40", step, program=LLAMA, method=method)
+        assert completed.transcript.first_failure is None
     arguments = (f"--inputs={tmp_path}/inputs", f"--expected={tmp_path}/outputs")
     code, stderr, records = lab.run_files(LLAMA, "--engine=executorch", *arguments)
     assert code == 0, stderr

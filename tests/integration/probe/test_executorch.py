@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import struct
-import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,6 @@ from harness.bench.provisioner import Provisioner
 from harness.core.cache import cache_root
 from harness.diagnosis.verdict import judge
 from harness.engines.executorch import wheel_files
-from harness.engines.executorch_files import executorch_folder
 from harness.probe.plan import Plan, Settings, Step
 from harness.probe.plan_runner import ProbeRun, run_plan_locally
 from harness.results.measurements import measure
@@ -25,7 +23,6 @@ from tests.needed import need
 PROGRAM = Path(__file__).parents[2] / "field/executorch-3-contexts.pte"
 PROGRAMS = Path(__file__).parents[2] / "executorch"
 LLAMA, FORMS = PROGRAMS / "stories-like.pte", PROGRAMS / "forms.pte"
-SOURCE = Path(__file__).with_name("executorch_runner.cpp")
 X = np.arange(1, 5, dtype=np.float32)
 TAKEN, REFUSED = "2.49.40", "2.51.0"
 DEFAULTS = Settings()
@@ -171,51 +168,23 @@ def test_what_is_no_program(run_program: RunProgram, tmp_path: Path) -> None:
     assert error.message.startswith("Program identifier 'ohel' != expected 'ET12'")
 
 
-Runner = Callable[[Path, str, Sequence[np.ndarray], Path], list[bytes]]
+def llama_run(inputs: Path, outputs: Path, tokens: int, context: int = 16) -> Step:
+    """Runs a method of LLAMA: writes its inputs to one folder, and saves its outputs in another.
 
-
-@pytest.fixture(scope="module")
-def runner(
-    catalog: Catalog, runtime_for: RuntimeFor, tmp_path_factory: pytest.TempPathFactory
-) -> Runner:
-    """Gives the outputs of a method of a program, by ExecuTorch's runtime without the probe."""
-    need("c++", "g++", "clang++")
-    wheel = executorch_folder(catalog.wheels, "linux-x64").path / "executorch"
-    program = tmp_path_factory.mktemp("runner") / "runner"
-    headers = (wheel / "include", wheel / "include/executorch/runtime/core/portable_type/c10")
-    libraries = ("executorch", "executorch_backend_qnn", "executorch_kernels_optimized")
-    command = ["c++", "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", SOURCE, "-o", program]
-    command += ["-DC10_USING_CUSTOM_GENERATED_MACROS", *(f"-isystem{header}" for header in headers)]
-    command += [f"-L{wheel}/lib", f"-Wl,--no-as-needed,-rpath,{wheel}/lib"]
-    subprocess.run([*command, *(f"-l{library}" for library in libraries)], check=True)
-    runtime = runtime_for(TAKEN)
-    paths = ":".join(str(runtime.root / folder) for folder in runtime.library_dirs)
-
-    def run(file: Path, method: str, inputs: Sequence[np.ndarray], folder: Path) -> list[bytes]:
-        for number, values in enumerate(inputs):
-            values.tofile(folder / f"input.{number}.raw")
-        subprocess.run(
-            [program, file, method, folder],
-            env={"LD_LIBRARY_PATH": paths},
-            check=True,
-            timeout=60,
-            capture_output=True,
-        )
-        written = len(list(folder.glob("output.*.raw")))
-        return [(folder / f"output.{number}.raw").read_bytes() for number in range(written)]
-
-    return run
-
-
-def llama_inputs(tokens: int, context: int = 16) -> list[np.ndarray]:
-    """Tokens, mask, positions, and caches of keys and of values that are not empty."""
+    They are tokens, mask, positions, and caches of keys and of values that are not empty.
+    """
     random = np.random.default_rng(5)
     old = context - tokens
     mask = np.triu(np.full((tokens, context), -255.0, np.float32), old + 1)
     keys = [random.normal(size=(1, 2, 8, old)).astype(np.float32) for _ in range(2)]
     values = [random.normal(size=(1, 2, old, 8)).astype(np.float32) for _ in range(2)]
     ids = random.integers(0, 64, tokens, np.int32)
-    return [ids, mask, np.arange(old, context, dtype=np.int32), *keys, *values]
+    fields = {f"save.{number}": str(outputs / f"output.{number}.raw") for number in range(5)}
+    arrays = [ids, mask, np.arange(old, context, dtype=np.int32), *keys, *values]
+    for number, array in enumerate(arrays):
+        fields[f"input.{number}"] = str(inputs / f"input.{number}.raw")
+        array.tofile(fields[f"input.{number}"])
+    return Step("executorch-run", fields)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +195,7 @@ def llama_inputs(tokens: int, context: int = 16) -> list[np.ndarray]:
         ("same", [X], [X, X + 1]),
         ("constant", [X], [np.arange(4, dtype=np.float32), X + np.arange(4, dtype=np.float32)]),
         ("rows", [np.arange(32, dtype=np.float32)], [np.arange(32, dtype=np.float32) * 2]),
-        ("factor", [X, X], [X * 4]),
+        ("factor", [X, X + 5], [X * 3 + X + 5]),
     ],
 )
 def test_outputs_of_every_form_are_compared(

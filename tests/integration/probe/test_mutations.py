@@ -1,14 +1,13 @@
-"""Real transcripts with lines lost, repeated, swapped or changed: none of them passes any more."""
+"""Real transcripts with lines lost, repeated or swapped: none of them passes any more."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
 
 from harness.diagnosis.verdict import Verdict, judge
 from harness.probe import plan
@@ -28,14 +27,9 @@ BEHAVIOURS = {
     "refuse": "failed",
     "crash": "crashed",
 }
-Lines = list[bytes]
 
 
-class Recorded(dict[str, ProbeRun]):
-    """Runs by behaviour."""
-
-    def __repr__(self) -> str:
-        return "recorded"
+Recorded = dict[str, ProbeRun]
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +53,7 @@ def recorded(plain_probe: Path, tmp_path_factory: pytest.TempPathFactory) -> Rec
         assert judge(completed).outcome == BEHAVIOURS[behaviour]
         return completed
 
-    return Recorded({behaviour: record(behaviour) for behaviour in BEHAVIOURS})
+    return {behaviour: record(behaviour) for behaviour in BEHAVIOURS}
 
 
 def meaning(transcript: Transcript) -> dict[str, object]:
@@ -67,40 +61,15 @@ def meaning(transcript: Transcript) -> dict[str, object]:
     return {key: value for key, value in asdict(transcript).items() if key != "noise"}
 
 
-def delete(lines: Lines, place: int, _other: int, _flip: int) -> Lines:
-    return lines[:place] + lines[place + 1 :]
-
-
-def repeat(lines: Lines, place: int, other: int, _flip: int) -> Lines:
-    return [*lines[:other], lines[place], *lines[other:]]
-
-
-def swap(lines: Lines, place: int, other: int, _flip: int) -> Lines:
-    changed = list(lines)
-    changed[place], changed[other] = changed[other], changed[place]
-    return changed
-
-
-def edit(lines: Lines, place: int, other: int, flip: int) -> Lines:
-    line = bytearray(lines[place])
-    line[other % len(line)] ^= flip
-    return [*lines[:place], bytes(line), *lines[place + 1 :]]
-
-
-MUTATIONS = (delete, repeat, swap, edit)
-Mutation = tuple[Callable[[Lines, int, int, int], Lines], int, int, int]
-NUMBERS = st.integers(0, 10_000)
-
-
-def mutated(run: ProbeRun, mutations: list[Mutation]) -> ProbeRun:
-    lines = run.raw_events.splitlines(keepends=True)
-    for change, place, other, flip in mutations:
-        if lines:
-            places = len(lines) if change is not edit else 1 << 20
-            changed = change(lines, place % len(lines), other % places, flip)
-            lines = [line for line in changed if line]
-    raw = b"".join(lines)
-    return replace(run, transcript=parse_transcript(raw), raw_events=raw)
+def mutations(lines: list[bytes]) -> Iterator[tuple[str, list[bytes]]]:
+    """Every deletion and repetition of a line, and every swap of neighbours."""
+    for place, line in enumerate(lines):
+        yield f"deleted {place}", lines[:place] + lines[place + 1 :]
+        for other in (place, place + 1, len(lines)):
+            yield f"repeated {place} at {other}", [*lines[:other], line, *lines[other:]]
+    for place in range(1, len(lines)):
+        first, second = lines[place - 1 : place + 1]
+        yield f"swapped {place}", [*lines[: place - 1], second, first, *lines[place + 1 :]]
 
 
 def ends_early(run: ProbeRun, changed: ProbeRun) -> bool:
@@ -126,23 +95,6 @@ def wrong(run: ProbeRun, changed: ProbeRun) -> str | None:
     )
 
 
-@pytest.mark.parametrize("behaviour", BEHAVIOURS)
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(MUTATIONS), NUMBERS, NUMBERS, st.integers(1, 255)),
-        min_size=1,
-        max_size=3,
-    )
-)
-def test_no_mutation_passes_and_means_something_else(
-    recorded: Recorded, behaviour: str, mutations: list[Mutation]
-) -> None:
-    run = recorded[behaviour]
-    problem = wrong(run, mutated(run, mutations))
-    assert problem is None
-
-
 @pytest.mark.parametrize(
     "behaviour",
     [
@@ -151,20 +103,14 @@ def test_no_mutation_passes_and_means_something_else(
     ],
 )
 def test_each_line_counts(recorded: Recorded, behaviour: str) -> None:
-    """Every single deletion and repetition, and every swap of neighbours."""
     run = recorded[behaviour]
-    count = len(run.raw_events.splitlines())
-    single = [(delete, place, 0, 1) for place in range(count)]
-    single += [
-        (repeat, place, other, 1) for place in range(count) for other in (place, place + 1, count)
-    ]
-    single += [(swap, place, place + 1, 1) for place in range(count - 1)]
-    results = [
-        (mutation[0].__name__, mutation[1], wrong(run, mutated(run, [mutation])))
-        for mutation in single
-    ]
-    assert [result for result in results if result[2]] == []
-    assert any(misfit(mutated(run, [mutation]).transcript, run.plan) for mutation in single)
+    changed = {
+        name: replace(run, transcript=parse_transcript(b"".join(lines)), raw_events=b"".join(lines))
+        for name, lines in mutations(run.raw_events.splitlines(keepends=True))
+    }
+    problems = {name: wrong(run, mutated) for name, mutated in changed.items()}
+    assert {name: problem for name, problem in problems.items() if problem} == {}
+    assert any(misfit(mutated.transcript, run.plan) for mutated in changed.values())
 
 
 def test_the_exit_code_counts(recorded: Recorded) -> None:

@@ -41,23 +41,18 @@ def simulated(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.fixture(scope="module")
-def connected(home: Path, simulated: SimulatedDevice) -> Iterator[AdbDevice]:
+def device(home: Path, simulated: SimulatedDevice) -> Iterator[AdbDevice]:
     with PrivateAdbServer(key_folder=home) as private:
         private.server.connect(simulated.address, deadline=Deadline(60))
         yield AdbDevice(simulated.address, private.server)
 
 
 @pytest.fixture(scope="module")
-def folder(simulated: SimulatedDevice, connected: AdbDevice, plain_probe: Path) -> str:
+def folder(simulated: SimulatedDevice, device: AdbDevice, plain_probe: Path) -> str:
     """The folder on the device that holds the probe."""
     folder = f"{simulated.storage}/{FOLDER}"
-    connected.push([PushItem(plain_probe, f"{folder}/qnn-probe", 0o755)], timeout_s=60)
+    device.push([PushItem(plain_probe, f"{folder}/qnn-probe", 0o755)], timeout_s=60)
     return folder
-
-
-@pytest.fixture
-def device(connected: AdbDevice) -> AdbDevice:
-    return connected
 
 
 def run(device: AdbDevice, folder: str, *steps: Step, **options: object) -> ProbeRun:
@@ -150,18 +145,16 @@ CRASH = Step("crash", {"signal": "11"})
     [(Step("noop"), 1), (Step("noop"), 11), (Step("noop"), 139), (CRASH, 0), (CRASH, 137)],
 )
 def test_an_exit_status_that_changed_on_its_way_is_no_verdict(
-    connected: AdbDevice, folder: str, monkeypatch: pytest.MonkeyPatch, step: Step, code: int
+    device: AdbDevice, folder: str, monkeypatch: pytest.MonkeyPatch, step: Step, code: int
 ) -> None:
     monkeypatch.setattr("harness.transport.shell.exit_status", lambda _status: exit_status(code))
     with pytest.raises(DeviceError, match="exit status"):
-        run(connected, folder, step)
+        run(device, folder, step)
 
 
-def test_what_the_shell_says_of_a_crash_is_not_the_probes(
-    connected: AdbDevice, folder: str
-) -> None:
+def test_what_the_shell_says_of_a_crash_is_not_the_probes(device: AdbDevice, folder: str) -> None:
     steps = Step("spew", {"bytes": "3", "to": "stderr"}), Step("crash", {"signal": "11"})
-    assert run(connected, folder, *steps).stderr == b"noi"
+    assert run(device, folder, *steps).stderr == b"noi"
 
 
 def test_a_name_that_no_shell_could_export(device: AdbDevice, folder: str) -> None:
@@ -171,7 +164,7 @@ def test_a_name_that_no_shell_could_export(device: AdbDevice, folder: str) -> No
 
 def test_a_lost_device_tells_the_step(
     simulated: SimulatedDevice,
-    connected: AdbDevice,
+    device: AdbDevice,
     folder: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -188,7 +181,7 @@ def test_a_lost_device_tells_the_step(
     plan = Plan((Step("noop"), Step("crash", {"signal": "9"})))
     waits = f"until [ -e {shlex.quote(str(heard))} ]; do sleep 0.1; done"
     script = f"#!/bin/sh\n{shlex.quote(f'{folder}/qnn-probe')}\n{waits}\nreboot\nsleep 60\n"
-    connected.push([PushItem(script.encode(), f"{folder}/dying", 0o755)], timeout_s=60)
+    device.push([PushItem(script.encode(), f"{folder}/dying", 0o755)], timeout_s=60)
     with pytest.raises(DeviceLost) as caught:
-        run_plan(connected, f"{folder}/dying", plan, env={}, cwd=folder, timeout_s=60)
+        run_plan(device, f"{folder}/dying", plan, env={}, cwd=folder, timeout_s=60)
     assert caught.value.__notes__ == ["step 1 (crash) had begun"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -325,19 +325,21 @@ def test_a_library_of_something_else(run: Runner, build: ProbeBuild) -> None:
         assert step.error == "symbol"
 
 
+def compile_library(compiler: str, library: Path, source: str, *flags: object) -> None:
+    file = library.with_suffix(".c")
+    file.write_text(source)
+    command = [compiler, "-shared", "-fPIC", f"-Wl,-soname,{library.name}", *flags, file]
+    subprocess.run([*command, "-o", library], check=True, timeout=60)
+
+
 @ALL_BUILDS
 def test_a_library_that_needs_one_that_is_not_there(
     run: Runner, build: ProbeBuild, tmp_path: Path
 ) -> None:
     """In the words of each C library: FastRPC's own, which only its vendor's image has."""
-    source, needed, library = tmp_path / "no.c", tmp_path / "libcdsprpc.so", tmp_path / "libQ.so"
-    source.write_text("int nothing;\n")
-    shared = [build.compiler, "-shared", "-fPIC", str(source)]
-    for words in (
-        [*shared, f"-Wl,-soname,{needed.name}", "-o", str(needed)],
-        [*shared, "-Wl,--no-as-needed", str(needed), "-o", str(library)],
-    ):
-        subprocess.run(words, check=True, timeout=60)
+    needed, library = tmp_path / "libcdsprpc.so", tmp_path / "libQ.so"
+    compile_library(build.compiler, needed, "int nothing;\n")
+    compile_library(build.compiler, library, "int none;\n", "-Wl,--no-as-needed", needed)
     needed.unlink()
     completed = run(plan.backend_load(str(library)))
     step = completed.transcript.first_failure
@@ -358,15 +360,11 @@ def test_which_of_two_libraries_of_one_name_was_taken(
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
     for folder, size in ((theirs, 1), (ours, 100_000)):
         folder.mkdir()
-        source = tmp_path / f"{size}.c"
-        source.write_text(
+        source = (
             f"char room[{size}] = {{1}};\nint nothing;\n"
             'const char *version(void) { return "v2.28.2.241116104011"; }\n'
         )
-        library = folder / "libQnnHtp.so"
-        words = [build.compiler, "-shared", "-fPIC", f"-Wl,-soname,{library.name}"]
-        words += ["-Wl,--build-id", str(source), "-o", str(library)]
-        subprocess.run(words, check=True, timeout=60)
+        compile_library(build.compiler, folder / "libQnnHtp.so", source, "-Wl,--build-id")
     completed = run(
         plan.backend_load("libQnnHtp.so"),
         plan.system_load(str(ours / "libQnnSystem.so")),
@@ -479,18 +477,13 @@ def pairs(kind: type[np.generic], seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def compared(got: np.ndarray, expected: np.ndarray, tolerance: float) -> dict[str, object]:
     """Return the comparison that the probe should report."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        if np.issubdtype(got.dtype, np.integer):
-            gaps = [abs(int(a) - int(b)) for a, b in zip(got, expected, strict=True)]
-            beyond = [float(gap) > tolerance for gap in gaps]
-        else:
-            real, target = got.astype(np.float64), expected.astype(np.float64)
-            same = (real == target) | (np.isnan(real) & np.isnan(target))
-            both = np.isfinite(real) & np.isfinite(target)
-            gaps = np.where(both, np.abs(real - target), 0.0).tolist()
-            beyond = (~same & (~both | (np.abs(real - target) > tolerance))).tolist()
-    nan = 0 if np.issubdtype(got.dtype, np.integer) else int(np.isnan(got).sum())
+    gaps, beyond = [], []
+    for a, b in zip(got.tolist(), expected.tolist(), strict=True):
+        finite = math.isfinite(a) and math.isfinite(b)
+        gaps.append(abs(a - b) if finite else 0)
+        same = a == b or (a != a and b != b)
+        beyond.append(not same and (not finite or abs(a - b) > tolerance))
+    nan = sum(value != value for value in got.tolist())
     result: dict[str, object] = {"max_abs": max(gaps), "beyond": sum(beyond), "nan": nan}
     if any(beyond):
         result["first_index"] = beyond.index(True)

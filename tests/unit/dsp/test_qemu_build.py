@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 import signal
@@ -10,9 +9,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
@@ -20,8 +17,8 @@ from harness.core.errors import ConfigError, InfraError
 from harness.dsp import emulator
 from harness.dsp.qemu_build import build_qemu
 from tests.snapshots import Snapshot
+from tests.unit.core.test_guard import wait_gone
 
-T = TypeVar("T")
 CONFIGURE = "#!/bin/sh\nchmod 700 .\n"
 PATCH = """--- a/target/hexagon/old.c
 +++ b/target/hexagon/old.c
@@ -217,25 +214,14 @@ def test_a_build_ends_with_whoever_wanted_it(tmp_path: Path, environment: dict[s
     arguments = [tmp_path / "patch", tmp_path / "cache", archive(tmp_path)]
     command = [sys.executable, "-c", CHILD, *map(str, arguments)]
     with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as child:
-        pids = eventually((tmp_path / "log").read_text, "it has not begun").split()
+        while not (tmp_path / "log").exists():
+            time.sleep(0.05)
+        pids = list(map(int, (tmp_path / "log").read_text().split()))
         child.send_signal(signal.SIGINT)
         child.wait(20)
-    eventually(lambda: ended(pids), "ninja goes on")
+    wait_gone(pids, 20)
     assert unfinished(tmp_path / "cache") == []
     assert not list((tmp_path / "cache").rglob("qemu-hexagon/*/qemu-hexagon"))
-
-
-def ended(pids: list[str]) -> bool:
-    return not any(Path("/proc", pid).exists() for pid in pids)
-
-
-def eventually(look: Callable[[], T], why: str) -> T:
-    for _ in range(300):
-        with contextlib.suppress(OSError):
-            if result := look():
-                return result
-        time.sleep(0.1)
-    pytest.fail(why)
 
 
 def test_without_a_checkout(

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
 from harness.probe.plan import SOURCE_FOLDER
+from tests.needed import C_COMPILERS, need
 
 _FOLDER = Path(__file__).parent
 _FLAGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-D_GNU_SOURCE", "-shared", "-fPIC")
+
+
+def c_compiler() -> str:
+    need(*C_COMPILERS)
+    return next(path for name in C_COMPILERS if (path := shutil.which(name)))
 
 
 def build_htp(folder: Path) -> Path:

@@ -13,7 +13,7 @@ from harness.core.cache import BOARDS, cache_root
 from harness.dsp.dsp import DspLimits, DspPrograms, DspReply, lay_out_dsp, read_replies
 from harness.dsp.emulator import build_fastrpc
 from tests.integration.dsp.board import processes_of
-from tests.needed import C_COMPILERS, need
+from tests.stand_in.build import c_compiler
 
 CDSP: Final = 3
 BAD_PARAMETER, NO_SUCH, NO_SUCH_MAP = 0xE, 0x27, 0x48
@@ -33,10 +33,8 @@ class FastRpc:
 
     def __init__(self, folder: Path, programs: DspPrograms, limits: DspLimits) -> None:
         """Lays out a DSP in `folder`; the environment and the skels are the caller's."""
-        need(*C_COMPILERS)
-        compiler = next(path for name in C_COMPILERS if (path := shutil.which(name)))
         copy = folder / f"libcdsprpc-{len(list(folder.glob('libcdsprpc-*')))}.so"
-        shutil.copyfile(build_fastrpc([compiler], cache_root() / BOARDS), copy)
+        shutil.copyfile(build_fastrpc([c_compiler()], cache_root() / BOARDS), copy)
         self.dsp = folder / "dsp"
         if not self.dsp.exists():
             lay_out_dsp(self.dsp, programs, limits)

@@ -16,7 +16,7 @@ from harness.probe.plan import Plan
 from harness.probe.plan_runner import ProbeRun, run_plan_locally
 from harness.runtimes.runtime import Runtime
 from tests.needed import C_COMPILERS, need
-from tests.stand_in.build import build_htp
+from tests.stand_in.build import build_htp, c_compiler
 
 QNN = "2.51.0"
 
@@ -62,7 +62,7 @@ def real(probe: Path, runtime_for: Callable[..., Runtime]) -> Target:
 def stand_in(real: Target, tmp_path_factory: pytest.TempPathFactory) -> Target:
     """The stand-in in front of it, with a libcdsprpc as a device has one."""
     folder = tmp_path_factory.mktemp("stand-in")
-    (folder / FASTRPC).symlink_to(build_fastrpc(["cc"], cache_root() / BOARDS))
+    (folder / FASTRPC).symlink_to(build_fastrpc([c_compiler()], cache_root() / BOARDS))
     environment = {
         "LD_LIBRARY_PATH": f"{folder}:{real.environment['LD_LIBRARY_PATH']}",
         "STAND_IN_REAL": real.libraries.backend,

@@ -33,7 +33,7 @@ def add_stand_in(
     libraries = {}
     for name in ("libQnnHtp.so", "libQnnSystem.so", "libQnnHtpV73Stub.so"):
         flags = [f'-DBUILD="{build}"', f"-DBUDGET=UINT64_C({budget})", f"-Wl,-soname,{name}"]
-        folders = [f"-I{SOURCE_FOLDER}", f"-I{work}"]
+        folders = [f"-I{folder}" for folder in (SOURCE_FOLDER, work, _SOURCE.parent)]
         shared = ["-shared", "-fPIC", "-Wl,-z,max-page-size=16384", "-fvisibility=hidden"]
         compile_c(compiler(ARM64), *shared, *flags, *folders, _SOURCE, "-o", work / name)
         libraries[name] = (work / name).read_bytes()

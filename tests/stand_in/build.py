@@ -20,29 +20,21 @@ def c_compiler() -> str:
 
 def build_htp(folder: Path) -> Path:
     """libQnnHtp.so: the real library with behaviours added; see htp_stand_in.c for which."""
-    library = folder / "libQnnHtp.so"
-    shared = [SOURCE_FOLDER / "tensors.c", SOURCE_FOLDER / "json.c"]
-    sources = [_FOLDER / "htp_stand_in.c", *shared]
-    _compile(["-fvisibility=hidden", f"-I{SOURCE_FOLDER}", *map(str, sources)], library)
-    return library
+    shared = [str(SOURCE_FOLDER / name) for name in ("tensors.c", "json.c")]
+    return _compile(["htp_stand_in.c", "-fvisibility=hidden", *shared], folder / "libQnnHtp.so")
 
 
 def build_backend(folder: Path, compiler: str = "cc") -> Path:
     """A backend of its own, without any real one: it does what a context binary says."""
-    library = folder / "libstand_in.so"
-    source = _FOLDER.parent / "integration/probe/stand_in_backend.c"
-    _compile([f"-I{SOURCE_FOLDER}", str(source)], library, compiler)
-    return library
+    return _compile(["stand_in_backend.c"], folder / "libstand_in.so", compiler)
 
 
 def build_ort(folder: Path, compiler: str = "cc") -> Path:
     """libonnxruntime.so that does what a model says."""
-    library = folder / "libonnxruntime.so"
-    source = _FOLDER.parent / "integration/probe/stand_in_ort.c"
-    _compile([f"-I{SOURCE_FOLDER}", str(source)], library, compiler)
+    return _compile(["stand_in_ort.c"], folder / "libonnxruntime.so", compiler)
+
+
+def _compile(arguments: list[str], library: Path, compiler: str = "cc") -> Path:
+    command = [compiler, *_FLAGS, f"-I{SOURCE_FOLDER}", *arguments, "-o", str(library)]
+    subprocess.run([*command, "-ldl", "-pthread"], check=True, timeout=60, cwd=_FOLDER)
     return library
-
-
-def _compile(arguments: list[str], library: Path, compiler: str = "cc") -> None:
-    command = [compiler, *_FLAGS, *arguments, "-o", str(library), "-ldl", "-pthread"]
-    subprocess.run(command, check=True, timeout=60)

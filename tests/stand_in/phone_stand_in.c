@@ -13,14 +13,12 @@
  *   hang=CALL       never back from it
  */
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "abi.h"
+#include "backend.h"
 
 struct known {
     uint64_t size;
@@ -37,17 +35,9 @@ struct known {
 
 enum { NO_MEMORY = 1002, NOT_MINE = 5000, NO_GRAPH = 6001, UFIXED8 = 0x0408 };
 
-static abi_log_callback *callback;
 static char told[512];
 static uint64_t used;
 static unsigned loads;
-
-static void say(uint32_t level, const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    if (callback != NULL) callback(format, level, 0, args);
-    va_end(args);
-}
 
 static bool is(const char *words) {
     const char *at = strstr(told, words);
@@ -146,24 +136,6 @@ static abi_error execute(abi_handle graph, const struct abi_tensor *inputs, uint
     return 0;
 }
 
-static abi_error log_create(abi_log_callback *given, uint32_t level, abi_handle *log) {
-    (void)level;
-    callback = given;
-    *log = &callback;
-    return 0;
-}
-
-static abi_error make(abi_handle log, const void **config, abi_handle *handle) {
-    (void)log, (void)config;
-    *handle = &used;
-    return 0;
-}
-
-static abi_error forget(abi_handle handle) {
-    (void)handle;
-    return 0;
-}
-
 static abi_error build_id(const char **id) {
     *id = BUILD;
     return 0;
@@ -176,8 +148,8 @@ static abi_error message(abi_error error, const char **text) {
     return 0;
 }
 
-__attribute__((visibility("default"))) abi_error
-QnnInterface_getProviders(const struct abi_backend_provider ***list, uint32_t *count) {
+EXPORTED abi_error QnnInterface_getProviders(const struct abi_backend_provider ***list,
+                                             uint32_t *count) {
     static const struct abi_backend_provider provider = {
         .backend_id = 6,
         .name = "STAND_IN_FOR_TESTS",
@@ -238,16 +210,5 @@ static abi_error metadata(abi_handle handle, const void *binary, uint64_t size, 
 
 static abi_error system_free(abi_handle handle) {
     free(handle);
-    return 0;
-}
-
-__attribute__((visibility("default"))) abi_error
-QnnSystemInterface_getProviders(const struct abi_system_provider ***list, uint32_t *count) {
-    static const struct abi_system_provider provider = {
-        .name = "STAND_IN_SYSTEM",
-        .api = {.context_create = system_create, .metadata = metadata, .context_free = system_free}};
-    static const struct abi_system_provider *providers[] = {&provider};
-    *list = providers;
-    *count = 1;
     return 0;
 }

@@ -74,10 +74,13 @@ def assign(register: int, value: int) -> tuple[int, int]:
     return extender, 0x7800C000 | (value & 0x3F) << 5 | register
 
 
-def run(qemu: Path, code: list[int], memory: bytes, folder: Path) -> tuple[int, bytes]:
-    """The exit status, and the memory as the code leaves it."""
+def run(
+    qemu: Path, code: list[int], memory: bytes, folder: Path, written: tuple[int, int] | None = None
+) -> tuple[int, bytes]:
+    """The exit status, and the memory as the code leaves it: all, or a part by address and size."""
     trap = 0x5400C004
-    ending = [*assign(0, 1), *assign(1, AT), *assign(2, len(memory)), *assign(6, 64), trap]
+    address, size = written or (AT, len(memory))
+    ending = [*assign(0, 1), *assign(1, address), *assign(2, size), *assign(6, 64), trap]
     ending += [*assign(0, 0), *assign(6, 94), trap]
     program = folder / "program"
     program.write_bytes(hexagon_program([*code, *ending], memory, data_at=AT))

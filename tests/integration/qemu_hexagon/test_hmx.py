@@ -11,23 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.cache import BOARDS, cache_root
-from harness.dsp.emulator import find_qemu
 from tests.integration.qemu_hexagon import hmx_program as program
 from tests.integration.qemu_hexagon.hmx_program import ACTIVATIONS, AT, WEIGHTS
-from tests.needed import HEXAGON
 
-pytestmark = [pytest.mark.slow, pytest.mark.needs(HEXAGON)]
+pytestmark = pytest.mark.slow
 SIZE = 0x40000
 BIAS, WEIGHTS_AT, RESULTS = 0x3000, 0x20000, 0x30000
 OPERANDS = (AT + 0x4000, 0x77C, AT + WEIGHTS_AT, 0x3FF)
 BYTES = ACTIVATIONS["ub", "", False]
-
-
-@pytest.fixture(scope="module")
-def qemu() -> Path:
-    """The one that is used here, which has our patch."""
-    return find_qemu(cache_root() / BOARDS).path
 
 
 @pytest.mark.parametrize("kind", ["ub", "hf"])

@@ -53,6 +53,9 @@ def test_what_the_systems_can(tmp_path: Path, can: tuple[str, ...]) -> None:
     path = mock_qemu(tmp_path / "bin" / "qemu-hexagon", "integer", *can)
     qemu = find_qemu(tmp_path / "cache", path_with(tmp_path / "bin"))
     assert qemu == emulator.Qemu(path, "10.0.13", frozenset(can))
+    assert lacks_floats(tmp_path / "cache", path_with(tmp_path / "bin")) is (
+        VECTOR_FLOAT not in can
+    )
 
 
 def test_what_was_tried_is_remembered_until_the_program_changes(tmp_path: Path) -> None:
@@ -142,13 +145,6 @@ def test_nothing_is_built_to_find_out(tmp_path: Path) -> None:
     assert why_no_dsp(tmp_path / "cache", can) is None
     assert loader_missing(tmp_path / "cache", can)
     assert not list((tmp_path / "cache").glob("loader*"))
-
-
-def test_whether_it_has_floating_point_is_the_emulators_answer(tmp_path: Path) -> None:
-    for name, can, lacks in (("a", (), True), ("b", (VECTOR_FLOAT,), False)):
-        qemu = mock_qemu(tmp_path / name, "integer", *can)
-        environment = {"PATH": str(tmp_path), VARIABLE: str(qemu)}
-        assert lacks_floats(tmp_path / "cache", environment) is lacks
 
 
 def test_the_loader_is_compiled_by_the_compiler_that_a_variable_names(tmp_path: Path) -> None:

@@ -143,33 +143,27 @@ def test_the_headers_of_glib_are_looked_for(
 
 
 @pytest.mark.parametrize(
-    ("version", "old"),
+    ("version", "old", "words"),
     [
-        ("11.1.3\n", OLD),
-        ("10.0.99\n", "uno\ndue\ntre\n"),
-        ("10.0.99\n", OLD.replace("two", "and a half\ntwo")),
+        ("11.1.3\n", OLD, "patch"),
+        ("10.0.99\n", "uno\ndue\ntre\n", "patch"),
+        ("10.0.99\n", OLD.replace("two", "and a half\ntwo"), "patch"),
+        ("10.0.99\n", f"other\n{OLD[:-5]}4\n", None),
+        (None, OLD, "tar"),
     ],
+    ids=["version", "other", "patched", "moved", "no archive"],
 )
-def test_a_source_that_is_not_the_patchs(
-    tmp_path: Path, environment: dict[str, str], version: str, old: str
+def test_a_source_is_the_patchs_or_refused(
+    tmp_path: Path, environment: dict[str, str], version: str | None, old: str, words: str | None
 ) -> None:
-    source = archive(tmp_path, version, old)
-    with pytest.raises(ConfigError, match="patch"):
+    source = archive(tmp_path, version or "", old)
+    if version is None:
+        source.write_text("none")
+    if words is None:
+        assert build_qemu(tmp_path / "cache", source=source, environment=environment).is_file()
+        return
+    with pytest.raises(ConfigError, match=words):
         build_qemu(tmp_path / "cache", source=source, environment=environment)
-
-
-def test_a_line_more_or_less_before_it_does_not_matter(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
-    source = archive(tmp_path, old=f"other\n{OLD[:-5]}4\n")
-    assert build_qemu(tmp_path / "cache", source=source, environment=environment).is_file()
-
-
-def test_what_is_no_archive(tmp_path: Path, environment: dict[str, str]) -> None:
-    other = tmp_path / "x.tar.xz"
-    other.write_text("none")
-    with pytest.raises(ConfigError, match="tar"):
-        build_qemu(tmp_path / "cache", source=other, environment=environment)
 
 
 @pytest.mark.parametrize("fault", ["exit 3", "echo > qemu-hexagon", "kill -9 $$"])

@@ -4,11 +4,10 @@
  * Its one graph copies its one input to its one output, unless the behaviour says otherwise. */
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "abi.h"
+#include "backend.h"
 
 enum { REFUSED = 1002, THREADS = 4, LINES = 2000 };
 
@@ -20,15 +19,6 @@ struct context {
     struct abi_graph_info graph;
     struct abi_binary_info_3 info;
 };
-
-static abi_log_callback *callback;
-
-static void say(uint32_t level, const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    if (callback != NULL) callback(format, level, 0, args);
-    va_end(args);
-}
 
 static struct context *read_binary(const void *binary, uint64_t size) {
     static const char *const names[] = {"in", "out"};
@@ -149,25 +139,6 @@ static abi_error message(abi_error error, const char **text) {
     return 0;
 }
 
-static abi_error log_create(abi_log_callback *given, uint32_t level, abi_handle *log) {
-    (void)level;
-    callback = given;
-    *log = &callback;
-    return 0;
-}
-
-static abi_error make(abi_handle log, const void **config, abi_handle *handle) {
-    (void)log, (void)config;
-    static int something;
-    *handle = &something;
-    return 0;
-}
-
-static abi_error forget(abi_handle handle) {
-    (void)handle;
-    return 0;
-}
-
 static abi_error context_free(abi_handle context, abi_handle profile) {
     (void)profile;
     free(context);
@@ -222,16 +193,5 @@ static abi_error system_free(abi_handle handle) {
     if (context != NULL) memset(context, 0xee, sizeof *context);
     free(context);
     free(handle);
-    return 0;
-}
-
-abi_error QnnSystemInterface_getProviders(const struct abi_system_provider ***list,
-                                          uint32_t *count) {
-    static const struct abi_system_provider system = {
-        .name = "STAND_IN_SYSTEM",
-        .api = {.context_create = system_create, .metadata = metadata, .context_free = system_free}};
-    static const struct abi_system_provider *providers[] = {&system};
-    *list = providers;
-    *count = 1;
     return 0;
 }

@@ -1,6 +1,6 @@
 """A pytest plug-in for tests: the stand-in fails from one QNN version on, and not always.
 
-Loaded after tests.stand_in.in_front. FLAKY_FROM is the first bad version, FLAKY_RATE the share of
+Loaded after tests.stand_in.as_backend. FLAKY_FROM is the first bad version, FLAKY_RATE the share of
 runs in which it works, FLAKY_SEED a number. FLAKY_BAD is what a bad version is told instead of
 failing, FLAKY_GOOD what a good one is. A file beside the stand-in counts the runs.
 """

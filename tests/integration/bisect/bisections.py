@@ -131,7 +131,7 @@ def bisect_stand_in(
     return bisect(
         lab,
         *("--case", PLAIN, "--axis", "qnn", "--compiler", "2.47.0"),
-        *("--pytest-arg=-p", "--pytest-arg=tests.stand_in.in_front"),
+        *("--pytest-arg=-p", "--pytest-arg=tests.stand_in.as_backend"),
         *("--pytest-arg=-p", "--pytest-arg=tests.stand_in.flaky"),
         *more,
         **{"STAND_IN_FOLDER": str(folder), "FLAKY_FROM": first_bad, "FLAKY_SEED": "6"} | settings,

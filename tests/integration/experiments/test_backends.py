@@ -128,7 +128,7 @@ def test_a_gpu_that_fails_later(
     """6999 when it is executed, with every node taken: as microsoft/onnxruntime#24004 has it."""
     build_htp(tmp_path)
     (tmp_path / "stand_in.conf").write_text(settings.replace(",", "\n"))
-    plugin = ("-p", "tests.stand_in.in_front", "-k", f"test_backends and {FLOAT}]")
+    plugin = ("-p", "tests.stand_in.as_backend", "-k", f"test_backends and {FLOAT}]")
     behind = {"STAND_IN_FOLDER": str(tmp_path), "STAND_IN_BEHIND": "libQnnCpu.so"}
     completed = lab.run(*plugin, "--backend", "gpu", *OLDEST, **behind)
     assert completed.code == 1, completed.output

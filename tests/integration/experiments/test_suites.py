@@ -48,7 +48,7 @@ def run_with(lab: DeviceRuns, folder: Path, behaviours: Mapping[str, str]) -> Fi
     (folder / "told.json").write_text(json.dumps(behaviours))
     suite = lab.write_suite(SWAPPED, "test_swapped.py")
     chosen = f"({TESTS}) and ({' or '.join(behaviours)})"
-    plugin = ("-p", "tests.stand_in.in_front")
+    plugin = ("-p", "tests.stand_in.as_backend")
     return lab.run(*plugin, "-k", chosen, suite, STAND_IN_FOLDER=str(folder))
 
 
@@ -56,7 +56,7 @@ def sessions_that_leave(lab: DeviceRuns, folder: Path, settings: str) -> dict[st
     """The case about sessions made again and again, on a backend that does what it is told."""
     build_htp(folder)
     (folder / "stand_in.conf").write_text(f"composed=1\n{settings}\n")
-    plugin = ("-p", "tests.stand_in.in_front", "-k", "create_and_destroy and tiny")
+    plugin = ("-p", "tests.stand_in.as_backend", "-k", "create_and_destroy and tiny")
     completed = lab.run(*plugin, STAND_IN_FOLDER=str(folder))
     (case,) = completed.cases
     assert completed.code == (0 if case["outcome"] == "passed" else 1), completed.output

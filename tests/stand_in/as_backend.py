@@ -1,6 +1,6 @@
 """A pytest plug-in for tests: the stand-in answers for a case's backend, also where ORT loads it.
 
-Loaded with `-p tests.stand_in.in_front` in a run on a simulated device, whose paths are paths of
+Loaded with `-p tests.stand_in.as_backend` in a run on a simulated device, whose paths are paths of
 this host. STAND_IN_FOLDER holds the built stand-in. STAND_IN_BEHIND names the library of the case's
 runtime that does the work behind it, libQnnHtp.so unless told. What the stand-in is told goes into
 its stand_in.conf, or into told.json, by a part of the name of each case: cases that nothing is said

@@ -118,23 +118,6 @@ def made_within(elements: int) -> onnx.ModelProto:
     return built
 
 
-def multiplied(times: int) -> onnx.ModelProto:
-    """A constant of 36 MB that is multiplied with itself so often before anything runs."""
-    value = helper.make_tensor("value", TensorProto.FLOAT, [1], [0.001])
-    nodes = [
-        helper.make_node("ConstantOfShape", ["size"], ["t0"], value=value),
-        *(
-            helper.make_node("MatMul", [f"t{number}"] * 2, [f"t{number + 1}"])
-            for number in range(times)
-        ),
-        helper.make_node("ReduceSum", [f"t{times}"], ["sum"], keepdims=0),
-        helper.make_node("Add", ["x", "sum"], ["y"]),
-    ]
-    built = model(nodes)
-    built.graph.initializer.append(helper.make_tensor("size", TensorProto.INT64, [2], [3000, 3000]))
-    return built
-
-
 def twice_defined() -> onnx.ModelProto:
     """Two nodes give a tensor of the same name: each part of it by itself is a model."""
     nodes = [

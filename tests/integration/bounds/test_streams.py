@@ -132,8 +132,6 @@ LOGS: dict[str, Callable[[int], str]] = {
     "alike": lambda n: f"11-23 10:00:00.{n % 1000:03} 1 2 E QnnDsp : graph {n} error {n * 7}\n",
     "different": lambda n: f"qnn error {n:x} {hex(n * 2654435761)[2:].translate(LETTERS)}\n",
     "foreign": lambda n: f"I ActivityManager: Process com.example{n} has died\n",
-    "long": lambda n: f"qnn / err{n} " + "" if n % 1000 else "\U0001f44d",
-    "short": lambda n: "err\n",
     "empty": lambda n: "\n",
 }
 

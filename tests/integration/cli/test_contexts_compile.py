@@ -106,11 +106,3 @@ def test_an_interrupted_one_leaves_nothing(model: Path, tmp_path: Path) -> None:
         started.communicate(timeout=60)
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"model.onnx"} | ({"b.bin"} if started.returncode == 0 else set())
-
-
-def test_fit_takes_a_model(model: Path) -> None:
-    completed = qnn_harness("contexts", "fit", model, "--contexts", 3, "--json")
-    assert completed.returncode == 0, completed.stderr
-    content = json.loads(completed.stdout)
-    assert content["fits"] is True
-    assert "model.onnx" in completed.stdout

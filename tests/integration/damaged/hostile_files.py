@@ -19,16 +19,13 @@ from zlib import crc32
 import click
 
 from harness.bisect.folder import read_log
-from harness.cli.lab_options import open_lab
 from harness.cli.main import commands
-from harness.core.cache import QUARANTINE_VARIABLE
 from harness.core.errors import ConfigError, HarnessError
 from harness.core.verified_folder import FolderChangedError, HashCache, open_verified
 from harness.core.whole_file import read_note
 from harness.history.database import HISTORY, open_database
 from harness.history.importing import list_runs
 from harness.lab.health import Quarantine
-from harness.lab.inventory import load_lab
 from harness.lab.lease import parse_holder
 from harness.nightly.night import nights
 from harness.plugin.problem import read_problem
@@ -37,10 +34,8 @@ from harness.results.run_folder import CASES, INFO, JOURNAL, RunFolder, run_fold
 from harness.site.build import NOTE, SiteNote
 from tests.hostile_models import (
     bodies,
-    loop,
     made_within,
     model,
-    multiplied,
     nested,
     recursive,
     relu,
@@ -262,19 +257,6 @@ def require_state(folder: Path, numbers: range) -> None:
         path.unlink()
 
 
-def require_devices(folder: Path, numbers: range) -> None:
-    """A device is listed whatever is kept of its quarantine: it is in one, or it is not known."""
-    lab, kept = _lab(folder), folder / "kept"
-    os.environ[QUARANTINE_VARIABLE] = str(kept)
-    with open_lab(load_lab(lab), "devices") as opened:
-        path = Quarantine(kept)._file(opened.device("here").key)
-    path.parent.mkdir()
-    entry = {"device": path.stem, "since": "x", "why": "y", "until": "healed"}
-    for number in numbers:
-        path.write_bytes(hostile_json(json.dumps(entry).encode(), random.Random(number)))
-        assert command("devices", "--lab", lab, negative="here") in (0, 1, 3), number
-
-
 def require_models(folder: Path, numbers: range) -> None:
     """A hostile file is inspected, or is wrong input."""
     whole = seeds()
@@ -318,20 +300,6 @@ def require_onnx(folder: Path, numbers: range) -> None:
             assert command("contexts", "diverge", path) == 2, number
 
 
-def require_endless(folder: Path, numbers: range) -> None:
-    """A model that is computed without end is ended."""
-    path = folder / "model.onnx"
-    ways = (
-        (loop(10**12), ("diverge", path), 2),
-        (multiplied(3000), ("compile", path, "-o", folder / "made.bin", "--soc=SM8550"), 1),
-    )
-    for number in numbers:
-        hostile, words, code = ways[number]
-        path.write_bytes(hostile.SerializeToString())
-        assert command("contexts", "inspect", path) == 0
-        assert command("contexts", *words, negative="did not come to an end") == code
-
-
 def require_events(folder: Path, numbers: range) -> None:
     """A hostile event costs no other; what nobody asks of it, not even itself."""
     events = [line.removeprefix(MARK) for line in WHOLE.splitlines()]
@@ -365,9 +333,7 @@ def require_events(folder: Path, numbers: range) -> None:
 KINDS: Final = {
     "runs": require_runs,
     "state": require_state,
-    "devices": require_devices,
     "models": require_models,
     "onnx": require_onnx,
-    "endless": require_endless,
     "events": require_events,
 }

@@ -19,17 +19,9 @@ with contextlib.redirect_stderr(io.StringIO()):
     KINDS[kind](Path(folder), range(int(begin), int(end)))
 print()
 """
-A_DAY = {"runs": 8, "state": 60, "devices": 8, "models": 30, "onnx": 3, "events": 60}
-A_NIGHT = {
-    "runs": 25,
-    "state": 300,
-    "devices": 40,
-    "models": 150,
-    "onnx": 12,
-    "endless": 1,
-    "events": 300,
-}
-NIGHTS = {"runs": 24, "state": 2, "devices": 1, "models": 3, "onnx": 2, "endless": 2, "events": 2}
+A_DAY = {"runs": 8, "state": 60, "models": 30, "onnx": 3, "events": 60}
+A_NIGHT = {"runs": 25, "state": 300, "models": 150, "onnx": 12, "events": 300}
+NIGHTS = {"runs": 24, "state": 2, "models": 3, "onnx": 2, "events": 2}
 
 
 @pytest.mark.slow

@@ -90,16 +90,6 @@ def test_a_runtime_travels_once(
     )
 
 
-def test_files_go_to_a_folder_of_their_own(device: CountingDevice, files: dict[str, Path]) -> None:
-    mine = deployer(device)
-    folder = mine.deploy_files("io-heavy 56mb", files, [PROGRAM])
-    assert folder.startswith(f"{device.workdir}/sets/io-heavy-56mb-")
-    assert device.local(folder, INPUT).read_bytes() == files[INPUT].read_bytes()
-    assert mine.deploy_files("io-heavy 56mb", dict(reversed(files.items())), [PROGRAM]) == folder
-    answer = device.shell(f"'{folder}/qnn-probe'", timeout_s=60)
-    assert answer.stdout == b"ran\n"
-
-
 def test_several_sets_travel_together_and_share_their_files(
     device: CountingDevice, files: dict[str, Path]
 ) -> None:
@@ -115,10 +105,13 @@ def test_several_sets_travel_together_and_share_their_files(
 def test_another_set_of_files_that_are_there_pushes_nothing(
     device: CountingDevice, files: dict[str, Path]
 ) -> None:
-    deployer(device).deploy_files("one", files)
-    folder = deployer(device).deploy_files("two", {PROGRAM: files[PROGRAM]})
+    folder = deployer(device).deploy_files("io-heavy 56mb", files, [PROGRAM])
+    assert folder.startswith(f"{device.workdir}/sets/io-heavy-56mb-")
+    assert device.local(folder, INPUT).read_bytes() == files[INPUT].read_bytes()
+    assert device.shell(f"'{folder}/qnn-probe'", timeout_s=60).stdout == b"ran\n"
+    other = deployer(device).deploy_files("two", {PROGRAM: files[PROGRAM]}, [PROGRAM])
     assert (device.scripts, device.pushes) == (2, 0)
-    assert os.listdir(device.local(folder)) == ["qnn-probe"]
+    assert os.listdir(device.local(other)) == ["qnn-probe"]
 
 
 def test_a_local_file_that_changes_is_another_file(
@@ -208,16 +201,14 @@ def test_a_file_that_is_damaged_twice_is_an_error(
     deployer(device).deploy_files("one", files)
 
 
-@pytest.mark.parametrize("name", ["../outside", "/absolute", "a b", "$(reboot)", ""])
-def test_names_that_lead_elsewhere(
-    name: str, device: CountingDevice, files: dict[str, Path]
+def test_names_and_work_folders_that_cannot_be(
+    make_device: MakeDevice, files: dict[str, Path]
 ) -> None:
-    with pytest.raises(InternalError):
-        deployer(device).deploy_files("one", {name: files[INPUT]})
+    device = make_device()
+    for name in ("../outside", "/absolute", "$(reboot)", ""):
+        with pytest.raises(InternalError):
+            deployer(device).deploy_files("one", {name: files[INPUT]})
+    for workdir in ("relative", "/a:b", "/a;b", "/a\nb", ""):
+        with pytest.raises(ConfigError):
+            Deployer(device, workdir)
     assert device.scripts == 0
-
-
-@pytest.mark.parametrize("workdir", ["relative", "/a:b", "/a;b", "/a\nb", ""])
-def test_work_folders_that_cannot_be(workdir: str, device: CountingDevice) -> None:
-    with pytest.raises(ConfigError):
-        Deployer(device, workdir)

@@ -106,9 +106,9 @@ class MountedDevice(SimulatedDevice):
 class BreakableLab:
     """One device behind a relay, and three of limited use; `run` runs pytest on them.
 
-    Commands of `carry_out`: cut, stall, slow, kill-server, old-server, reboot, other-device,
-    alike-device. `undo` takes back what was done to cable and device, `heal` to the adb server too,
-    and connects the device.
+    Commands of `carry_out`: cut, stall, slow, kill-server, old-server, reboot, other-device.
+    `undo` takes back what was done to cable and device, `heal` to the adb server too, and connects
+    the device.
     """
 
     def __init__(self, folder: Path, kind: str, old_adb: Path | None) -> None:
@@ -122,7 +122,6 @@ class BreakableLab:
         self._devices: dict[str, SimulatedDevice | RealDevice] = {}
         self._serving = ""
         self._replaced = False
-        self._own_id = ""
         self._addresses: dict[str, str] = {}
         self._androids: dict[str, Android] = {}
         self.repository = folder / "maven"
@@ -194,16 +193,6 @@ class BreakableLab:
                 if "other" not in self._devices:
                     self._start("other")
                 self._serve("other")
-            case "alike-device":
-                # a simulated storage serves one device at a time
-                self._devices["first"].stop()
-                if self.kind != SIMULATED:
-                    shutil.rmtree(self._storage("alike"), ignore_errors=True)
-                    shutil.copytree(self._storage("first"), self._storage("alike"), symlinks=True)
-                self._own_id = self._id_file("alike").read_text()
-                self._id_file("alike").write_text("0f1e2d3c-4b5a\n")
-                self._start("alike")
-                self._serve("alike")
             case "undo":
                 self._undo()
             case "heal":
@@ -225,10 +214,6 @@ class BreakableLab:
 
     def _undo(self) -> None:
         """The cable is back where it was, and the right device at its end."""
-        if self._serving == "alike":
-            self._devices["alike"].stop()
-            self._id_file("alike").write_text(self._own_id)
-            self._devices["first"].start()
         if self._serving != "first":
             self._serve("first")
         self.link.resume()
@@ -283,21 +268,13 @@ class BreakableLab:
 
     def _real(self, name: str, **options: Any) -> RealDevice:
         if self.kind == ANDROID:
-            serial = "first" if name == "alike" else name
-            if serial not in self._androids:
-                self._androids[serial] = android(self.folder, serial)
-            options["android"] = self._androids[serial]
+            if name not in self._androids:
+                self._androids[name] = android(self.folder, name)
+            options["android"] = self._androids[name]
         return RealDevice(Path(os.environ["QNN_HARNESS_ADBD_ROOT"]), **options)
 
     def _storage(self, name: str) -> Path:
-        if name == "alike" and self.kind == SIMULATED:
-            name = "first"  # paths on a simulated device are paths of the host
         return self.folder / f"storage-{name}"
-
-    def _id_file(self, name: str) -> Path:
-        """The device id that the harness has given a device."""
-        top = "data/local/tmp" if self.kind == SIMULATED else "local/tmp"
-        return self._storage(name) / top / "qnn-harness/.device-badge"
 
     def _write_lab(self, addresses: dict[str, str]) -> None:
         devices = []

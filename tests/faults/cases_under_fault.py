@@ -21,7 +21,6 @@ from harness.models.models import Model
 from harness.models.source import schedule
 from harness.probe.events import MARK
 from harness.probe.plan import Plan, Settings, Step, backend_load
-from harness.probe.plan_runner import run_plan
 from harness.transport.adb_device import AdbDevice
 from harness.transport.files import PushItem
 from tests.faults.control import ask
@@ -192,34 +191,6 @@ def clock_jump(bench: Bench) -> None:
     assert all(0 <= (step.duration_us or 0) < ENOUGH_S * 1e6 for step in run.run.transcript.steps)
 
 
-def leftover_holds_file(bench: Bench) -> None:
-    adb, folder = bench.device.transport, shlex.quote(bench.device.workdir)
-    assert isinstance(adb, AdbDevice)
-    # another user's, who is still at it
-    stranger = AdbDevice(adb.serial, adb.server)
-
-    def hold() -> None:
-        run_plan(
-            stranger,
-            probe_of(bench),
-            plan(Step("hang")),
-            env={},
-            cwd=bench.device.workdir,
-            timeout_s=ENOUGH_S,
-        )
-
-    script = WAITING.format(folder=folder)
-    holder = threading.Thread(target=hold)
-    holder.start()
-    pid = adb.shell(script, timeout_s=ENOUGH_S).stdout.decode().strip()
-    try:
-        deploy_anew(bench)
-        bench.run(NOTHING).check()
-    finally:
-        adb.shell(f"kill -9 {pid}", timeout_s=ENOUGH_S)
-        holder.join(ENOUGH_S)
-
-
 def work_folder_removed(bench: Bench) -> None:
     bench.device.transport.shell(f"rm -rf {shlex.quote(bench.device.workdir)}", timeout_s=ENOUGH_S)
     bench.run(NOTHING, timeout_s=ENOUGH_S).check()
@@ -246,7 +217,6 @@ def fine(bench: Bench) -> None:
 BEFORE = {
     "device_gone_before": "cut",
     "other_device": "other-device",
-    "other_device_alike": "alike-device",
 }
 AFTER = {"device_gone_after": "cut"}
 
@@ -277,7 +247,6 @@ INJECT: dict[str, Callable[[Bench], None]] = {
     "library_wrong_architecture": foreign_library,
     "storage_full_at_run": full_at_run,
     "clock_jump": clock_jump,
-    "leftover_holds_file": leftover_holds_file,
     "work_folder_removed": work_folder_removed,
     "link_slow": slow,
     "link_stalled": lab("stall", timeout_s=5),

@@ -73,16 +73,14 @@ CASES = (
     Fault("storage_full_at_run", "error", "infra", 10, "No space left"),
     # a preloaded library makes it jump by a day; under qemu it would be preloaded into qemu itself
     Fault("clock_jump", "passed", None, 10, daemons=BOTH),
-    Fault("leftover_holds_file", "passed", None, 10),
     Fault("link_slow", "passed", None, 20),
     Fault("link_stalled", "error", "infra", 20, "may still run"),
     Fault("device_gone_before", "error", "infra", 5),
     Fault("device_gone_during", "error", "infra", 5),
     Fault("device_gone_after", "passed", None, 5),
     Fault("reboot", "error", "infra", 5),
-    # one that was never prepared; then one that is prepared just like the right one
+    # paths on a simulated device are paths of the host
     Fault("other_device", "error", "infra", 10, daemons=(REAL, ANDROID)),
-    Fault("other_device_alike", "error", "infra", 10, "another device answers"),
     Fault("server_killed", "error", "infra", 5),
     # Debian's 29 in place of ours while the probe waits
     Fault("server_of_another_version", "error", "infra", 5),

@@ -60,6 +60,12 @@ class Terminal:
         self.process.wait()
         os.close(self._ours)
 
+    def hang_up(self) -> int:
+        """Close the terminal under the program; its exit code."""
+        with open(os.devnull) as nothing:
+            os.dup2(nothing.fileno(), self._ours)
+        return self.process.wait(WAIT_S)
+
     def _fit(self, columns: int, rows: int) -> None:
         termios.tcsetwinsize(self._ours, (rows, columns))
 

@@ -24,7 +24,8 @@ from harness.lab.lease import Leases
 from harness.probe.build import VARIABLES as NDK_VARIABLES
 from tests.integration.device_runs import ROOT
 from tests.integration.in_process import qnn_harness
-from tests.integration.simulator.conftest import AdbClient, StartDevice
+from tests.integration.simulator.conftest import AdbClient, StartDevice, wait_for
+from tests.processes import processes_of
 
 QNN_HARNESS = [sys.executable, "-m", "harness.cli.main"]
 NAME = "sim-test"
@@ -169,7 +170,6 @@ def test_a_device_that_hangs_does_not_stop_the_others(
     assert checks["lab", "adb host slow"]["status"] == "fail"
 
 
-@pytest.mark.needs("ps")
 def test_ctrl_c_leaves_nothing_behind(simulated_lab: Path) -> None:
     process = subprocess.Popen(
         [*QNN_HARNESS, "doctor", "--lab", str(simulated_lab)],
@@ -178,20 +178,12 @@ def test_ctrl_c_leaves_nothing_behind(simulated_lab: Path) -> None:
         text=True,
         start_new_session=True,
     )
-    until, runs = time.monotonic() + 30, storage() / ".runs"
-    while not list(runs.glob("*/*")) and time.monotonic() < until:
-        time.sleep(0.05)
+    runs = storage() / ".runs"
+    wait_for("a device has begun", lambda: any(runs.glob("*/*")), 30)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in err
     assert out == ""
-    until = time.monotonic() + 60
-    while list(runs.iterdir()) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not list(runs.iterdir())
-    leftover = subprocess.run(
-        ["ps", "-A", "-o", "pid=,sess="], capture_output=True, text=True, check=True
-    ).stdout
-    sessions = [line.split()[1] for line in leftover.splitlines()]
-    assert str(process.pid) not in sessions
+    wait_for("nothing is left", lambda: not any(runs.iterdir()), 60)
+    assert processes_of(simulated_lab.parent) == {}

@@ -39,7 +39,7 @@ class CountingDevice(AdbDevice):
         self.scripts = 0
         self.pushes = 0
         self.pushed_bytes = 0
-        self.damage_next = self.misname_next = 0
+        self.damage_next = 0
         self._counting = threading.Lock()
 
     @property
@@ -79,9 +79,6 @@ class CountingDevice(AdbDevice):
             content = items[0].source
             content = content if isinstance(content, bytes) else content.read_bytes()
             items[0] = replace(items[0], source=b"?" + content[1:])
-        if self.misname_next:
-            self.misname_next -= 1
-            items[-1] = replace(items[-1], remote=items[-1].remote + 300 * "?")
         super().push(items, **options)  # type: ignore[arg-type]
 
 

@@ -187,12 +187,11 @@ def test_a_file_that_is_damaged_on_the_way_is_pushed_once_more(
     assert leftovers(device) == []
 
 
-@pytest.mark.parametrize("damage", ["damage_next", "misname_next"])
 def test_a_file_that_is_damaged_twice_is_an_error(
-    damage: str, device: CountingDevice, files: dict[str, Path]
+    device: CountingDevice, files: dict[str, Path]
 ) -> None:
     files[INPUT].write_bytes(b"." * 100_000)
-    setattr(device, damage, 2)
+    device.damage_next = 2
     with pytest.raises(DeviceRefused):
         deployer(device).deploy_files("one", files)
     assert device.pushes == 2

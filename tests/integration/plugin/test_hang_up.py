@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import pty
-import subprocess
 import sys
-import termios
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.integration.device_runs import WITHOUT_HYPOTHESIS
+from tests.integration.terminal import Terminal
 
 SUITE = """
 import pathlib
@@ -45,43 +41,19 @@ COMMANDS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("kind", COMMANDS)
 def test_a_closed_terminal_leaves_reports_and_no_temporary_folder(
-    tmp_path: Path, command: str
+    tmp_path: Path, kind: str
 ) -> None:
     (tmp_path / "test_mine.py").write_text(SUITE)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     env = {**os.environ, "PYTEST_ADDOPTS": WITHOUT_HYPOTHESIS, "TMPDIR": str(temporary)}
-    env["TERM"] = "dumb"  # little enough is written that nobody needs to read it
-    terminal, inside = pty.openpty()
-
-    def own_terminal() -> None:
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-    run = subprocess.Popen(
-        [sys.executable, "-m", *COMMANDS[command]],
-        cwd=tmp_path,
-        env=env,
-        stdin=inside,
-        stdout=inside,
-        stderr=inside,
-        start_new_session=True,
-        preexec_fn=own_terminal,
-    )
-    os.close(inside)
-    try:
-        until = time.monotonic() + 240
-        while not (tmp_path / "begun").exists() and run.poll() is None:
-            assert time.monotonic() < until
-            time.sleep(0.1)
-        os.close(terminal)
-        interrupted = 2 if COMMANDS[command][0] == "pytest" else 130
-        assert run.wait(120) == interrupted
-    finally:
-        run.kill()
-        run.wait()
+    command = [sys.executable, "-m", *COMMANDS[kind]]
+    with Terminal(command, cwd=tmp_path, env=env | {"TERM": "dumb"}) as terminal:
+        terminal.wait_for(lambda _: (tmp_path / "begun").exists())
+        assert terminal.hang_up() == (2 if command[2] == "pytest" else 130)
     (folder,) = {path.parent.resolve() for path in tmp_path.glob("r/**/latest/report.html")}
     info = json.loads((folder / "run.json").read_text())
     assert (info["problem"], info["exit_code"]) == ("interrupted", 2)

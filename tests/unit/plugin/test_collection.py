@@ -65,16 +65,12 @@ def test_the_same_files_elsewhere_have_the_same_digests(machines: list[Path]) ->
     }
 
 
-def removed(file: Path) -> None:
-    file.unlink()
-
-
 def renamed(file: Path) -> None:
     file.rename(file.with_name("other" + file.suffix))
 
 
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("change", [lambda file: file.write_text("other"), removed, renamed])
+@pytest.mark.parametrize("change", [lambda file: file.write_text("other"), Path.unlink, renamed])
 def test_each_file_that_a_case_reads_is_told_where_it_differs(
     machines: list[Path], name: str, change: Callable[[Path], object]
 ) -> None:
@@ -136,21 +132,15 @@ def test_a_file_that_nothing_was_taken_of_has_its_own_digest(
     ("expression", "is_wanted", "alone"),
     [
         ("device", True, True),
-        ("(device)", True, True),
-        ("device and smoke", True, True),
         ("smoke and device and not slow", True, True),
-        ("not slow and device", True, True),
         ("not (slow or not device)", True, True),
         # the other tests want a worker for each processor
         ("device or smoke", True, False),
-        ("slow or device", True, False),
         ("device and smoke or fast", True, False),
         # a lab is none of these tests' business
         ("", False, False),
-        ("smoke", False, False),
         ("not slow", False, False),
         ("not device", False, False),
-        ("not (device)", False, False),
         ("smoke and not device", False, False),
         ("not (device or slow)", False, False),
         ("not device_of_mine", False, False),
@@ -158,7 +148,6 @@ def test_a_file_that_nothing_was_taken_of_has_its_own_digest(
         ("device or not device", False, False),
         # pytest refuses these
         ("device and", False, False),
-        ("device smoke", False, False),
     ],
 )
 def test_which_devices_an_expression_wants(expression: str, is_wanted: bool, alone: bool) -> None:

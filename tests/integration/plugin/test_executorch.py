@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,12 @@ from harness.engines.executorch_files import LIBRARIES, RUNNER, executorch_folde
 from harness.probe.build import _EXECUTORCH_DEFINES, _EXECUTORCH_HEADERS, _EXECUTORCH_LIBRARIES
 from harness.runtimes.catalog import Catalog
 from tests.integration.device_runs import ROOT, DeviceRuns
-from tests.integration.plugin.executorch_programs import LOWERED as PROGRAM, write_damaged
 from tests.needed import need
+from tests.unit.containers.made import EXECUTORCH, FIELD
 
+PROGRAM = FIELD / "executorch-3-contexts.pte"
+WRAPPER = struct.pack("<I", EXECUTORCH)
+WRAPPER_BYTES = 256
 Cases = dict[tuple[str, str], dict[str, Any]]
 SUITE = """
 import pytest
@@ -48,6 +52,17 @@ def test_no_method(bench):
 def test_unmarked(bench):
     bench.executorch("whole.pte")
 """
+
+
+def write_damaged(folder: Path) -> None:
+    """The program with its second context damaged: unreadable.pte, and invalid.pte."""
+    for name, offset, count in (("unreadable", 40, 4), ("invalid", -600, 500)):
+        content = bytearray(PROGRAM.read_bytes())
+        blob = content.index(WRAPPER, content.index(WRAPPER) + 1)
+        size = int.from_bytes(content[blob + 12 : blob + 20], "little")
+        begin = blob + WRAPPER_BYTES + offset % size
+        content[begin : begin + count] = b"\xff" * count
+        (folder / f"{name}.pte").write_bytes(content)
 
 
 @pytest.fixture(scope="module")

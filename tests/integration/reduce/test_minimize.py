@@ -26,7 +26,7 @@ from harness.runtimes.catalog import Catalog
 from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import ROOT, DeviceRuns
 from tests.integration.in_process import qnn_harness
-from tests.integration.plugin.executorch_programs import write_program
+from tests.unit.containers.made import Pte, wrapped
 
 FIELD = ROOT / "tests/field"
 (OLD,) = FIELD.glob("add_add_1_quant*.bin")
@@ -53,7 +53,9 @@ def test_one_context_that_is_too_new_is_found_among_others(
     lab: DeviceRuns, context_for: ContextFor
 ) -> None:
     new, old = context_for("tiny", "2.49.40").path.read_bytes(), OLD.read_bytes()
-    write_program(lab.folder / "model.pte", [old, new, old])
+    forward = [("QnnBackend", number) for number in range(3)]
+    program = Pte({"forward": forward}, [*map(wrapped, (old, new, old))])
+    (lab.folder / "model.pte").write_bytes(program.content())
     code, output, (record,) = lab.run_files("model.pte", "--qnn=2.47.0")
     assert (code, record["error"]["code"]) == (1, 5000), output
     case, signature = record["case"], record["error"]["signature"]

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
 
+from tests.hostile_models import model as chain
 from tests.integration.cli.test_commands import QNN_HARNESS
 from tests.integration.in_process import qnn_harness
 
@@ -25,12 +26,7 @@ def written(path: Path, *operators: str) -> Path:
         )
         for number, operator in enumerate(operators)
     ]
-    outside = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 8]) for name in ("x", "y")
-    ]
-    graph = helper.make_graph(nodes, "chain", outside[:1], outside[1:])
-    opsets = [helper.make_opsetid("", 17)]
-    onnx.save(helper.make_model(graph, ir_version=8, opset_imports=opsets), path)
+    onnx.save(chain(nodes, (2, 8)), path)
     return path
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
 
 from harness.models.models import Model
+from tests.hostile_models import model
 from tests.integration.device_runs import DeviceRuns
 
 FIELD = Path(__file__).parents[2] / "field"
@@ -56,19 +57,14 @@ def test_models_that_others_compiled_run_with_each_version(lab: DeviceRuns) -> N
 def test_a_clean_network_runs_on_qnns_cpu_backend_where_there_is_one(
     lab: DeviceRuns, tmp_path: Path
 ) -> None:
-    weights = np.random.default_rng(0).normal(size=(4, 3, 3, 3)).astype(np.float32) / 10
-    graph = helper.make_graph(
-        [
-            helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),
-            helper.make_node("Relu", ["c"], ["y"]),
-        ],
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8, 8])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 8, 8])],
-        [onnx.numpy_helper.from_array(weights, "w")],
-    )
-    opsets = [helper.make_opsetid("", 17)]
-    onnx.save(helper.make_model(graph, ir_version=9, opset_imports=opsets), tmp_path / "cnn.onnx")
+    weights = np.random.default_rng(0).normal(size=(4, 4, 3, 3)).astype(np.float32) / 10
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["y"]),
+    ]
+    cnn = model(nodes, (1, 4, 8, 8))
+    cnn.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+    onnx.save(cnn, tmp_path / "cnn.onnx")
     arguments = ("--backend=cpu", "--qnn=2.47.0,2.51.0", "--tolerance=0.001")
     code, stderr, records = lab.run_files(tmp_path / "cnn.onnx", ORT, *arguments)
     runs, lacks = records

@@ -14,10 +14,10 @@ from typing import Any
 
 import onnx
 import pytest
-from onnx import TensorProto, helper
 
 from harness.core.cache import BOARDS, cache_root
 from harness.dsp.emulator import VARIABLE, find_qemu
+from tests.hostile_models import relu
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.simulator.conftest import wait_for
 from tests.needed import DSP, need
@@ -134,10 +134,7 @@ def test_each_death_of_a_dsp_has_its_true_outcome(runs: DeviceRuns) -> None:
 
 @pytest.mark.slow
 def test_a_detailed_profile_that_is_refused_becomes_a_basic_one(runs: DeviceRuns) -> None:
-    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 16]) for name in "xy")
-    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"], "relu")], "g", [x], [y])
-    opsets = [helper.make_opsetid("", 17)]
-    onnx.save(helper.make_model(graph, ir_version=8, opset_imports=opsets), runs.folder / "m.onnx")
+    onnx.save(relu(1, 16), runs.folder / "m.onnx")
     code, output, (record,) = runs.run_files("m.onnx", "--profile=ops", "--device=dsp-1")
     assert (code, record["outcome"]) == (0, "passed"), output
     profile = record["measurements"]["profile"]

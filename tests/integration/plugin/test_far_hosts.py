@@ -90,17 +90,3 @@ def test_a_host_that_is_lost_and_found_in_a_run(
     assert not [event for event in completed.events if event["event"] == "quarantine"]
     assert far.begun() - lost[0] <= 8
     until(lambda: not far.tunnels())
-
-
-def test_an_address_where_nobody_answers_is_an_error_of_the_lab(
-    lab: DeviceRuns, far: SshHost, tmp_path: Path
-) -> None:
-    suite = tmp_path / "test_far.py"
-    suite.write_text(SUITE)
-    lab.environment |= {name: os.environ[name] for name in ("PATH", "XDG_RUNTIME_DIR")}
-    far.trust(known=False)
-    completed = lab.run("-n", "2", f"--device=ssh://{far.login}/ABC", suites=suite)
-    assert completed.code == 3, completed.output
-    assert "Host key verification failed" in completed.output
-    completed = lab.run("--device=ssh://-oX/ABC", suites=suite)
-    assert completed.code == 2, completed.output

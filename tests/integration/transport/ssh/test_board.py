@@ -20,14 +20,13 @@ from harness.core.errors import (
     DeviceLost,
     DeviceRefused,
     DeviceTimeout,
-    InfraError,
     InternalError,
 )
 from harness.transport.files import PushItem
 from harness.transport.ssh_board import SshBoard
 from harness.transport.ssh_connection import SshLogin
 from tests.faults.table import TRANSPORT, Fault
-from tests.faults.test_transport import BIG, SECONDS, inject, operations
+from tests.faults.test_transport import BIG, require_bounded
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.lab.ssh_host import SshHost
 from tests.integration.transport.adb.faulty_link import FaultyLink
@@ -103,26 +102,7 @@ def test_the_link_breaks_in_the_middle(
 ) -> None:
     """As in tests/faults/test_transport.py, where the link is that of an adb server."""
     board.push([PushItem(bytes(BIG), f"{folder}/source")], timeout_s=60)
-    operation, _, kind = fault.name.partition("_")
-    act = operations(board, folder, tmp_path / "pulled", fault.deadline_s)[operation]
-    inject(link, operation, kind)
-    start = time.monotonic()
-    try:
-        if fault.outcome == "passed":
-            act()
-        else:
-            with pytest.raises(InfraError) as caught:
-                act()
-            assert link.address in str(caught.value)
-    finally:
-        took = time.monotonic() - start
-        link.resume()
-    assert took < fault.deadline_s + SLACK_S
-    assert list(tmp_path.iterdir()) == []
-    wait_ready(board, timeout_s=60)
-    assert board.end_abandoned(timeout_s=20)
-    list_processes = "for p in /proc/[0-9]*;do tr '\\0' ' ' <$p/cmdline;echo;done 2>/dev/null"
-    assert f"sleep {SECONDS}" not in board.shell(list_processes, timeout_s=20).stdout.decode()
+    require_bounded(board, link, folder, tmp_path, fault, link.resume)
 
 
 OWN = pytest.mark.parametrize("sshd", ["own"], indirect=True)

@@ -127,10 +127,6 @@ def test_what_the_phone_says_is_kept_with_the_case(ends: Finished) -> None:
     dumped = [log for log in cases["test_crash"]["logs"] if "tombstone" in log]
     assert [Path(log).name for log in dumped] == ["tombstone_07.txt"]
     assert (ends.folder / "latest" / dumped[0]).read_text() == "signal 11\n"
-    threads = (
-        ends.folder
-        / "latest"
-        / next(log for log in cases["test_hang"]["logs"] if log.endswith("process-threads.txt"))
-    )
-    assert "ld-linux" in threads.read_text()
+    (threads,) = (log for log in cases["test_hang"]["logs"] if log.endswith("-threads.txt"))
+    assert "ld-linux" in (ends.folder / "latest" / threads).read_text()
     assert "evidence.json" not in {Path(log).name for log in cases["test_fine"]["logs"]}

@@ -141,26 +141,23 @@ def run_attempts(
 
 
 @pytest.mark.parametrize(
-    ("workbench", "places"),
+    ("workbench", "of", "places"),
     [
-        (MockWorkbench(), ["old-a", "new-a"]),
+        (MockWorkbench(), SHARED, ["old-a", "new-a"]),
+        (MockWorkbench(), ALONE, ["old-a"]),
         # there is none left that could say otherwise
-        (MockWorkbench(out="new-a new-b"), ["old-a"]),
-        (MockWorkbench(out="new-a", leased="new-b"), ["old-a", "new-b"]),
-        (MockWorkbench(out="old-b", leased="new-a"), ["old-a", "new-b"]),
+        (MockWorkbench(out="new-a new-b"), SHARED, ["old-a"]),
+        (MockWorkbench(out="new-a", leased="new-b"), SHARED, ["old-a", "new-b"]),
+        (MockWorkbench(out="old-b", leased="new-a"), SHARED, ["old-a", "new-b"]),
     ],
 )
 def test_the_like_of_a_device_that_cannot_are_not_asked(
-    workbench: MockWorkbench, places: list[str]
+    workbench: MockWorkbench, of: Placement, places: list[str]
 ) -> None:
     ends: list[AttemptEnd] = ["unsupported"] * len(places)
-    devices, further, _ = run_attempts(workbench, ends, retries=0)
+    devices, further, _ = run_attempts(workbench, ends, of, retries=0)
     assert (devices, further) == (places, [True] * (len(places) - 1) + [False])
     assert set(workbench.well) == set(places), "what it said is an answer"
-
-
-def test_a_case_of_one_device_alone_is_asked_of_no_other() -> None:
-    assert run_attempts(MockWorkbench(), ["unsupported"], ALONE)[1] == [False]
 
 
 @pytest.mark.parametrize(

@@ -12,16 +12,12 @@ import pytest
 from tests.integration.device_runs import WITHOUT_HYPOTHESIS
 from tests.integration.forked import run_module
 
-# as pytest-playwright, pytest-profiling and pytest-retry register them
-STAND_INS = {
-    "playwright": 'group.addoption("--device", default=None, action="store")',
-    "profiling": 'group.addoption("--profile", action="store_true")',
-    "retry": 'group.addoption("--retries", type=int, default=None)',
-}
-HOOK = """
+STAND_INS = """
 def pytest_addoption(parser):
-    group = parser.getgroup({name!r}, "stand-in of pytest-{name}")
-    {option}
+    group = parser.getgroup("stand-ins", "as three plug-ins register them")
+    group.addoption("--device", default=None, action="store")  # pytest-playwright
+    group.addoption("--profile", action="store_true")  # pytest-profiling
+    group.addoption("--retries", type=int, default=None)  # pytest-retry
 """
 SUITE = """
 import pytest
@@ -42,8 +38,7 @@ THEIRS = ("--device", "iPhone 13", "--profile", "--retries=7")
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "test_mine.py").write_text(SUITE)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    for name, option in STAND_INS.items():
-        (tmp_path / f"{name}_stand_in.py").write_text(HOOK.format(name=name, option=option))
+    (tmp_path / "stand_ins.py").write_text(STAND_INS)
     return tmp_path
 
 
@@ -54,34 +49,19 @@ def run(folder: Path, *options: str) -> tuple[int, str]:
     return completed.returncode, completed.stdout + completed.stderr
 
 
-def installed(folder: Path, name: str) -> tuple[str, ...]:
-    """Has pytest find a stand-in by an entry point of its own, as a package of this name."""
-    info = folder / f"{name}-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[pytest11]\n{name} = {name}_stand_in\n")
-    return ()
-
-
-def in_conftest(folder: Path, name: str) -> tuple[str, ...]:
-    with (folder / "conftest.py").open("a") as file:
-        file.write(f'pytest_plugins = [*globals().get("pytest_plugins", ()), "{name}_stand_in"]\n')
-    return ()
-
-
-WAYS = {
-    "-p": lambda folder, name: ("-p", f"{name}_stand_in"),
-    "entry point": installed,
-    "conftest": in_conftest,
-}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "workers"), [("-p", ("-n", "2")), ("entry point", ()), ("conftest", ())]
 )
 def test_all_three_beside_us(folder: Path, way: str, workers: tuple[str, ...]) -> None:
-    words = [word for name in STAND_INS for word in WAYS[way](folder, name)]
+    words = ("-p", "stand_ins") if way == "-p" else ()
+    if way == "entry point":
+        info = folder / "stand-ins-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stand-ins\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text("[pytest11]\nstand-ins = stand_ins\n")
+    elif way == "conftest":
+        (folder / "conftest.py").write_text('pytest_plugins = ["stand_ins"]\n')
     code, output = run(folder, *words, *THEIRS, *workers)
     assert code == 0, output
     assert "1 passed, 1 skipped" in output
@@ -102,7 +82,7 @@ def test_a_part_of_a_name_is_no_option(folder: Path) -> None:
 
 
 def test_help_has_the_long_forms_alone(folder: Path) -> None:
-    code, output = run(folder, "--help", "-p", "playwright_stand_in")
+    code, output = run(folder, "--help", "-p", "stand_ins")
     assert code == 0
     assert "--qnn-device=NAME" in output
     assert len(re.findall(r"^  --device\b", output, re.MULTILINE)) == 1, "that of the other plug-in"

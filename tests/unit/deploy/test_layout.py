@@ -258,14 +258,9 @@ def test_any_answer_is_read_or_refused(text: str) -> None:
         assert view.free_bytes is None or view.free_bytes >= 0
 
 
-@pytest.mark.parametrize("name", ["context.bin", "x.libs/libc++-71bc274c.so.1.0", "a/b/c"])
-def test_names_in_a_set(name: str) -> None:
-    assert valid_name(name)
+NAMES = ["context.bin", "x.libs/libc++-71bc274c.so.1.0", "a/b/c"]
+NO_NAMES = ["", "/a", "a/", "a//b", "..", "a/../b", "a b", "a\nb", "$(x)", "-rf", "a/-rf", "é"]
 
 
-BAD_NAMES = ["", "/a", "a/", "a//b", "..", "a/../b", "a b", "a\nb", "$(x)", "-rf", "a/-rf", "é"]
-
-
-@pytest.mark.parametrize("name", BAD_NAMES)
-def test_no_names_in_a_set(name: str) -> None:
-    assert not valid_name(name)
+def test_names_in_a_set() -> None:
+    assert [name for name in NAMES + NO_NAMES if valid_name(name)] == NAMES

@@ -70,7 +70,7 @@ def require_bounded(
     fault: Fault,
     heal: Callable[[], object],
 ) -> None:
-    """What breaks in the middle ends in time, names the address, and leaves nothing behind."""
+    """Break the link within an operation, which ends in time and leaves nothing behind."""
     operation, _, kind = fault.name.partition("_")
     act = operations(device, workdir, folder / "pulled", fault.deadline_s)[operation]
     inject(link, operation, kind)

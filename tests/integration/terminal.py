@@ -61,7 +61,7 @@ class Terminal:
         os.close(self._ours)
 
     def hang_up(self) -> int:
-        """Close the terminal under the program; its exit code."""
+        """Close the terminal under the program, and return its exit code."""
         with open(os.devnull) as nothing:
             os.dup2(nothing.fileno(), self._ours)
         return self.process.wait(WAIT_S)

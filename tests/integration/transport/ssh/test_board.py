@@ -168,9 +168,10 @@ def test_what_a_board_says_of_a_file_is_not_believed(
 @OWN
 def test_a_board_that_reboots_slowly(board: SshBoard, sshd: SshHost, tmp_path: Path) -> None:
     mark = tmp_path / "rebooted"
-    (sshd.there / "reboot").write_text(f"#!/bin/sh\nsleep 2\ntouch {mark}\n")
+    (sshd.there / "reboot").write_text(f"#!/bin/sh\nsleep 4\ntouch {mark}\n")
     (sshd.there / "reboot").chmod(0o755)
-    board.reboot(timeout_s=0.7)
+    board.connect(timeout_s=20)
+    board.reboot(timeout_s=2)
     until = time.monotonic() + SLACK_S
     while not mark.exists() and time.monotonic() < until:
         time.sleep(0.1)

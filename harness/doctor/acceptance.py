@@ -44,10 +44,10 @@ from harness.doctor.examine import examine
 from harness.doctor.smoke import try_backend, verdict_result
 from harness.evidence.case_evidence import CaseEvidence
 from harness.lab.attach import AttachedDevice, LabDevice
-from harness.lab.device_answers import query_device
+from harness.lab.facts import ask_vitals, query_device
 from harness.lab.health import RecoveryRules
 from harness.lab.inventory import Lab, load_lab
-from harness.lab.recovery import Recovery, ask_vitals
+from harness.lab.recovery import Recovery
 from harness.models.models import Model
 from harness.probe.build import PROBE_NAME
 from harness.probe.events import kept_events
@@ -314,7 +314,8 @@ def _run(trial: Trial, name: str, plan: Plan, timeout_s: float) -> tuple[Verdict
 def fastrpc(trial: Trial) -> CheckResult:
     """Check the way to the DSP, and that the backend's first call to it returns."""
     device = trial.device
-    examined = ExaminedDevice(device, query_device(device), trial.lab_device.health_rules)
+    answers = query_device(device.transport, device.workdir, device.target)
+    examined = ExaminedDevice(device, answers, trial.lab_device.health_rules)
     if examined.no_dsp is not None:
         return CheckResult("not-applicable", examined.no_dsp)
     name, runtime = _runtime(trial)

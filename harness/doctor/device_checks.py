@@ -18,8 +18,7 @@ from harness.core.socs import PLATFORMS, SOCS, Platform, near_socs
 from harness.diagnosis.error import ErrorRecord
 from harness.doctor.check import Checked, CheckResult, listed
 from harness.lab.attach import AttachedDevice
-from harness.lab.device_answers import UNSIGNED_SHELL, DeviceAnswers
-from harness.lab.facts import THERMAL
+from harness.lab.facts import THERMAL, UNSIGNED_SHELL, DeviceAnswers
 from harness.lab.health import HealthFinding, HealthRules, judge_health
 from harness.runtimes.runtime import LibraryFacts
 

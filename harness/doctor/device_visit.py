@@ -15,7 +15,7 @@ from harness.doctor.check import REACHABLE, Checked, CheckResult, Status
 from harness.doctor.device_checks import ExaminedDevice, device_checks, unknown_soc
 from harness.doctor.smoke import runtime_result, smoke_checks, untried
 from harness.lab.attach import AttachedDevice
-from harness.lab.device_answers import query_device
+from harness.lab.facts import query_device
 from harness.lab.health import Quarantine, RecoveryRules, judge_health
 from harness.lab.identity import WrongTarget
 from harness.lab.inventory import Lab
@@ -66,7 +66,7 @@ def visit(workbench: Workbench, name: str, options: Options) -> Iterator[Checked
         lab_device = workbench.lab.device(name)
         entry = Quarantine(quarantine_root(options.cache)).find(lab_device.key)
         device = lab_device.attach()
-        answers = query_device(device)
+        answers = query_device(device.transport, device.workdir, device.target)
     except DeviceHeld as error:
         yield of("checked", "unknown", f"left alone: {error}", "wait for it, then ask again")
         yield from absent_checks(workbench, name, options)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Protocol, Self
 
 from harness.core.cache import BOARDS
-from harness.core.errors import ConfigError, DeviceError, DeviceRefused, HarnessError, InfraError
+from harness.core.errors import ConfigError, DeviceRefused, HarnessError, InfraError
 from harness.core.guard import start_daemon
 from harness.core.notices import report_progress
 from harness.core.socs import KERNEL_SOC_IDS, PLATFORMS, SOCS, Target
@@ -24,7 +24,7 @@ from harness.lab.devices import (
     DeviceConfig,
     SimulatedDeviceConfig,
 )
-from harness.lab.facts import SCRIPT, DeviceFacts, parse_facts
+from harness.lab.facts import DeviceFacts, read_facts
 from harness.lab.health import Fitness, HealthRules, RecoveryRules, TimedGate
 from harness.lab.identity import (
     CarriedId,
@@ -66,7 +66,6 @@ def unknown_arch(config: DeviceConfig, own_soc: str | None, file: Path | None) -
 
 
 _FACTS_S: Final = 15.0
-_MAX_FACTS_BYTES: Final = 1 << 20
 
 
 def require_own_folder(device: Transport, folder: str) -> None:
@@ -89,20 +88,6 @@ def require_own_folder(device: Transport, folder: str) -> None:
             "another `workdir`",
             serial=device.serial,
         )
-
-
-def read_facts(device: Transport, folder: str) -> DeviceFacts:
-    """Ask a device about itself in one round trip; `folder` is where the harness will work.
-
-    Raises DeviceError if it does not answer in time or answers endlessly.
-    """
-    script = f"set -- {shlex.quote(folder)}\n{SCRIPT}"
-    answer = device.shell(
-        script, timeout_s=_FACTS_S, max_output_bytes=_MAX_FACTS_BYTES, doing="ask what it is"
-    )
-    if answer.truncated:
-        raise DeviceError("its answer about itself exceeds 1 MiB", serial=device.serial)
-    return parse_facts(answer.stdout.decode("utf-8", "replace"))
 
 
 CONNECT_S = 20.0

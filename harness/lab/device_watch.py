@@ -14,6 +14,7 @@ from harness.core.deadline import Deadline
 from harness.core.errors import DeviceHot, InfraError
 from harness.core.notices import progress_reporter
 from harness.lab.attach import LabDevice
+from harness.lab.facts import ask_load, ask_vitals
 from harness.lab.health import (
     AROUND,
     DeviceEvent,
@@ -32,8 +33,6 @@ from harness.lab.recovery import (
     ProbeProblem,
     Recovery,
     RecoveryStep,
-    ask_load,
-    ask_vitals,
     check,
     is_worth_trying,
     recovery_steps,

@@ -1,4 +1,4 @@
-"""Facts and health that a device reports, parsed defensively.
+"""A device's words about itself: facts, health and answers to the doctor, parsed defensively.
 
 Words and numbers are those of AOSP's sources for Android 13 to 16 (frameworks/base:
 BatteryService, DeviceIdleController, ThermalManagerService). No phone has confirmed them yet; what
@@ -8,13 +8,18 @@ an Android does not say is not known, never a fault.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-from harness.core.socs import Target, target_of
+from harness.core.axes import RPC_LIBRARY
+from harness.core.errors import DeviceError
+from harness.core.socs import PLATFORMS, Platform, Target, target_of
 from harness.simulator.programs import SIMULATED_HARDWARE
+from harness.transport.device import Transport
 from harness.transport.questions import (
+    MAX_PATH,
     first_line,
     free_storage,
     integer,
@@ -24,6 +29,7 @@ from harness.transport.questions import (
     parse_sections,
     query_script,
 )
+from harness.transport.shell import Completed
 
 _MAX_SIGNS: Final = 32
 _SIGN: Final = re.compile(r"(dsp|gpu_compiler|gpu) (\S.{0,199})")
@@ -375,3 +381,151 @@ def _remoteprocs(lines: list[str]) -> dict[str, str]:
     return {
         part.get("name") or name: part["state"] for name, part in named.items() if "state" in part
     }
+
+
+_MAX_DENIAL: Final = 400
+_FRESH_S: Final = 600
+# An ELF note of the linker's, in the hexadecimal digits of a file's head: NT_GNU_BUILD_ID of "GNU".
+_BUILD_ID: Final = re.compile(r"04000000(?:08|10|14)00000003000000474e5500([0-9a-f]{16,40})")
+NEEDED_PROGRAMS: Final = ("sha256sum", "tar", "ln", "df", "head", "id", "chmod")
+"""Programs that the scripts of the store on a device call, besides those of every shell."""
+
+SIGNED_SHELL: Final = "fastrpc_shell_3"
+UNSIGNED_SHELL: Final = "fastrpc_shell_unsigned_3"
+"""The shell that the DSP runs an unsigned process in; logs show it being opened
+(github.com/qualcomm/GenieX/issues/989, github.com/qualcomm/fastrpc/issues/400)."""
+
+QUESTIONS: Final = (
+    "owners selinux who denials rpc rpc-builds shells skels opencl executable interpreter missing "
+    "tools"
+)
+
+
+@dataclass(frozen=True)
+class DeviceAnswers:
+    """A device's answers to the doctor; empty or None where it gave none.
+
+    Mappings are path or name to whether the shell user may read (r) and write (w) it. `exec_exit`
+    is how a script that exits with 7 ended in the work folder, `exec_said` what was printed.
+    `account` is the output of `id`, `denials` what SELinux refused of late, `rpc_builds` the file
+    behind each libcdsprpc.so and its build id.
+    """
+
+    vitals: Vitals
+    owners: tuple[str, ...] = ()
+    selinux: str | None = None
+    account: str | None = None
+    denials: tuple[str, ...] = ()
+    rpc_libraries: Mapping[str, str] = field(default_factory=dict)
+    rpc_builds: Mapping[str, str] = field(default_factory=dict)
+    shells: Mapping[str, str] = field(default_factory=dict)
+    skels: Mapping[str, str] = field(default_factory=dict)
+    opencl: Mapping[str, str] = field(default_factory=dict)
+    exec_exit: int | None = None
+    exec_said: str = ""
+    has_interpreter: bool = False
+    missing_programs: tuple[str, ...] = ()
+    tools: str | None = None
+
+
+_SEARCHED: Final = ("library_folders", "dsp_folders", "opencl")
+
+
+def script_for(platform: Platform, workdir: str, *, root: str = "") -> str:
+    """Return the script that asks a device of this kind everything."""
+    script = query_script(
+        f"{VITALS_QUESTIONS} {QUESTIONS}",
+        interpreter=platform.interpreter,
+        shells=f"{SIGNED_SHELL} {UNSIGNED_SHELL}",
+        programs=" ".join(NEEDED_PROGRAMS),
+        rpc=RPC_LIBRARY,
+        fresh_s=str(_FRESH_S),
+        **{name: " ".join(getattr(platform, name)) for name in _SEARCHED},
+    )
+    return f"set -- {shlex.quote(workdir)} {shlex.quote(root)}\n{script}"
+
+
+def parse_answers(text: str) -> DeviceAnswers | None:
+    """Parse the answer to the script; None if it is incomplete. Malformed parts are left out."""
+    sections = parse_sections(text)
+    vitals = parse_vitals(text)
+    if vitals is None:
+        return None
+    selinux = first_line(sections, "selinux") or ""
+    executed = " ".join(sections.get("executable", []))
+    exit_match = re.search(r"\bexit (\d{1,3})$", executed)
+    return DeviceAnswers(
+        vitals=vitals,
+        owners=tuple(line[:MAX_PATH] for line in sections.get("owners", [])[:20]),
+        selinux={"1": "Enforcing", "0": "Permissive"}.get(selinux, selinux) or None,
+        account=(first_line(sections, "who") or "")[:300] or None,
+        denials=tuple(line[:_MAX_DENIAL] for line in sections.get("denials", [])[-16:]),
+        rpc_libraries=parse_access(sections, "rpc"),
+        rpc_builds=dict(map(_build, sections.get("rpc-builds", [])[:_MAX_LISTED])),
+        shells=parse_access(sections, "shells"),
+        skels=parse_access(sections, "skels"),
+        opencl=parse_access(sections, "opencl"),
+        exec_exit=int(exit_match[1]) if exit_match else None,
+        exec_said=executed[:300],
+        has_interpreter=first_line(sections, "interpreter") == "there",
+        missing_programs=tuple(
+            name for name in sections.get("missing", []) if name in NEEDED_PROGRAMS
+        ),
+        tools=first_line(sections, "tools"),
+    )
+
+
+def _build(line: str) -> tuple[str, str]:
+    """Return a library's path, and its build: the name of the file itself and its build id."""
+    name, _, rest = line.partition(" ")
+    head, _, path = rest.partition(" ")
+    note = _BUILD_ID.search(head)
+    known = ([name] if name != RPC_LIBRARY else []) + ([f"build id {note[1]}"] if note else [])
+    return path[:MAX_PATH], ", ".join(known)[:MAX_PATH] or "without a build id"
+
+
+VITALS_S: Final = 16.0
+"""The time limit of `ask_vitals`."""
+_MAX_BYTES: Final = 1 << 20
+
+
+def _ask(way: Transport, script: str, timeout_s: float, doing: str) -> Completed:
+    return way.shell(script, timeout_s=timeout_s, max_output_bytes=_MAX_BYTES, doing=doing)
+
+
+def read_facts(way: Transport, folder: str) -> DeviceFacts:
+    """Ask a device about itself in one round trip; `folder` is where the harness will work.
+
+    Raises DeviceError if it does not answer in time or answers endlessly.
+    """
+    answer = _ask(way, f"set -- {shlex.quote(folder)}\n{SCRIPT}", 15.0, "ask what it is")
+    if answer.truncated:
+        raise DeviceError("its answer about itself exceeds 1 MiB", serial=way.serial)
+    return parse_facts(answer.stdout.decode("utf-8", "replace"))
+
+
+def ask_vitals(way: Transport, workdir: str, *, timeout_s: float = VITALS_S) -> Vitals:
+    """Read a device's vitals in one round trip. Raises DeviceError."""
+    script = f"set -- {shlex.quote(workdir)}\n{VITALS_SCRIPT}"
+    answer = _ask(way, script, timeout_s, "ask how it is")
+    vitals = parse_vitals(answer.stdout.decode("utf-8", "replace"))
+    if vitals is None:
+        problem = "its answer about its health is incomplete"
+        raise DeviceError(problem, serial=way.serial, output=answer.stdout[-400:])
+    return vitals
+
+
+def ask_load(way: Transport) -> float | None:
+    """Measure the load of a device's processors for one second, 0 to 1. Raises DeviceError."""
+    answer = _ask(way, f"set -- ''\n{LOAD_SCRIPT}", 15.0, "ask how busy it is")
+    return parse_load(answer.stdout.decode("utf-8", "replace"))
+
+
+def query_device(way: Transport, workdir: str, target: Target) -> DeviceAnswers:
+    """Ask a device all questions of the doctor in one round trip. Raises DeviceError."""
+    answer = _ask(way, script_for(PLATFORMS[target], workdir), 20.0, "ask what it has")
+    answers = parse_answers(answer.stdout.decode("utf-8", "replace"))
+    if answers is None:
+        problem = "its answer is incomplete"
+        raise DeviceError(problem, serial=way.serial, output=answer.stdout[-400:])
+    return answers

@@ -12,9 +12,8 @@ from harness.core.errors import ConfigError, HarnessError
 from harness.core.socs import HTP_ARCHS, KERNEL_SOC_IDS, PLATFORMS, SOCS, near_socs
 from harness.core.yaml_document import shown
 from harness.lab.attach import AttachedDevice, OpenLab
-from harness.lab.device_answers import DeviceAnswers, query_device
 from harness.lab.devices import BOARD_WORKDIR, DEFAULT_WORKDIR, DeviceConfig
-from harness.lab.facts import DeviceFacts
+from harness.lab.facts import DeviceAnswers, DeviceFacts, query_device
 from harness.lab.fields import DEVICE_URLS, parse_device_url
 from harness.lab.inventory import Lab
 from harness.transport.adb_server import STATE_ADVICE, AdbServer, SeenDevice
@@ -178,7 +177,7 @@ def _with_workdir(device: AttachedDevice) -> tuple[AttachedDevice, DeviceAnswers
     folders = tuple(dict.fromkeys((device.workdir, *_WORKDIRS)))
     for folder in folders[: 1 if phone else None]:
         candidate = replace(device, workdir=folder)
-        tried.append((candidate, query_device(candidate)))
+        tried.append((candidate, query_device(device.transport, folder, device.target)))
         if tried[-1][1].vitals.write_problem is None and tried[-1][1].exec_exit == 7:
             return tried[-1]
     return tried[0]

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from harness.core.deadline import Deadline
-from harness.core.errors import DeviceError, DeviceTimeout, InfraError
+from harness.core.errors import DeviceTimeout, InfraError
 from harness.lab.attach import LabDevice
-from harness.lab.facts import (
-    DOZING,
-    LOAD_SCRIPT,
-    VITALS_SCRIPT,
-    Vitals,
-    parse_load,
-    parse_vitals,
-)
+from harness.lab.facts import DOZING, VITALS_S, ask_vitals
 from harness.lab.health import (
     Health,
     HealthFinding,
@@ -29,12 +21,10 @@ from harness.lab.health import (
 from harness.lab.lease import DeviceHeld
 from harness.transport.device import Transport
 
-_VITALS_S: Final = 16.0
 _LEFTOVERS_S: Final = 8.0
 _LEAST_S: Final = 5.0
 _GOING_DOWN_S: Final = 30.0
 _POLL_S: Final = 0.25
-_MAX_BYTES: Final = 1 << 20
 _WAKE: Final = (
     "dumpsys deviceidle unforce;dumpsys deviceidle disable;dumpsys deviceidle enable;"
     "input keyevent KEYCODE_WAKEUP"
@@ -50,22 +40,6 @@ ProbeProblem = Callable[[LabDevice], str | None]
 """Says why the probe does not run on a device that answers, None if it does or is not there yet."""
 
 
-def ask_vitals(way: Transport, workdir: str, *, timeout_s: float = _VITALS_S) -> Vitals:
-    """Read a device's vitals in one round trip. Raises DeviceError."""
-    script = f"set -- {shlex.quote(workdir)} ''\n{VITALS_SCRIPT}"
-    answer = way.shell(
-        script, timeout_s=timeout_s, max_output_bytes=_MAX_BYTES, doing="ask how it is"
-    )
-    vitals = parse_vitals(answer.stdout.decode("utf-8", "replace"))
-    if vitals is None:
-        raise DeviceError(
-            "its answer about its health is incomplete",
-            serial=way.serial,
-            output=answer.stdout[-400:],
-        )
-    return vitals
-
-
 def wake(way: Transport) -> None:
     """Wake a phone from doze by means of adb's shell, whose effects end by themselves.
 
@@ -73,17 +47,6 @@ def wake(way: Transport) -> None:
     (DeviceIdleController, its command `disable`). Raises DeviceError.
     """
     way.shell(_WAKE, timeout_s=_LEFTOVERS_S, max_output_bytes=4096, doing="wake it from doze")
-
-
-def ask_load(way: Transport) -> float | None:
-    """Measure the load of a device's processors for one second, 0 to 1. Raises DeviceError."""
-    answer = way.shell(
-        f"set -- '' ''\n{LOAD_SCRIPT}",
-        timeout_s=15,
-        max_output_bytes=4096,
-        doing="ask how busy it is",
-    )
-    return parse_load(answer.stdout.decode("utf-8", "replace"))
 
 
 def check(device: LabDevice, probe_problem: ProbeProblem) -> Health:
@@ -186,7 +149,7 @@ class Recovery:
                     device.reconnect(within_s=max(_LEAST_S, deadline.remaining()))
                 device.detach()
                 is_lost, up = True, device.attach()
-                within_s = min(_VITALS_S, max(_LEAST_S, deadline.remaining()))
+                within_s = min(VITALS_S, max(_LEAST_S, deadline.remaining()))
                 vitals = ask_vitals(up.transport, up.workdir, timeout_s=within_s)
                 is_lost, again = False, before is not None and vitals.boot_id == before
                 if vitals.booted is not False and not again:

@@ -114,9 +114,9 @@ s=$(date -d "@$(($(date +%s) - fresh_s))" '+%m-%d %H:%M:%S.000' 2>/dev/null)
 { $T logcat -d -b events -b main -b system -t "${s:-4000}" || $T dmesg; } 2>/dev/null |
   grep -a 'avc: .*denied' | grep -aE 'rpc|dsp' | tail -n 16
 #: rpc
-for l in $libraries; do [ -e "$r$l/$rpc" ] && w "$r$l/$rpc"; done
+for l in $library_folders; do [ -e "$r$l/$rpc" ] && w "$r$l/$rpc"; done
 #: rpc-builds
-for l in $libraries; do
+for l in $library_folders; do
   f=$r$l/$rpc
   [ -r "$f" ] && {
     l=$(readlink -f "$f"); h=$(head -c 4096 "$f" | od -An -v -tx1 | tr -d ' \n')
@@ -124,12 +124,12 @@ for l in $libraries; do
   }
 done 2>/dev/null
 #: shells
-for l in $folders; do
+for l in $dsp_folders; do
   for f in $shells; do [ -e "$r$l/$f" ] && w "$r$l/$f"; done
 done
 for f in "$r"/usr/share/qcom/*/*/*/dsp/cdsp/fastrpc_shell*_3; do [ -e "$f" ] && w "$f"; done
 #: skels
-for l in $folders; do
+for l in $dsp_folders; do
   for f in "$r$l"/*Htp*[Ss]kel.so; do [ -e "$f" ] && w "$f"; done
 done
 #: opencl

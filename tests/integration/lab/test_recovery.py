@@ -21,9 +21,10 @@ from harness.core.errors import InfraError
 from harness.core.notices import followed_by
 from harness.lab.attach import LabDevice, OpenLab
 from harness.lab.device_watch import DeviceWatch
+from harness.lab.facts import ask_vitals
 from harness.lab.health import DeviceEvent, Fitness, Quarantine
 from harness.lab.inventory import load_lab
-from harness.lab.recovery import Recovery, ask_vitals
+from harness.lab.recovery import Recovery
 from tests.faults.breakable import KeptServer
 from tests.integration.lab.simulated import simulated
 from tests.integration.transport.adb.faulty_link import FaultyLink

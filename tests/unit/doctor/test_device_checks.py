@@ -16,9 +16,17 @@ from harness.doctor.check import Checked, CheckResult, Status
 from harness.doctor.device_checks import DspAttempt, ExaminedDevice, device_checks, dsp_layers
 from harness.doctor.device_visit import without_recovery
 from harness.lab.attach import AttachedDevice
-from harness.lab.device_answers import QUESTIONS, DeviceAnswers, parse_answers, script_for
 from harness.lab.devices import DeviceConfig
-from harness.lab.facts import SCRIPT as FACTS_SCRIPT, VITALS_QUESTIONS, DeviceFacts, parse_facts
+from harness.lab.facts import (
+    QUESTIONS,
+    SCRIPT as FACTS_SCRIPT,
+    VITALS_QUESTIONS,
+    DeviceAnswers,
+    DeviceFacts,
+    parse_answers,
+    parse_facts,
+    script_for,
+)
 from harness.lab.health import HealthRules, RecoveryRules
 from harness.lab.inventory import Lab
 from harness.transport.adb_device import AdbDevice

@@ -10,14 +10,13 @@ import yaml
 from hypothesis import given, strategies as st
 
 from harness.core.errors import ConfigError
-from harness.core.socs import near_socs
+from harness.core.socs import Target, near_socs
 from harness.core.whole_file import scratch_folder
 from harness.doctor.new_lab import lab_text
 from harness.lab import new_devices
 from harness.lab.attach import AttachedDevice
-from harness.lab.device_answers import DeviceAnswers, parse_answers
 from harness.lab.devices import DEFAULT_WORKDIR, AdbDeviceConfig
-from harness.lab.facts import DeviceFacts
+from harness.lab.facts import DeviceAnswers, DeviceFacts, parse_answers
 from harness.lab.inventory import Lab, load_lab
 from harness.lab.new_devices import (
     FoundDevice,
@@ -29,6 +28,7 @@ from harness.lab.new_devices import (
 from harness.transport.adb_address import USER_SERVER, TcpAddress
 from harness.transport.adb_device import AdbDevice
 from harness.transport.adb_server import AdbServer, SeenDevice
+from harness.transport.device import Transport
 from tests.snapshots import Snapshot
 from tests.unit.doctor.answers import BOARD, PHONE
 from tests.unit.doctor.test_device_checks import FACTS
@@ -217,9 +217,9 @@ def test_the_first_work_folder_that_takes_and_runs_files(
     """A board may have no /data; a phone has nothing else."""
     folders = []
 
-    def mock_ask(device: AttachedDevice) -> DeviceAnswers | None:
-        folders.append(device.workdir)
-        return parse_answers(PHONE if device.workdir == good else BOARD)
+    def mock_ask(way: Transport, workdir: str, target: Target) -> DeviceAnswers | None:
+        folders.append(workdir)
+        return parse_answers(PHONE if workdir == good else BOARD)
 
     monkeypatch.setattr(new_devices, "query_device", mock_ask)
     device = found(replace(FACTS, target=target)).device

@@ -15,9 +15,8 @@ from harness.core.deadline import Deadline
 from harness.core.errors import DeviceError, DeviceLost, DeviceRefused, DeviceTimeout, InfraError
 from harness.core.socket_folder import host_file
 from harness.evidence.case_evidence import take_baseline
-from harness.lab.attach import read_facts
+from harness.lab.facts import ask_vitals, read_facts
 from harness.lab.identity import give_device_id
-from harness.lab.recovery import ask_vitals
 from harness.transport.adb_address import TcpAddress
 from harness.transport.adb_device import AdbDevice
 from harness.transport.adb_server import AdbServer

@@ -22,24 +22,11 @@ Place = Literal["file", "link", "link-inside", "folder-link", "hard", "fifo", "d
 PLACES: Final[tuple[Place, ...]] = get_args(Place)
 
 _WAYS_OUT: Final = (
-    "../../secret/secret.bin",
-    "../../secret/conftest.py",
-    "../../new.bin",
-    "../new.bin",
-    "../in/../../secret/secret.bin",
-    "a/../../../secret/secret.bin",
-    "..\\..\\secret\\secret.bin",
-    "\uff0e\uff0e/\uff0e\uff0e/secret/secret.bin",
-    "..\uff0f..\uff0fsecret\uff0fsecret.bin",
-    "..\u2215..\u2215secret\u2215secret.bin",
-    "%2e%2e/%2e%2e/secret/secret.bin",
-    "....//....//secret/secret.bin",
-    "..",
-    ".",
-    "",
-    "/",
-    "~/secret.bin",
-    "$HOME/secret.bin",
+    *("../../secret/secret.bin", "../../secret/conftest.py", "../../new.bin", "../new.bin"),
+    *("../in/../../secret/secret.bin", "a/../../../secret/secret.bin"),
+    *("..\\..\\secret\\secret.bin", "%2e%2e/%2e%2e/secret/secret.bin"),
+    *("\uff0e\uff0e/\uff0e\uff0e/secret/secret.bin", "..\u2215..\u2215secret\u2215secret.bin"),
+    *("....//....//secret/secret.bin", "..", ".", "", "/", "~/secret.bin", "$HOME/secret.bin"),
 )
 _WORDS: Final = (
     *("a", "b.bin", "B.BIN", "m.raw", "x.npy", "dir", "caf\u00e9", "cafe\u0301", "\ufb01le.bin"),
@@ -47,18 +34,8 @@ _WORDS: Final = (
     *("manifest.json", "results.jsonl", "run.json", "latest", "README.txt", "store", ".links"),
     *("-rf", "--out=..", "-", "C:", "C:x.bin", "a:b", "\\\\host\\x", "NUL", "con.bin", "com1"),
     *("/dev/zero", "/proc/self/environ", "a.", "a ", " a", "...", ". .", ".. ", "a\0b", "a\nb"),
-    *(
-        "\x1b[2J",
-        "\u202egnp.bin",
-        "\u200b",
-        "\udcff.bin",
-        "\ud800",
-        "x" * 256,
-        "x" * 1100,
-        "*",
-        "?",
-    ),
-    *("{a,b}", "'a'", '"a"', "$(id)", "`id`", ";id", "|id", "&", "a\tb", "\x7f", "\ue000"),
+    *("\x1b[2J", "\u202egnp.bin", "\u200b", "\udcff.bin", "\ud800", "x" * 256, "x" * 1100),
+    *("*", "?", "{a,b}", "'a'", '"a"', "$(id)", "`id`", ";id", "|id", "&", "a\tb", "\x7f"),
 )
 _BETWEEN: Final = ("/", "/", "/", "\\", "//", "/./", "/../", "")
 

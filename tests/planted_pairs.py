@@ -7,7 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
+
+from tests.planted import Graph
 
 Build = Callable[["Builder", bool], str]
 """Adds nodes, with the error or without it, and gives the name of the output."""
@@ -16,12 +18,11 @@ _IMAGE: Final = (1, 4, 9, 9)
 _ROWS: Final = (1, 8, 16)
 
 
-class Builder:
+class Builder(Graph):
     """A model that grows node by node; each node is called by its first output."""
 
     def __init__(self) -> None:
-        self.nodes: list[onnx.NodeProto] = []
-        self.weights: list[onnx.TensorProto] = []
+        super().__init__(0, ())
 
     def constant(self, name: str, value: Any) -> str:
         self.weights.append(numpy_helper.from_array(np.asarray(value), name))
@@ -40,12 +41,8 @@ class Builder:
         return f"{name}.out"
 
     def made(self, shape: Sequence[int], output: str) -> onnx.ModelProto:
-        x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
-        y = helper.make_tensor_value_info(output, TensorProto.FLOAT, None)
-        graph = helper.make_graph(self.nodes, "planted", [x], [y], self.weights)
-        opset = [helper.make_opsetid("", 21)]
-        built = helper.make_model(graph, opset_imports=opset, ir_version=10)
-        return onnx.shape_inference.infer_shapes(built)
+        self.shape = shape
+        return self.model(output)
 
 
 def _between(build: Build) -> Build:

@@ -28,7 +28,6 @@ from tests.integration.probe.conftest import sanitizing
 
 Deployed = Callable[[str], DeployedContext]
 MODELS = {"raw": "io-heavy-4mb", "memhandle": "io-heavy-4mb-by-memhandle"}
-REFERENCE = Pairing("raw", "raw")
 RIGHT = "memory=1,quick=1"
 
 RAW_RAW, RAW_MEM, MEM_RAW, MEM_MEM = PAIRINGS
@@ -47,6 +46,7 @@ def wide_latency(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def measured(target: Target, deployed: Deployed, pairing: Pairing, settings: str) -> PairingFigures:
     context = deployed(MODELS[pairing.prepare])
+    assert prepared_memory(context) == pairing.prepare
     run = target.run(pairing_plan(target.libraries, context, pairing.execute), settings=settings)
     verdict = judge(run)
     assert verdict.outcome == "passed", verdict.explanation()
@@ -65,14 +65,8 @@ def right(target: Target, deployed: Deployed, pairing: Pairing) -> PairingFigure
 
 def checked(target: Target, deployed: Deployed, pairing: Pairing, settings: str) -> list[Check]:
     figures = measured(target, deployed, pairing, settings)
-    twin = right(target, deployed, pairing.twin)
-    base = right(target, deployed, REFERENCE)
+    twin, base = (right(target, deployed, other) for other in (pairing.twin, RAW_RAW))
     return judge_pairing(pairing, figures, twin, base, TOLERANCES)
-
-
-def test_contexts_are_really_prepared_both_ways(deployed: Deployed) -> None:
-    for memory, model in MODELS.items():
-        assert prepared_memory(deployed(model)) == memory
 
 
 @pytest.mark.parametrize("pairing", PAIRINGS, ids=str)
@@ -80,15 +74,7 @@ def test_what_is_as_documented_holds(
     stand_in: Target, deployed: Deployed, pairing: Pairing
 ) -> None:
     checks = checked(stand_in, deployed, pairing, RIGHT)
-    assert {check.name: check.verdict for check in checks} == {
-        "io_allocated_at_load": "held",
-        "io_allocated_at_first_inference": "held",
-        "io_settled_by_tenth": "held",
-        "io_given_back": "held",
-        "copies_per_inference": "held",
-        "steady_latency_same": "held",
-        "outputs_equal": "held",
-    }, checks
+    assert [check.verdict for check in checks] == ["held"] * 7, checks
 
 
 @pytest.mark.parametrize(

@@ -19,14 +19,7 @@ from harness.core.errors import ConfigError, InfraError
 from harness.core.whole_file import sha256_of
 from harness.models import compile, compiler, worker
 from harness.models.compile import ContextKey, ContextStore
-from harness.models.compiler import (
-    CompileError,
-    CompileJob,
-    InputFile,
-    Job,
-    ReferenceJob,
-    run_jobs,
-)
+from harness.models.compiler import CompileError, CompileJob, InputFile, Job, ReferenceJob, run_jobs
 from harness.models.models import Model
 from harness.models.onnx_model import OnnxModel
 from harness.models.source import Context

@@ -13,18 +13,8 @@ import pytest
 
 from harness.core.socs import SOCS
 from harness.runtimes.catalog import Catalog
-from harness.runtimes.preflight import (
-    ContextFacts,
-    PreflightInput,
-    TargetFacts,
-    preflight,
-)
-from harness.runtimes.runtime import (
-    LibraryFacts,
-    Runtime,
-    SdkBuild,
-    read_library,
-)
+from harness.runtimes.preflight import ContextFacts, PreflightInput, TargetFacts, preflight
+from harness.runtimes.runtime import LibraryFacts, Runtime, SdkBuild, read_library
 from tests.integration.conftest import RuntimeFor
 
 BOARD = TargetFacts("linux-arm64", soc="SM8550", glibc="2.35")

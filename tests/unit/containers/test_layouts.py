@@ -13,12 +13,7 @@ import pytest
 
 from harness.containers.artefact import Artefact, ArtefactError, Piece
 from harness.containers.extract import extract
-from harness.containers.open import (
-    SUFFIXES,
-    UnknownFileError,
-    open_artefact,
-    open_artefacts,
-)
+from harness.containers.open import SUFFIXES, UnknownFileError, open_artefact, open_artefacts
 from tests.logged import Logged
 from tests.snapshots import Snapshot
 from tests.unit.containers.made import (

@@ -49,15 +49,12 @@ def test_a_run_makes_room_for_itself_and_leaves_no_mark(
     described = simulated_lab.read_text()
     simulated_lab.write_text(f"{described}    store_limit_mb: {limit_mb}\n")
     for version in ("2.51.0", "2.47.0", "2.51.0"):
-        workbench = open_workbench(simulated_lab)
-        try:
+        with contextlib.closing(open_workbench(simulated_lab)) as workbench:
             runtime = workbench.ready(prepared(workbench, version)).runtime
             workdir = Path(device_of(workbench).workdir)
             assert Path(runtime.library("libQnnHtp.so")).exists()
             assert 100e6 < stored_bytes(workdir) < limit_mb * 1e6
             assert len(list(workdir.glob("inuse/*"))) == 1
-        finally:
-            workbench.close()
         kept = simulated_root(cache_root()) / "sim-test" / workdir.relative_to(workdir.parents[3])
         assert list(kept.glob("inuse/*")) == []
         assert 100e6 < stored_bytes(kept) < limit_mb * 1e6
@@ -73,9 +70,8 @@ def test_a_run_makes_room_for_itself_and_leaves_no_mark(
 def test_all_that_a_placement_needs_takes_one_look(
     simulated_lab: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = open_workbench(simulated_lab)
-    prepared(first, "2.51.0")
-    first.close()
+    with contextlib.closing(open_workbench(simulated_lab)) as first:
+        prepared(first, "2.51.0")
     sent = []
     shell = AdbDevice.shell
 
@@ -83,8 +79,7 @@ def test_all_that_a_placement_needs_takes_one_look(
         sent.append(script)
         return shell(self, script, **options)  # type: ignore[arg-type]
 
-    workbench = open_workbench(simulated_lab)
-    try:
+    with contextlib.closing(open_workbench(simulated_lab)) as workbench:
         device_of(workbench)
         monkeypatch.setattr(AdbDevice, "shell", counting)
         placement = prepared(workbench, "2.51.0")
@@ -92,17 +87,12 @@ def test_all_that_a_placement_needs_takes_one_look(
         # what the device itself is asked about besides is no matter of the store
         asked = [name for one in sent for name in get_args(ScriptName) if script(name) in one]
         assert asked == ["look", "install"]  # contents are there, the set is made of them
-    finally:
-        workbench.close()
 
 
 def test_a_device_that_is_attached_anew_is_marked_once(simulated_lab: Path) -> None:
-    workbench = open_workbench(simulated_lab)
-    try:
+    with contextlib.closing(open_workbench(simulated_lab)) as workbench:
         prepared(workbench, "2.51.0")
         workdir = Path(device_of(workbench).workdir)
         workbench.recover(workbench.lab.device("sim-test"), case_over=False, background=False)
         prepared(workbench, "2.51.0")
         assert len(list(workdir.glob("inuse/*"))) == 1
-    finally:
-        workbench.close()

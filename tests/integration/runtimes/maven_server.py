@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import threading
+import time
 import zipfile
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -31,7 +32,8 @@ def make_aar(libraries: Mapping[str, bytes]) -> bytes:
 class MavenServer:
     """Serves `files`; `cuts` says after how many bytes which answers break off, once each.
 
-    `reason` is said of what is refused; `login` is the header that it wants to see.
+    An answer breaks off after `stall_s`; `reason` is said of what is refused; `login` is the header
+    that it wants to see.
     """
 
     def __init__(self) -> None:
@@ -41,6 +43,7 @@ class MavenServer:
         self.status: dict[str, int] = {}
         self.reason: str | None = None
         self.login: str | None = None
+        self.stall_s = 0.0
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -71,14 +74,8 @@ class MavenServer:
         if sums:
             self.files[f"{artifact.aar()}.sha1"] = hashlib.sha1(aar).hexdigest().encode()
         folder = artifact.folder
-        versions = sorted(
-            {
-                name.split("/")[-2]
-                for name in self.files
-                if name.startswith(f"{folder}/") and name.endswith(".aar")
-            }
-        )
-        listed = "".join(f"<version>{version}</version>" for version in versions)
+        versions = {name.split("/")[-2] for name in self.files if name.endswith(".aar")}
+        listed = "".join(f"<version>{version}</version>" for version in sorted(versions))
         self.files[f"{folder}/{METADATA}"] = (
             f"<metadata><versioning><versions>{listed}</versions></versioning></metadata>".encode()
         )
@@ -99,10 +96,12 @@ class MavenServer:
             request.end_headers()
             return
         request.send_response(200)
+        request.send_header("Content-Type", "text/html")  # pip wants it of an index
         request.send_header("Content-Length", str(len(content)))
         request.end_headers()
         cuts = self.cuts.get(name) or [len(content)]
         body = content[: cuts.pop(0)]
         request.wfile.write(body)
         if len(body) < len(content):
+            time.sleep(self.stall_s)
             request.close_connection = True

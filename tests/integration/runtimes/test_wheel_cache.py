@@ -5,16 +5,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-import threading
 import zipfile
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from harness.core.errors import InfraError
 from harness.runtimes.pypi import WheelCache, WheelRequest
+from tests.integration.runtimes.maven_server import MavenServer
 from tests.logged import Logged
 
 REQUEST = WheelRequest("harness-sample", "1.0", "manylinux_2_35_x86_64", "3.12", "cp312")
@@ -97,83 +96,33 @@ def test_an_index_that_is_not_there_stays_unnamed(
     assert "127.0.0.1" not in text
 
 
-class Index:
-    """A package index on the loopback that breaks off the first download.
-
-    With `stall`, it sends half and then nothing more until it is closed.
-    """
-
-    def __init__(self, wheel: Path, *, stall: bool) -> None:
-        content = wheel.read_bytes()
-        self.half_sent = threading.Event()
-        self.closing = threading.Event()
-        index = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                if not self.path.endswith(".whl"):
-                    self.answer(f'<a href="/{NAME}">{NAME}</a>'.encode(), "text/html")
-                elif not index.half_sent.is_set():
-                    self.answer(content, "application/zip", send=len(content) // 2)
-                    index.half_sent.set()
-                    if stall:
-                        index.closing.wait(60)
-                else:
-                    self.answer(content, "application/zip")
-
-            def answer(self, body: bytes, kind: str, *, send: int | None = None) -> None:
-                self.send_response(200)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body[:send])
-                self.wfile.flush()
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/simple"
-
-    def close(self) -> None:
-        self.closing.set()
-        self.server.shutdown()
-        self.server.server_close()
-
-
 @pytest.fixture
-def indexes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
-    servers: list[Index] = []
-    wheel = make_wheel(tmp_path / "served")
-
-    def start(*, stall: bool = False) -> Index:
-        servers.append(Index(wheel, stall=stall))
-        monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-        monkeypatch.setenv("PIP_INDEX_URL", servers[-1].url)
-        monkeypatch.setenv("PIP_RETRIES", "0")
-        monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
-        monkeypatch.setenv("PIP_RESUME_RETRIES", "0")
-        return servers[-1]
-
-    yield start
-    for index in servers:
-        index.close()
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MavenServer]:
+    """A package index on the loopback that breaks off the first download."""
+    server = MavenServer()
+    server.files["simple/harness-sample/"] = f'<a href="../../{NAME}">{NAME}</a>'.encode()
+    server.files[NAME] = make_wheel(tmp_path / "served").read_bytes()
+    server.cuts[NAME] = [len(server.files[NAME]) // 2]
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_INDEX_URL", f"{server.url}/simple")
+    monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
+    for name in ("PIP_RETRIES", "PIP_RESUME_RETRIES"):
+        monkeypatch.setenv(name, "0")
+    yield server
+    server.stop()
 
 
-def test_a_download_that_breaks_off_leaves_nothing(indexes, root: Path) -> None:  # type: ignore[no-untyped-def]
-    index = indexes()
+def test_a_download_that_breaks_off_leaves_nothing(index: MavenServer, root: Path) -> None:
     with pytest.raises(InfraError, match="harness-sample"):
         wheels(root).fetch(REQUEST)
-    assert index.half_sent.is_set()
+    assert index.cuts[NAME] == []
     assert cached_files(root) == set()
     assert wheels(root).fetch(REQUEST).path.stat().st_size > 0
 
 
 @pytest.mark.slow
-def test_pip_that_takes_too_long_is_ended(indexes, root: Path) -> None:  # type: ignore[no-untyped-def]
-    indexes(stall=True)
+def test_pip_that_takes_too_long_is_ended(index: MavenServer, root: Path) -> None:
+    index.stall_s = 30.0
     with pytest.raises(InfraError, match="within 3 s"):
         wheels(root, timeout_s=3).fetch(REQUEST)
     assert cached_files(root) == set()

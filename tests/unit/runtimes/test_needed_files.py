@@ -63,45 +63,36 @@ def names(files: tuple[OneFile, ...]) -> set[str]:
     return {file.name.rsplit("/", 1)[-1] for file in files}
 
 
+PLUGIN = {"libonnxruntime.so", "libonnxruntime_providers_qnn.so"}
+PROGRAM = {"libqnn_executorch_backend.so", "qnn_executor_runner"}
+
+
 @pytest.mark.parametrize(
     ("backend", "driver", "arch", "expected"),
     [
-        ("htp", "qnn", 73, HTP_73 | CXX),
-        ("gpu", "qnn", 73, {"libQnnGpu.so", "libQnnSystem.so"} | CXX),
-        ("cpu", "qnn", None, {"libQnnCpu.so", "libQnnSystem.so"} | CXX),
-        ("htp", "ort-builtin", 73, HTP_73 | CXX | {"libonnxruntime.so"}),
-        (
-            "htp",
-            "ort-plugin",
-            73,
-            HTP_73 | CXX | {"libonnxruntime.so", "libonnxruntime_providers_qnn.so"},
-        ),
-        ("cpu", "ort-builtin", 73, {"libQnnCpu.so", "libonnxruntime.so"} | CXX),
-        (
-            "htp",
-            "program",
-            73,
-            HTP_73 | CXX | {"libqnn_executorch_backend.so", "qnn_executor_runner"},
-        ),
+        ("htp", "qnn", 73, HTP_73),
+        ("gpu", "qnn", 73, {"libQnnGpu.so", "libQnnSystem.so"}),
+        ("cpu", "qnn", None, {"libQnnCpu.so", "libQnnSystem.so"}),
+        ("htp", "ort-builtin", 73, HTP_73 | {"libonnxruntime.so"}),
+        ("htp", "ort-plugin", 73, HTP_73 | PLUGIN),
+        ("cpu", "ort-builtin", 73, {"libQnnCpu.so", "libonnxruntime.so"}),
+        ("htp", "program", 73, HTP_73 | PROGRAM),
     ],
 )
 def test_what_each_process_gets(
     backend: Backend, driver: Driver, arch: int | None, expected: set[str]
 ) -> None:
-    assert names(select(EVERYTHING, backend, driver, arch)) == expected
+    assert names(select(EVERYTHING, backend, driver, arch)) == expected | CXX
+    prepared = names(select(EVERYTHING, backend, driver, arch, online_prepare=True))
+    assert ("libQnnHtpPrepare.so" in prepared) == (backend == "htp")
 
 
-def test_an_unknown_arch_takes_every_stub_and_skel() -> None:
+def test_an_unknown_arch_takes_every_stub_and_skel_and_a_wheel_its_cxx_runtime() -> None:
     chosen = names(select(EVERYTHING, "htp", "qnn", None))
     assert sum("Stub" in name for name in chosen) == sum("Skel" in name for name in chosen) == 6
-
-
-def test_preparing_on_the_device_wants_its_library() -> None:
-    prepared = select(EVERYTHING, "htp", "ort-plugin", 73, online_prepare=True)
-    assert "libQnnHtpPrepare.so" in names(prepared)
-    assert "libQnnHtpPrepare.so" not in names(
-        select(EVERYTHING, "gpu", "ort-plugin", 73, online_prepare=True)
-    )
+    libraries = ("libc++-71bc274c.so.1.0", "libc++abi-0539aa51.so.1.0", "libunwind-6b740a46.so.1.0")
+    wheel = [OneFile(f"onnxruntime_qnn.libs/{name}") for name in libraries]
+    assert list(select(wheel, "htp", "qnn", 73)) == wheel
 
 
 def test_what_a_library_needs_comes_along() -> None:
@@ -111,18 +102,6 @@ def test_what_a_library_needs_comes_along() -> None:
     assert not {"libVendor.so", "libDeep.so"} & names(
         select(files, "cpu", "qnn", None, needed=needed)
     )
-
-
-def test_the_cxx_runtime_of_a_wheel_comes_along() -> None:
-    wheel = [
-        OneFile(f"onnxruntime_qnn.libs/{name}")
-        for name in (
-            "libc++-71bc274c.so.1.0",
-            "libc++abi-0539aa51.so.1.0",
-            "libunwind-6b740a46.so.1.0",
-        )
-    ]
-    assert list(select(wheel, "htp", "qnn", 73)) == wheel
 
 
 @given(

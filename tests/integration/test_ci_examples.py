@@ -66,13 +66,15 @@ class Project:
         (folder / "suites/test_own.py").write_text(SUITE)
         (folder / "pytest.ini").write_text("[pytest]\ntestpaths = suites\n")
         (folder / "devices.yaml").write_text(LAB)
-        programs = folder / "programs"
-        programs.mkdir()
+        (folder / "programs").mkdir()
         for name in ("gh", "curl"):
-            (programs / name).write_text(SERVER_MOCK)
-            (programs / name).chmod(0o755)
-        path = f"{programs}:{Path(sys.executable).parent}:{lab.environment['PATH']}"
+            self.write_program(name, SERVER_MOCK)
+        path = f"{folder / 'programs'}:{Path(sys.executable).parent}:{lab.environment['PATH']}"
         self.environment = lab.environment | {"PATH": path} | dict(told)
+
+    def write_program(self, name: str, text: str) -> None:
+        (self.folder / "programs" / name).write_text(text)
+        (self.folder / "programs" / name).chmod(0o755)
 
     def run_clean(self, scripts: list[str], keeps: bool, **more: str) -> list[tuple[int, str]]:
         """The same in a clean checkout with the runs that were kept; `keeps`: then these are."""
@@ -159,9 +161,7 @@ def test_what_a_run_left_is_published_however_it_ended(
     output = tmp_path / "output"
     told = {name: str(output) for name in ("GITHUB_OUTPUT", "GITHUB_PATH", "GITHUB_STEP_SUMMARY")}
     project = Project(lab, tmp_path / "project", told)
-    mock = project.folder / "programs/pytest"
-    mock.write_text(PYTEST_MOCK)
-    mock.chmod(0o755)
+    project.write_program("pytest", PYTEST_MOCK)
     kept = {"gitlab_scripts": "junit.xml", "jenkins_scripts": "kept/latest/junit.xml"}
     comparison = project.folder / "comparison.md"
     for code in (0, 1, 2, 3):
@@ -176,7 +176,7 @@ def test_what_a_run_left_is_published_however_it_ended(
             junit = (project.folder / kept[scripts.__name__]).read_text()
             assert junit == (newest / "junit.xml").read_text()
         assert bool(comparison.read_text()) == (code > 0), "the first has no other run"
-    mock.write_text("#!/bin/sh\nexit 2\n")
+    project.write_program("pytest", "#!/bin/sh\nexit 2\n")
     output.unlink(missing_ok=True)
     done = project.run(scripts())
     assert sorted(one for one, _ in done) == sorted([2, *[0] * (len(done) - 1)]), done

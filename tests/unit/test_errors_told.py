@@ -48,6 +48,7 @@ def in_the_way(folder: Path) -> Path:
         (lambda at: spawn_guarded(["x"], cwd=at / "gone"), InfraError),
         (lambda at: download("http://[::1/x", at, BOUNDS), InfraError),
         (lambda at: download(f"http://{'a' * 64}.example/x", at, BOUNDS), InfraError),
+        (lambda at: Catalog(at).add(Catalog(at).sources[0]), ConfigError),
     ],
 )
 def test_what_stands_in_the_way_is_an_error(
@@ -83,12 +84,6 @@ def test_postgres_wants_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(ConfigError, match="pip install"):
         open_database("postgresql://somewhere/db")
-
-
-def test_sources_of_one_name(tmp_path: Path) -> None:
-    catalog = Catalog(tmp_path)
-    with pytest.raises(ConfigError, match="pypi"):
-        catalog.add(catalog.sources[0])
 
 
 def test_a_folder_on_a_file_system_without_locks_keeps_no_night(

@@ -6,7 +6,6 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
 
 from harness.containers import artefact
 from harness.containers.artefact import ArtefactError
@@ -33,16 +32,6 @@ def test_at_random(name: str, folder: Path) -> None:
         path.write_bytes(damaged(SEEDS[name], chance))
         readable += require_error_or_truth(path)
     assert readable < 150
-
-
-@settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(st.sampled_from(sorted(SEEDS)), st.integers(0, 8), st.binary(max_size=300))
-def test_a_head_with_anything_behind_it(folder: Path, name: str, head: int, rest: bytes) -> None:
-    path = folder / "artefact"
-    path.write_bytes(SEEDS[name][: 2 * head] + rest)
-    assert require_error_or_truth(path) in (True, False)
 
 
 def test_what_was_found_once(folder: Path) -> None:

@@ -51,10 +51,7 @@ def test_nodes_stand_in_the_models_order_and_what_was_folded_in_does_not() -> No
     unnamed = GraphNode("Add_2", "Add", ("t",), ("v",), unnamed=True)
     reasons = {("b", "Shrink"): "no kernel", ("d", "Tanh"): "unused"}
     placed = placed_as([A, B, unnamed, D], assigned, reasons)
-    assert [
-        (placed_node.node.name, placed_node.on, placed_node.reason, placed_node.added_by)
-        for placed_node in placed
-    ] == [
+    assert [(each.node.name, each.on, each.reason, each.added_by) for each in placed] == [
         ("b", CPU, "no kernel", None),
         ("Add_2", NPU, None, None),
         ("d", NPU, None, None),
@@ -70,11 +67,8 @@ def test_a_node_in_another_layout_is_the_models_and_what_turns_it_is_not() -> No
     conv = GraphNode("conv", "Conv", ("x",), ("t",))
     named = [("Transpose", "Transpose"), ("conv_token_1", "Conv"), ("_inlfunc_f_in", "Cast")]
     placed = placed_as([conv], [("0", NPU, named)], {})
-    assert [(placed_node.node.name, placed_node.added_by) for placed_node in placed] == [
-        ("conv", None),
-        ("Transpose", ADDED_BY_ORT),
-        ("_inlfunc_f_in", None),
-    ]
+    names = {each.node.name: each.added_by for each in placed}
+    assert names == {"conv": None, "Transpose": ADDED_BY_ORT, "_inlfunc_f_in": None}
     assert not is_as_in_file([conv], placed)
     assert is_as_in_file([conv], placed_as([conv], [("0", NPU, [("conv", "Conv")])], {}))
     assert not is_as_in_file([conv, A], placed_as([conv], [("0", NPU, [("conv", "Conv")])], {}))
@@ -97,10 +91,8 @@ def test_a_program_of_executorch_tells_delegates_and_portable_kernels() -> None:
     with FileBytes(FIELD) as data:
         figures = figures_of(*method_nodes(data, "forward"))
     rows: list[dict[str, str]] = figures["nodes"]  # type: ignore[assignment]
-    assert [(row["op_type"], row["on"]) for row in rows] == [
-        ("QnnBackend", NPU),
-        ("aten::sigmoid.out", CPU),
-    ] * 3
+    places = [("QnnBackend", NPU), ("aten::sigmoid.out", CPU)]
+    assert [(row["op_type"], row["on"]) for row in rows] == places * 3
     assert rows[1]["reason"]
     # [1, 16, 4, 4] of float32, five times: there and back
     assert (figures["partitions"], figures["transfers"]) == (3, {"tensors": 5, "bytes": 5120})

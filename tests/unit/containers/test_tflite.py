@@ -62,10 +62,8 @@ def test_the_nodes_of_a_compiled_model() -> None:
     (node,) = compiled.nodes
     assert (node.op, node.partition) == ("DISPATCH_OP", "qnn_partition_0")
     assert (compiled.inputs, compiled.outputs) == (node.inputs, node.outputs)
-    assert [(tensor.name, tensor.size) for tensor in compiled.named(compiled.inputs)] == [
-        ("arg0", 8),
-        ("arg1", 8),
-    ]
+    tensors = compiled.named(compiled.inputs)
+    assert [(tensor.name, tensor.size) for tensor in tensors] == [("arg0", 8), ("arg1", 8)]
 
 
 def test_the_bytes_of_a_tensor() -> None:

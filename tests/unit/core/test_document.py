@@ -109,6 +109,7 @@ def test_a_mistake_points_at_its_field() -> None:
     mistake = parsed.mistake(("a", 0, "b"), "is odd", ["2", "4"])
     assert (mistake.line, mistake.field, mistake.choices) == (2, "a[0].b", ["2", "4"])
     assert join_mistakes([mistake]) is mistake
+    assert field_name(()) == ""
 
 
 def test_what_is_missing_is_said_after_what_may_be_its_misspelling() -> None:
@@ -116,11 +117,6 @@ def test_what_is_missing_is_said_after_what_may_be_its_misspelling() -> None:
     mistakes = [missing, ConfigError("unknown key", line=4, field="a.seriel")]
     text = str(join_mistakes(mistakes)).splitlines()
     assert text == ["a.seriel: unknown key", "a.serial: is missing: a device needs one"]
-
-
-def test_field_names() -> None:
-    assert field_name(("devices", 0, "tags", 1)) == "devices[0].tags[1]"
-    assert field_name(()) == ""
 
 
 def test_files_that_cannot_be_read(tmp_path: Path, snapshot: Snapshot) -> None:

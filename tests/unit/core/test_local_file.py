@@ -128,14 +128,3 @@ def test_a_file_under_another_name(
     assert not (tmp_path / "target").is_symlink()
     assert (tmp_path / "target").samefile(tmp_path / "source") == links
     assert len(list(tmp_path.iterdir())) == 3
-
-
-def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "source").write_bytes(b"x" * 9)
-
-    def full(*_: object) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "sendfile", full)
-    with pytest.raises(OSError, match="No space left"):
-        copy_range(tmp_path / "source", 0, 9, tmp_path / "target")

@@ -36,12 +36,10 @@ from tests.integration.hostile_words import COMMANDS
     [
         ("https://user:s3cret@host/x", "https://***@host/x"),
         ("HTTP://u:s3@cret@host", "HTTP://***@host"),
-        ("http://u:s3/cret@host/x", "http://***@host/x"),
-        ("http://u:s3?cr#et@host/x", "http://***@host/x"),
+        ("http://u:s3/c?r#et@host/x", "http://***@host/x"),
         ("'https://user:s3cre...'", "'https://***"),
         ("https://host/x?access_token=s3cret&y=1", "https://host/x?access_token=***&y=1"),
         ("https://h/x?a=1&X-Amz-Signature=s3cret#z", "https://h/x?a=1&X-Amz-Signature=***#z"),
-        ("https://h/x?API_KEY=s3cret", "https://h/x?API_KEY=***"),
         ("/lab/https:/u:s3cret@h/x: no such file", "/lab/https:/***@h/x: no such file"),
         ("--index-url=https://u:s3cret@h/ --x", "--index-url=https://***@h/ --x"),
     ],
@@ -319,18 +317,14 @@ def test_whatever_is_printed_goes_through_one_place() -> None:
     assert leaks == PRINTS_ITSELF
 
 
+def test_of_a_long_line_that_may_have_secrets_the_beginning_is_kept() -> None:
+    with mock.patch.object(outgoing_text, "MOST_LINE_BYTES", 100):
+        cleaned = log_without_secrets(b"password=b %b\nthen\n%b" % (b"x" * 90, b"x" * 200))
+    assert cleaned == b"password=*** %b%b\nthen\n%b" % (b"x" * 89, LINE_WAS_CUT, b"x" * 200)
+
+
 def test_things_are_counted_and_lines_continued() -> None:
     assert [counted(number, "case") for number in (0, 1, 2)] == ["0 cases", "1 case", "2 cases"]
     assert [counted(number, "box", "boxes") for number in (1, 2)] == ["1 box", "2 boxes"]
     assert continued("a\nb\n  | c") == "a\n  | b\n  | c"
     assert continued(continued("a\nb\n\n")) == continued("a\nb\n\n") == "a\n  | b\n  | \n  | "
-
-
-def test_of_a_long_line_that_may_have_secrets_the_beginning_is_kept() -> None:
-    with mock.patch.object(outgoing_text, "MOST_LINE_BYTES", 100):
-        line = b"password=b " + b"x" * 89
-        assert log_without_secrets(line) == b"password=*** " + b"x" * 89
-        cleaned = log_without_secrets(b"%bx\nthen\n" % line)
-        assert cleaned == b"password=*** " + b"x" * 89 + LINE_WAS_CUT + b"\nthen\n"
-        quiet = b"x" * 200 + b"\npassword=b"
-        assert log_without_secrets(quiet) == b"x" * 200 + b"\npassword=***"

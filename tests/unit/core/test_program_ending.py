@@ -61,10 +61,13 @@ def test_what_is_held_is_not_interrupted() -> None:
         signal.raise_signal(signal.SIGINT)
 
 
-def test_sigterm_ends_what_was_started_with_sigint_ignored() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def test_sigterm_ends_what_was_started_with_the_others_ignored() -> None:
+    """As a job of a shell in the background is, and one of nohup."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     Ending().watch()
-    signal.raise_signal(signal.SIGINT)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.raise_signal(number)
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGTERM)
 
@@ -99,9 +102,3 @@ def test_of_several_in_one_process_the_last_is_heard() -> None:
     inner.pytest_unconfigure()
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGTERM)
-
-
-def test_a_hang_up_that_nohup_ignores_is_ignored() -> None:
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    Ending().watch()
-    signal.raise_signal(signal.SIGHUP)

@@ -10,13 +10,6 @@ from harness.core.socs import KERNEL_SOC_IDS, SOCS, Claim, claim_of, limits_of_s
 from tests.snapshots import Snapshot
 
 
-def test_known_figures() -> None:
-    soc = SOCS["QCS8550"]
-    assert (soc.htp_arch, soc.soc_model, soc.vtcm_mb, soc.adreno) == (73, 43, 8, "740")
-    assert SOCS["QCS610"].htp_arch is None
-    assert SOCS["SM8650"].soc_model == 57
-
-
 def test_the_kernels_numbers_are_of_socs_that_are_known() -> None:
     assert set(KERNEL_SOC_IDS) <= set(SOCS)
     assert KERNEL_SOC_IDS["SM8650"] == 557

@@ -47,6 +47,8 @@ def test_each_piece_is_a_file_of_its_own_in_their_order(tmp_path: Path) -> None:
     assert (first.path.read_bytes(), second.path.read_bytes()) == (b"first", b"second!")
     assert first.path.is_relative_to(cache)
     assert contexts_of(model, cache) == sources
+    with pytest.raises(InfraError):  # a folder that is a file
+        contexts_of(model, model.path)
 
 
 def test_what_of_a_file_is_not_run_is_told_with_what_runs_it(
@@ -104,20 +106,17 @@ def test_where_the_inputs_of_each_context_are(
     ("kinds", "kind"),
     [
         (("context", "dlc"), "pte"),
+        (("dlc",), "manifest"),
         (("context", "context", "empty"), "epcontext"),
+        ((), "onnx"),
     ],
-    ids=["dlc", "empty"],
+    ids=["dlc", "extracted dlc", "empty", "no model"],
 )
 def test_what_holds_no_contexts(
     tmp_path: Path, kinds: tuple[PieceKind, ...], kind: ArtefactKind, snapshot: Snapshot
 ) -> None:
     with snapshot.raises(ConfigError):
         contexts_of(artefact(tmp_path, *kinds, kind=kind), tmp_path / "cache")
-
-
-def test_what_is_no_onnx_model_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"model\.pte: "):
-        contexts_of(artefact(tmp_path, kind="onnx"), tmp_path / "cache")
 
 
 def test_a_folder_is_run_without_what_holds_no_contexts(tmp_path: Path, logged: Logged) -> None:
@@ -129,24 +128,14 @@ def test_a_folder_is_run_without_what_holds_no_contexts(tmp_path: Path, logged: 
     assert str(tmp_path / "other.pte") in warning
 
 
-def test_a_dlc_among_extracted_files_is_named(tmp_path: Path) -> None:
-    piece = Piece(tmp_path / "net.dlc", 0, 4, "", "dlc")
-    with pytest.raises(ConfigError, match=r"net\.dlc: "):
-        contexts_of(Artefact(tmp_path / "manifest.json", "manifest", (piece,)), tmp_path)
-
-
-def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "cache").write_text("in the way")
-    with pytest.raises(InfraError):
-        contexts_of(artefact(tmp_path, "context"), tmp_path / "cache")
-
-
 def test_an_onnx_model_is_compiled_with_inputs_that_fit_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("QNN_HARNESS_CACHE", str(tmp_path / "cache"))
     (tmp_path / "model.pte").write_bytes(Model("tiny").serialized())
     artefact = Artefact(tmp_path / "model.pte", "onnx", ())
+    with pytest.raises(ConfigError, match="graph"):  # it is compiled whole
+        contexts_of(artefact, tmp_path / "cache", ModelOptions(graph="nope"))
     (source,) = sources = contexts_of(artefact, tmp_path / "cache", ModelOptions(tolerance=0.5))
     assert (str(sources), source.compiled, source.tolerance) == ("model.pte", True, 0.5)
     for option in ("inputs", "expected"):
@@ -162,11 +151,3 @@ def test_an_onnx_model_is_compiled_with_inputs_that_fit_it(
     assert not source.inputs()["x"].any()
     assert source.expected() == {"y": tmp_path / "expected/model.pte/of_it.raw"}
     assert source.compared
-
-
-def test_a_model_that_is_compiled_whole_has_no_graph_to_choose(tmp_path: Path) -> None:
-    path = tmp_path / "mine.onnx"
-    path.write_bytes(Model("tiny").serialized())
-    with pytest.raises(ConfigError) as error:
-        contexts_of(Artefact(path, "onnx", ()), tmp_path / "cache", ModelOptions(graph="nope"))
-    assert error.value.field == "graph"

@@ -28,19 +28,12 @@ def test_a_library_of_linux() -> None:
     assert facts.android_api is None
 
 
-def test_a_library_of_android() -> None:
-    facts = read_elf(elf_file(needed=["libc.so"], android_api=30))
-    assert (facts.libc, facts.android_api, facts.min_glibc) == ("bionic", 30, None)
-
-
-def test_another_note_of_android_is_not_its_api_level() -> None:
-    """NT_ANDROID_TYPE_MEMTAG has the same name and the number 4 (bionic's elf_common.h)."""
+def test_a_library_of_android_and_code_for_the_dsp() -> None:
+    """NT_ANDROID_TYPE_MEMTAG has the name of its API level and the number 4 (elf_common.h)."""
     tagged = {"needed": ["libc.so"], "android_memtag": 5}
-    assert read_elf(elf_file(**tagged, android_api=30)).android_api == 30
+    facts = read_elf(elf_file(**tagged, android_api=30))
+    assert (facts.libc, facts.android_api, facts.min_glibc) == ("bionic", 30, None)
     assert read_elf(elf_file(**tagged)).android_api is None
-
-
-def test_code_for_the_dsp() -> None:
     facts = read_elf(elf_file("hexagon", bits=32, flags=0x73, needed=["libc++.so.1", "libc.so"]))
     assert (facts.bits, facts.machine, facts.libc) == (32, "hexagon", None)
     assert facts.needed == ("libc++.so.1", "libc.so")

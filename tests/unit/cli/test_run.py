@@ -20,7 +20,7 @@ from tests.unit.containers.made import CONTEXT
 
 @pytest.fixture
 def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The arguments of pytest, which runs nothing, in a folder of its own."""
+    """The arguments of pytest, which runs nothing, in a folder with a context."""
     arguments: list[str] = []
 
     def main(words: list[str], plugins: object) -> int:
@@ -29,16 +29,14 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(pytest, "main", main)
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.bin").write_bytes(CONTEXT)
     return arguments
 
 
 @pytest.mark.parametrize(
     "option", sorted({one.opts[0] for one in run.params if getattr(one, "is_flag", None) is False})
 )
-def test_an_option_without_its_value_is_refused(
-    told: list[str], tmp_path: Path, option: str
-) -> None:
-    (tmp_path / "a.bin").write_bytes(CONTEXT)
+def test_an_option_without_its_value_is_refused(told: list[str], option: str) -> None:
     completed = CliRunner().invoke(run, ["a.bin", option])
     assert completed.exit_code == 2
     assert told == []
@@ -53,8 +51,7 @@ def test_an_option_without_its_value_is_refused(
         ("--tolerance=-1", "--qnn-contexts-tolerance=-1.0"),
     ],
 )
-def test_words_are_passed_on(word: str, passed_on: str, tmp_path: Path, told: list[str]) -> None:
-    (tmp_path / "a.bin").write_bytes(CONTEXT)
+def test_words_are_passed_on(word: str, passed_on: str, told: list[str]) -> None:
     run.main(["a.bin", *word.split()], standalone_mode=False)
     assert passed_on in told
 
@@ -64,9 +61,8 @@ def test_words_are_passed_on(word: str, passed_on: str, tmp_path: Path, told: li
     [("litert", "cpu"), ("litert", "htp,gpu"), ("executorch", "gpu"), ("ort", "npu")],
 )
 def test_an_engine_knows_its_backends(
-    engine: str, backend: str, tmp_path: Path, told: list[str], snapshot: Snapshot
+    engine: str, backend: str, told: list[str], snapshot: Snapshot
 ) -> None:
-    (tmp_path / "a.bin").write_bytes(CONTEXT)
     with snapshot.raises(ConfigError):
         run.main(["a.bin", f"--engine={engine}", f"--backend={backend}"], standalone_mode=False)
     assert not told
@@ -105,7 +101,6 @@ def test_a_name_that_no_case_can_have(
 def test_an_empty_name_is_not_the_folder_one_is_in(
     tmp_path: Path, told: list[str], arguments: list[str]
 ) -> None:
-    (tmp_path / "a.bin").write_bytes(CONTEXT)
     for command, options in ((contexts, arguments), (run, [""])):
         completed = CliRunner().invoke(command, options)
         assert completed.exit_code == 2

@@ -11,7 +11,7 @@ from harness.bench.placement import Placement
 from harness.core.errors import DeviceLost, DeviceTimeout, InfraError
 from harness.diagnosis.error import ErrorRecord
 from harness.plugin.case import Case
-from harness.results.record import DeviceRecord
+from harness.results.record import CaseRecord, DeviceRecord
 
 SERIAL = "127.0.0.1:40023"
 
@@ -33,6 +33,13 @@ def case_of(request: pytest.FixtureRequest) -> Case:
         Placement(device="farm-03", backend="htp", qnn="2.51.0", compiler=None),
         1,
     )
+
+
+def failed_with(request: pytest.FixtureRequest, error: BaseException) -> CaseRecord:
+    case = case_of(request)
+    report: Any = SimpleNamespace(when="call", longrepr="", outcome="failed", failed=True)
+    case._fail(report, error)
+    return case.record()
 
 
 @pytest.mark.parametrize("ran_on", ["farm-03", "farm-04"])
@@ -71,10 +78,7 @@ def test_what_another_device_came_to_is_no_verdict(
 def test_an_error_of_a_device_names_it_and_is_alike_on_all(
     request: pytest.FixtureRequest, error: InfraError, name: str | None
 ) -> None:
-    case = case_of(request)
-    report: Any = SimpleNamespace(when="call", longrepr="", outcome="failed", failed=True)
-    case._fail(report, error)
-    record = case.record()
+    record = failed_with(request, error)
     assert record.error is not None
     assert record.error.message == (name or f"farm-03: {error}")
     assert (record.outcome, record.cause) == ("error", "infra")
@@ -87,10 +91,7 @@ def test_a_failed_assertion_has_what_was_compared_and_its_line_beside_its_signat
     size, most = 50439, 1
     with pytest.raises(AssertionError) as caught:
         assert size < most, "loads too slowly"
-    case = case_of(request)
-    report: Any = SimpleNamespace(when="call", longrepr="", outcome="failed", failed=True)
-    case._fail(report, caught.value)
-    error = case.record().error
+    error = failed_with(request, caught.value).error
     assert error is not None
     summary, compared, place = error.message.splitlines()
     assert (summary, compared) == ("loads too slowly", "assert 50439 < 1")
@@ -101,10 +102,8 @@ def test_a_failed_assertion_has_what_was_compared_and_its_line_beside_its_signat
 def test_what_a_device_said_before_it_was_lost_is_in_no_signature(
     request: pytest.FixtureRequest,
 ) -> None:
-    case = case_of(request)
-    report: Any = SimpleNamespace(when="call", longrepr="", outcome="failed", failed=True)
-    case._fail(report, DeviceLost("it ended early", serial=SERIAL, output=b"mTotal: 1 kB\nMem"))
-    error = case.record().error
+    last = DeviceLost("it ended early", serial=SERIAL, output=b"mTotal: 1 kB\nMem")
+    error = failed_with(request, last).error
     assert error is not None
     lost = f"{SERIAL}: it ended early"
     assert error.message == f"farm-03: {lost}\noutput so far: 'mTotal: 1 kB\\nMem'"

@@ -72,6 +72,11 @@ def endless_call(shell: list[str]) -> Iterator[subprocess.Popen[bytes]]:
             call.kill()
 
 
+def told_by(shell: list[str], script: str) -> RemoteProcesses:
+    completed = subprocess.run([*shell, "-c", script], capture_output=True, timeout=60, check=False)
+    return parse_processes(completed.stdout)
+
+
 @pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
 def test_a_stopped_call_is_found_and_stays(shell: list[str]) -> None:
     with endless_call(shell) as call:
@@ -79,10 +84,7 @@ def test_a_stopped_call_is_found_and_stays(shell: list[str]) -> None:
         # a busy computer takes its time to stop it
         os.waitid(os.P_PID, call.pid, os.WSTOPPED | os.WNOWAIT)
         before_s = time.clock_gettime(time.CLOCK_BOOTTIME)
-        completed = subprocess.run(
-            [*shell, "-c", find_script(TOKEN)], capture_output=True, timeout=60, check=False
-        )
-        parsed = parse_processes(completed.stdout)
+        parsed = told_by(shell, find_script(TOKEN))
         assert (dict(parsed.states), parsed.ended) == ({call.pid: "T"}, False)
         assert parsed.uptime_s is not None
         # /proc/uptime has hundredths
@@ -104,24 +106,15 @@ def test_everything_a_call_started_is_ended(shell: list[str]) -> None:
         call.stdout.readline()
         banner = Banner(TOKEN)
         banner.feed(call.stderr.readline())
-        ended = subprocess.run(
-            [*shell, "-c", end_script(TOKEN, banner.group)],
-            capture_output=True,
-            timeout=60,
-            check=False,
-        )
+        parsed = told_by(shell, end_script(TOKEN, banner.group))
         # its pipes close only when the last of them is gone
         assert call.stdout.read() == b""
-    parsed = parse_processes(ended.stdout)
     assert (parsed.ended, call.pid in parsed.states) == (True, True)
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
 def test_a_call_is_found_without_its_group(shell: list[str]) -> None:
     with endless_call(shell) as call:
-        ended = subprocess.run(
-            [*shell, "-c", end_script(TOKEN, None)], capture_output=True, timeout=60, check=False
-        )
+        parsed = told_by(shell, end_script(TOKEN, None))
         assert call.wait(60) == -9
-    parsed = parse_processes(ended.stdout)
     assert (parsed.ended, list(parsed.states)) == (True, [call.pid])

@@ -1,4 +1,4 @@
-"""Pairs of ONNX models that differ in one op: what `contexts diverge` has to name."""
+"""Pairs of ONNX models that differ in one op: what `contexts layers` has to name."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ from harness.core.whole_file import read_bounded, write_whole
 from harness.results.run_folder import making_folders, new_run_id, number_folder, ordered
 
 _MAX_LINE_CHARS: Final = 64 << 20
-"""The first line of a minimization lists the paths of all contexts."""
+"""The first line of a reduction lists the paths of all contexts."""
 _At = Annotated[tuple[str, ...], Field(min_length=1, max_length=2)]
 
 

@@ -13,8 +13,8 @@ from typing import Literal
 
 import click
 
-from harness.cli.contexts_diverge import diverge_command
-from harness.cli.contexts_minimize import bundle_command, minimize_command
+from harness.cli.contexts_layers import layers_command
+from harness.cli.contexts_reduce import bundle_command, reduce_command
 from harness.cli.lab_options import (
     HOST_TARGET,
     NamedPath,
@@ -426,5 +426,5 @@ def _refusal(
     return reason, True, f"{diagnosis.id} ({diagnosis.confidence}): {diagnosis.words}{fix}"
 
 
-for command in (compile_command, minimize_command, bundle_command, diverge_command):
+for command in (compile_command, reduce_command, bundle_command, layers_command):
     contexts.add_command(command)

@@ -68,13 +68,13 @@ class FirstOp(CurvePoint):
 
 
 class Divergence(BaseModel):
-    """Output of `contexts diverge --json`.
+    """Output of `contexts layers --json`.
 
     `refused` is the reason if the model as a whole did not run.
     """
 
     schema_number: Schema1 = 1
-    kind: Literal["divergence"] = "divergence"
+    kind: Literal["layers"] = "layers"
     model: str
     reference: str | None
     tested: str

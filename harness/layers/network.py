@@ -194,7 +194,7 @@ class Network:
         used = {name for node in nodes for name in all_inputs(node)}
         graph = helper.make_graph(
             nodes,
-            self.model.graph.name or "diverge",
+            self.model.graph.name or "layers",
             [self._info(name) for name in inputs],
             [self._info(name) for name in outputs],
             [tensor for name, tensor in self.weights.items() if name in used],

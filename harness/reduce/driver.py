@@ -34,7 +34,7 @@ from harness.core.whole_file import disk_errors, write_whole
 from harness.diagnosis.error import ErrorRecord
 from harness.models.source import Residency
 from harness.plugin.user_files import isolated_arguments
-from harness.reduce.subject import Minimizing, Way, WayAnswer, expected_of, shrink
+from harness.reduce.subject import Reducing, Way, WayAnswer, expected_of, shrink
 
 _FIRST_RUNS: Final = 3
 _TRIES: Final = 10
@@ -61,10 +61,10 @@ class _UnknownError(Exception):
     """A way needs more runs before it can be judged."""
 
 
-class MinimizeSearch(Search[Minimizing, Minimum]):
+class ReductionSearch(Search[Reducing, Minimum]):
     """Finds the smallest way that fails."""
 
-    def __init__(self, spec: Minimizing, evidence: Evidence) -> None:
+    def __init__(self, spec: Reducing, evidence: Evidence) -> None:
         super().__init__(spec, evidence)
         self.contexts: dict[Point, int | None] = {}
         """The index of the context at which each way failed; None if it is not known."""
@@ -118,21 +118,21 @@ BUNDLE: Final = "minimal.zip"
 _SET: Final = "set"
 
 
-class MinimizeFolder(SearchFolder[Minimizing]):
-    """The folder of a minimization: its log, its runs, and the sets of contexts that were run."""
+class ReductionFolder(SearchFolder[Reducing]):
+    """The folder of a reduction: its log, its runs, and the sets of contexts that were run."""
 
-    spec, noun, suffix, written = Minimizing, "minimization", "-minimize", (_SET,)
+    spec, noun, suffix, written = Reducing, "reduction", "-reduce", (_SET,)
 
 
 class Result(BaseModel):
-    """The output of `contexts minimize --json`.
+    """The output of `contexts reduce --json`.
 
     `contexts` are the names of the remaining contexts, in order, out of `before`. `minimal`: it
     does not fail without any one of them. `shown` of `confirmed` runs of just these failed.
     """
 
     schema_number: Schema1 = 1
-    kind: Literal["minimize"] = "minimize"
+    kind: Literal["reduce"] = "reduce"
     case: str
     expects: Expects | None
     contexts: tuple[str, ...]
@@ -150,17 +150,17 @@ class Result(BaseModel):
     exit_code: int
 
 
-class Minimization(Loop[Minimum]):
+class Reduction(Loop[Minimum]):
     """The loop that runs a case with fewer and fewer contexts."""
 
-    folder: MinimizeFolder
+    folder: ReductionFolder
 
     def __init__(
-        self, folder: MinimizeFolder, task: Minimizing, watcher: Watcher | None = None, **more: Any
+        self, folder: ReductionFolder, task: Reducing, watcher: Watcher | None = None, **more: Any
     ) -> None:
         """`more` is as for `Loop`."""
         log = folder.read()
-        search = MinimizeSearch(task, log.evidence())
+        search = ReductionSearch(task, log.evidence())
         super().__init__(folder, watcher or Watcher(), search, **more)
         self.task, self.subject = task, task.subject
         self._contexts = search.contexts
@@ -170,9 +170,9 @@ class Minimization(Loop[Minimum]):
             self._remember(entry.at, entry.detail)
 
     @classmethod
-    def create(cls, reports: Path, task: Minimizing, **more: Any) -> Self:
+    def create(cls, reports: Path, task: Reducing, **more: Any) -> Self:
         """Begin a new one. Raises ConfigError if the folder cannot be used, InfraError."""
-        return cls(MinimizeFolder.create(reports, task), task, **more)
+        return cls(ReductionFolder.create(reports, task), task, **more)
 
     @classmethod
     def resume(cls, path: Path, arguments: Sequence[str] = (), **more: Any) -> Self:
@@ -180,18 +180,18 @@ class Minimization(Loop[Minimum]):
 
         `arguments` are those for pytest, which are needed again if they had a secret.
         """
-        folder = MinimizeFolder.open(path)
+        folder = ReductionFolder.open(path)
         log = folder.read()
         arguments = pytest_arguments_to_resume(log.spec.pytest_arguments, arguments)
         try:
             for entry in log.answers():
                 inner_name(entry.run or RUNS)
             task = log.spec.model_copy(update={"pytest_arguments": arguments})
-            minimization = cls(folder, task, **more)
+            reduction = cls(folder, task, **more)
         except ValueError as error:
             raise ConfigError(f"cannot be resumed: {error}", file=path) from error
         folder.lock()
-        return minimization
+        return reduction
 
     def run(self) -> Minimum | None:
         """Run until nothing can be removed.

@@ -257,7 +257,7 @@ class Subject(BaseModel, extra="forbid", frozen=True):
         write_case(path, packed, record, files | self.model, graphs, inputs)
 
 
-class Minimizing(BaseModel, extra="forbid", frozen=True):
+class Reducing(BaseModel, extra="forbid", frozen=True):
     """The case to reduce, and how often and how long each way is run."""
 
     subject: Subject

@@ -29,7 +29,7 @@ IN_ORDER = ("own-contexts.md", "how-well.md", "results.md")
 NOT_IN_ORDER = {
     "tflite": "tests/integration/cli/test_run_litert.py has a model for it",
     "model_ctx": "test_run_ort.py there makes such a file",
-    "minimize": "wants a failure, as tests/integration/reduce has one",
+    "reduce": "wants a failure, as tests/integration/reduce has one",
     "bisect": "takes minutes; tests/integration/bisect has each kind",
     "compare": "names runs that the reader has; tests/integration/history has such",
     "(cd ": "the same",

@@ -23,7 +23,7 @@ CALLS = {
     "bisect --dry-run": ["--axis", "qnn", "--case", "CASE"],
     "bisect replay": ["LOG"],
     "compare": ["reports/FIRST", "reports/latest"],
-    "contexts diverge": ["model.onnx"],
+    "contexts layers": ["model.onnx"],
     "contexts fit": [FILE],
     "contexts inspect": [FILE],
     "devices": [],
@@ -44,7 +44,7 @@ PRINTED = {
 }
 """The names of the small documents, by the command that prints them."""
 
-ELSEWHERE = {"contexts minimize"}
+ELSEWHERE = {"contexts reduce"}
 """Want a failure, and a night with channels; tests/integration/bisect/ and nightly/ have both."""
 
 

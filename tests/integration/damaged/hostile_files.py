@@ -287,7 +287,7 @@ def _onnx(index: int) -> bytes:
 
 
 def require_onnx(folder: Path, numbers: range) -> None:
-    """The same of ONNX models, which a process of its own reads; `diverge` says why it does not."""
+    """The same of ONNX models, which a process of its own reads; `layers` says why it does not."""
     for number in numbers:
         chance = random.Random(number)
         # made in a process of its own: to make one may take more memory than to read it
@@ -297,7 +297,7 @@ def require_onnx(folder: Path, numbers: range) -> None:
         path.write_bytes(content if number < len(_ONNX) else damaged(content, chance))
         assert command("contexts", "inspect", path) in (0, 2), number
         if number < len(_ONNX) - 2:
-            assert command("contexts", "diverge", path) == 2, number
+            assert command("contexts", "layers", path) == 2, number
 
 
 def require_events(folder: Path, numbers: range) -> None:

@@ -12,16 +12,16 @@ from click.testing import CliRunner
 from harness.bisect.loop import RunEnd
 from harness.bisect.match import Judged, Question
 from harness.cli.contexts import contexts, lines
-from harness.cli.contexts_minimize import _Progress
+from harness.cli.contexts_reduce import _Progress
 from harness.containers.artefact import ArtefactError
 from harness.containers.open import open_artefact
 from harness.models.inspection import ContextReport, Inspection, model_report
 from harness.models.models import Model
-from harness.reduce.driver import Minimization
+from harness.reduce.driver import Reduction
 from harness.reduce.subject import Way
 from tests.snapshots import Snapshot
 from tests.unit.containers.made import FIELD
-from tests.unit.reduce.test_driver import ScriptedRuns, minimized, two_others
+from tests.unit.reduce.test_driver import ScriptedRuns, reduced, two_others
 
 PTE = FIELD / "executorch-3-contexts.pte"
 
@@ -92,18 +92,18 @@ def test_ctrl_c_says_how_to_go_on_and_concludes_nothing(
         completed = number > answers
         return "interrupted" if completed else two_others(contents, residency, number)
 
-    result = minimized(tmp_path, two_others, [0, 1, 1, 0, 1])
-    folder, resume, runs = result.folder.path, Minimization.resume, ScriptedRuns(stopped)
+    result = reduced(tmp_path, two_others, [0, 1, 1, 0, 1])
+    folder, resume, runs = result.folder.path, Reduction.resume, ScriptedRuns(stopped)
     result.folder.close()
     monkeypatch.setattr(
-        Minimization,
+        Reduction,
         "resume",
         lambda path, words, **more: resume(path, words, run=runs, **more),
     )
-    words = ["minimize", "--resume", str(folder), *(["--json"] if as_json else [])]
+    words = ["reduce", "--resume", str(folder), *(["--json"] if as_json else [])]
     completed = CliRunner().invoke(contexts, words, standalone_mode=False)
     assert completed.return_value == 130, completed.exception
-    assert completed.stderr.endswith(f"qnn-harness contexts minimize --resume {folder}\n")
+    assert completed.stderr.endswith(f"qnn-harness contexts reduce --resume {folder}\n")
     assert runs.number == answers + 1
     if as_json:
         content = json.loads(completed.stdout)

@@ -26,7 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "bisect",
         "compare --previous a b",
         "compare",
-        "contexts minimize",
+        "contexts reduce",
         "devices clean --lab missing.yaml",
         "doctor --acceptance",
         "doctor a --reboot",

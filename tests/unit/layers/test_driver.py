@@ -54,7 +54,7 @@ class _Evaluated:
         return stored
 
 
-def diverge(
+def diverged(
     folder: Path,
     tested: onnx.ModelProto,
     reference: onnx.ModelProto | None = None,
@@ -77,7 +77,7 @@ def diverge(
 @pytest.mark.parametrize("error", PAIRS)
 def test_the_op_that_has_the_error_is_named(error: str, tmp_path: Path) -> None:
     tested, reference, node = pair(error)
-    divergence = diverge(tmp_path, tested, reference)
+    divergence = diverged(tmp_path, tested, reference)
     assert divergence.first is not None
     first = divergence.first
     assert (first.op, first.because, divergence.exit_code) == (node, "the model", 1)
@@ -92,7 +92,7 @@ def test_the_op_that_has_the_error_is_named(error: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("error", ["two errors", "scale of weights"])
 def test_a_model_is_no_other_than_itself(error: str, tmp_path: Path) -> None:
     _, reference, _ = pair(error)
-    divergence = diverge(tmp_path, reference, reference)
+    divergence = diverged(tmp_path, reference, reference)
     assert (divergence.first, divergence.exit_code) == (None, 0)
     assert all(point.error == point.made == point.changed == 0 for point in divergence.curve)
 
@@ -117,7 +117,7 @@ def _in_its_graph(model: onnx.ModelProto) -> None:
 def test_an_op_that_is_wrong_in_the_graph_only_is_exported_with_what_shows_it(
     tmp_path: Path,
 ) -> None:
-    divergence = diverge(tmp_path, _chain(), spoil=_in_its_graph)
+    divergence = diverged(tmp_path, _chain(), spoil=_in_its_graph)
     first = divergence.first
     assert first is not None
     assert (first.op, first.because, first.made, first.together) == ("c", "the graph", 0.0, 3)
@@ -141,7 +141,7 @@ def test_what_no_part_of_the_graph_shows_is_not_exported(tmp_path: Path) -> None
         if len(model.graph.output) > 1 and "d" in {node.name for node in model.graph.node}:
             _in_its_graph(model)
 
-    divergence = diverge(tmp_path, _chain(), spoil=spoil)
+    divergence = diverged(tmp_path, _chain(), spoil=spoil)
     assert divergence.first is not None
     first = divergence.first
     assert (first.op, first.because, first.together) == ("c", "the graph", 0)
@@ -155,7 +155,7 @@ def test_an_op_that_is_wrong_alone_is_exported_alone(tmp_path: Path) -> None:
             if node.name == "c":
                 node.attribute[0].CopyFrom(helper.make_attribute("alpha", 0.1))
 
-    divergence = diverge(tmp_path, _chain(), spoil=spoil)
+    divergence = diverged(tmp_path, _chain(), spoil=spoil)
     assert divergence.first is not None
     first = divergence.first
     assert (first.op, first.because, first.together) == ("c", "arithmetic", 1)
@@ -169,6 +169,6 @@ def test_a_model_that_is_refused_is_not_well(tmp_path: Path) -> None:
         if len(model.graph.node) == 5:
             model.graph.node[0].op_type = "NoSuchOp"
 
-    divergence = diverge(tmp_path, _chain(), spoil=spoil)
+    divergence = diverged(tmp_path, _chain(), spoil=spoil)
     assert (divergence.first, divergence.exit_code) == (None, 1)
     assert divergence.refused

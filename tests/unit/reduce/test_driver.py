@@ -19,8 +19,8 @@ from harness.cli.schema import FOLDER
 from harness.containers.manifest import Expects, RunPlan
 from harness.containers.open import open_artefact
 from harness.core.errors import ConfigError, InfraError
-from harness.reduce.driver import Minimization, MinimizeSearch, Minimum, Result
-from harness.reduce.subject import LoadedBinary, Minimizing, Subject, Way
+from harness.reduce.driver import Minimum, Reduction, ReductionSearch, Result
+from harness.reduce.subject import LoadedBinary, Reducing, Subject, Way
 from harness.report.projections import finish
 from harness.results.run_folder import RunFolder
 from tests.snapshots import Snapshot
@@ -81,16 +81,16 @@ class ScriptedRuns:
         return read_run(reports, 0, 1.0)
 
 
-def minimized(folder: Path, rule: Rule, order: Sequence[int], **more: object) -> Minimization:
-    task = Minimizing(subject=subject(folder, order), **more)  # type: ignore[arg-type]
+def reduced(folder: Path, rule: Rule, order: Sequence[int], **more: object) -> Reduction:
+    task = Reducing(subject=subject(folder, order), **more)  # type: ignore[arg-type]
     runs = ScriptedRuns(rule)
-    return Minimization.create(folder / "reports", task, run=runs, sleep=runs.waited.append)
+    return Reduction.create(folder / "reports", task, run=runs, sleep=runs.waited.append)
 
 
-def resumed(minimization: Minimization, **more: Any) -> Minimization:
+def resumed(reduction: Reduction, **more: Any) -> Reduction:
     """The same as another process finds it on the disk."""
-    minimization.folder.close()
-    return Minimization.resume(minimization.folder.path, **more)
+    reduction.folder.close()
+    return Reduction.resume(reduction.folder.path, **more)
 
 
 def two_others(contents: list[bytes], residency: str, number: int) -> str:
@@ -100,9 +100,9 @@ def two_others(contents: list[bytes], residency: str, number: int) -> str:
 
 
 def test_the_smallest_is_packed_and_told(tmp_path: Path) -> None:
-    minimization = minimized(tmp_path, two_others, [0, 1, 0, 0, 1, 1, 0, 1])
-    minimization.run()
-    result = minimization.result()
+    reduction = reduced(tmp_path, two_others, [0, 1, 0, 0, 1, 1, 0, 1])
+    reduction.run()
+    result = reduction.result()
     assert result.contexts == ("m.pte#1",) * 2
     assert (result.before, result.different, result.residency, result.minimal) == (
         8,
@@ -113,7 +113,7 @@ def test_the_smallest_is_packed_and_told(tmp_path: Path) -> None:
     assert (result.shown, result.confirmed, result.exit_code) == (3, 3, 0)
     assert result.expects is not None
     assert result.expects.signature == error().signature
-    schema = json.loads((ROOT / FOLDER / "minimize.schema.json").read_text())
+    schema = json.loads((ROOT / FOLDER / "reduce.schema.json").read_text())
     written = json.loads(result.model_dump_json(by_alias=True))
     jsonschema.Draft202012Validator(schema).validate(written)
     assert result.bundle is not None
@@ -125,7 +125,7 @@ def test_the_smallest_is_packed_and_told(tmp_path: Path) -> None:
     assert str(tmp_path).encode() not in first
     assert b"127.0.0.1" not in first
     (tmp_path / "elsewhere").mkdir()
-    minimization.result(tmp_path / "elsewhere/minimal.zip")
+    reduction.result(tmp_path / "elsewhere/minimal.zip")
     assert (tmp_path / "elsewhere/minimal.zip").read_bytes() == first
 
 
@@ -133,22 +133,22 @@ def test_what_was_found_out_is_not_run_again(tmp_path: Path) -> None:
     def stopped(contents: list[bytes], residency: str, number: int) -> str:
         return "interrupted" if number == 6 else two_others(contents, residency, number)
 
-    minimization = minimized(tmp_path, stopped, [0, 1, 1, 0, 1])
+    reduction = reduced(tmp_path, stopped, [0, 1, 1, 0, 1])
     with pytest.raises(KeyboardInterrupt):
-        minimization.run()
-    part = minimization.result()
+        reduction.run()
+    part = reduction.result()
     assert (part.runs, part.minimal, part.exit_code) == (5, False, 1)
     assert part.bundle is not None
-    minimization.folder.close()
-    with (minimization.folder.path / LOG).open("ab") as log:
+    reduction.folder.close()
+    with (reduction.folder.path / LOG).open("ab") as log:
         log.write(b'{"kind":"answ')
     runs = ScriptedRuns(two_others)
-    again = resumed(minimization, run=runs)
+    again = resumed(reduction, run=runs)
     again.run()
     whole = again.result()
     assert whole.minimal
     assert whole.runs == 5 + runs.number
-    alone = minimized(tmp_path, two_others, [0, 1, 1, 0, 1])
+    alone = reduced(tmp_path, two_others, [0, 1, 1, 0, 1])
     alone.run()
     assert alone.result().contexts == whole.contexts
     assert alone.result().runs == whole.runs
@@ -158,15 +158,15 @@ def test_one_that_fails_now_and_then(tmp_path: Path) -> None:
     def flaky(contents: list[bytes], residency: str, number: int) -> str:
         return two_others(contents, residency, number) if number % 2 == 0 else "passed"
 
-    minimization = minimized(tmp_path, flaky, [0, 1, 0, 1])
-    minimization.run()
-    result = minimization.result()
+    reduction = reduced(tmp_path, flaky, [0, 1, 0, 1])
+    reduction.run()
+    result = reduction.result()
     assert (result.contexts, result.minimal) == (("m.pte#1",) * 2, True)
     assert 0 < result.shown < result.confirmed
 
 
 def test_what_never_fails(tmp_path: Path) -> None:
-    fine = minimized(tmp_path, lambda contents, residency, number: "passed", [0, 1])
+    fine = reduced(tmp_path, lambda contents, residency, number: "passed", [0, 1])
     fine.run()
     result = fine.result()
     assert (result.bundle, result.expects, result.runs, result.exit_code) == (None, None, 10, 1)
@@ -177,11 +177,11 @@ def test_a_lab_that_fails(tmp_path: Path, snapshot: Snapshot) -> None:
     def now_and_then(contents: list[bytes], residency: str, number: int) -> str:
         return "lab" if number % 2 else two_others(contents, residency, number)
 
-    minimization = minimized(tmp_path, now_and_then, [0, 1, 1])
-    known = minimization.run()
+    reduction = reduced(tmp_path, now_and_then, [0, 1, 1])
+    known = reduction.run()
     assert known is not None
     assert known.way == Way((1, 1), "resident")
-    lost = minimized(tmp_path, lambda contents, residency, number: "lab", [0])
+    lost = reduced(tmp_path, lambda contents, residency, number: "lab", [0])
     with snapshot.raises(InfraError):
         lost.run()
     assert isinstance(lost._run_case, ScriptedRuns)
@@ -189,54 +189,54 @@ def test_a_lab_that_fails(tmp_path: Path, snapshot: Snapshot) -> None:
 
 
 def test_a_case_that_cannot_be_run(tmp_path: Path, snapshot: Snapshot) -> None:
-    minimization = minimized(tmp_path, lambda contents, residency, number: "unsupported", [0])
-    snapshot.hide(minimization.folder.path.name, "FOLDER")
+    reduction = reduced(tmp_path, lambda contents, residency, number: "unsupported", [0])
+    snapshot.hide(reduction.folder.path.name, "FOLDER")
     snapshot.hide(f"process {os.getpid()}", "process PID")
     with snapshot.raises(ConfigError):
-        minimization.run()
+        reduction.run()
     with snapshot.raises(ConfigError):
-        Minimization.resume(minimization.folder.path)
+        Reduction.resume(reduction.folder.path)
     with snapshot.raises(ConfigError):
-        Minimization.resume(tmp_path)
+        Reduction.resume(tmp_path)
     (tmp_path / LOG).write_text("{}\n")
     with pytest.raises(ConfigError, match=r"log\.jsonl:1"):
-        Minimization.resume(tmp_path)
+        Reduction.resume(tmp_path)
 
 
 def test_a_folder_that_leads_elsewhere_is_not_gone_on_with(
     tmp_path: Path, snapshot: Snapshot
 ) -> None:
-    minimization = minimized(tmp_path, two_others, [0, 1, 1])
-    minimization.run()
+    reduction = reduced(tmp_path, two_others, [0, 1, 1])
+    reduction.run()
     secret = tmp_path / "secret"
     secret.mkdir()
-    folder = minimization.folder.path
+    folder = reduction.folder.path
     snapshot.hide(folder.name, "FOLDER")
     log = folder / LOG
     log_text = log.read_text()
     log.write_text(re.sub(r'"run": ?"[^"]*"', '"run":"../../secret"', log_text))
     with snapshot.raises(ConfigError):
-        resumed(minimization)
+        resumed(reduction)
     log.write_text(log_text)
     runs = folder / "runs"
     runs.rename(folder / "before")
     runs.symlink_to(secret)
     with snapshot.raises(ConfigError):
-        resumed(minimization)
+        resumed(reduction)
     runs.unlink()
     (folder / "set/001.json").unlink()
     (folder / "set/001.json").symlink_to(secret / "new")
     with snapshot.raises(ConfigError):
-        resumed(minimization)
+        resumed(reduction)
     assert list(secret.iterdir()) == []
 
 
 def test_another_failure_than_the_one_in_the_journal_counts_as_none(tmp_path: Path) -> None:
     expected = Expects(outcome="failed", signature="call|1|-")
-    task = Minimizing(subject=subject(tmp_path, [1, 1], expected))
-    minimization = Minimization.create(tmp_path / "reports", task, run=ScriptedRuns(two_others))
-    minimization.run()
-    result = minimization.result()
+    task = Reducing(subject=subject(tmp_path, [1, 1], expected))
+    reduction = Reduction.create(tmp_path / "reports", task, run=ScriptedRuns(two_others))
+    reduction.run()
+    result = reduction.result()
     assert isinstance(result, Result)
     assert result.shown == 0
 
@@ -248,7 +248,7 @@ def searched(
     folder: Path, order: tuple[int, ...], rule: AnswerRule, **more: int
 ) -> tuple[Minimum, int]:
     """Return the result, and the number of runs."""
-    search = MinimizeSearch(Minimizing(subject=subject(folder, order), **more), Evidence())  # type: ignore[arg-type]
+    search = ReductionSearch(Reducing(subject=subject(folder, order), **more), Evidence())  # type: ignore[arg-type]
     number = 0
     while isinstance(step := search.next(), Question):
         assert step.number == search.evidence.runs + 1

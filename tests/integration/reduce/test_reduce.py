@@ -33,7 +33,7 @@ FIELD = ROOT / "tests/field"
 TIMEOUT_S = 550
 WRONG = "64 of 64 elements beyond 0.01\n"
 LIMITS = ("--inputs=in", "--expected=out", "--tolerance=0.01")
-SCHEMA = json.loads((ROOT / "docs/schema/minimize.schema.json").read_text())
+SCHEMA = json.loads((ROOT / "docs/schema/reduce.schema.json").read_text())
 
 
 def told_nothing_of_here(bundle: Path, lab: DeviceRuns) -> None:
@@ -60,11 +60,11 @@ def test_one_context_that_is_too_new_is_found_among_others(
     assert (code, record["error"]["code"]) == (1, 5000), output
     case, signature = record["case"], record["error"]["signature"]
     words = ("model.pte::test_contexts", "--output=small.zip", "--json", "--repeat=1")
-    completed = lab.qnn_harness("contexts", "minimize", *words, timeout_s=TIMEOUT_S)
+    completed = lab.qnn_harness("contexts", "reduce", *words, timeout_s=TIMEOUT_S)
     assert completed.returncode == 0, completed.stderr
     document = json.loads(completed.stdout)
     jsonschema.Draft202012Validator(SCHEMA).validate(document)
-    assert (document["schema"], document["kind"]) == (1, "minimize")
+    assert (document["schema"], document["kind"]) == (1, "reduce")
     assert (document["case"], document["expects"]["signature"]) == (case, signature)
     assert (document["contexts"], document["before"], document["residency"]) == (
         ["model.pte#1"],
@@ -83,7 +83,7 @@ def test_one_context_that_is_too_new_is_found_among_others(
     log.write_text("".join(log.read_text().splitlines(keepends=True)[:4]) + '{"kind":"ans')
     for later in sorted((log.parent / "runs").iterdir())[2:]:
         shutil.rmtree(later)
-    resumed = lab.qnn_harness("contexts", "minimize", f"--resume={log.parent}", "--json")
+    resumed = lab.qnn_harness("contexts", "reduce", f"--resume={log.parent}", "--json")
     assert resumed.returncode == 0, resumed.stderr
     changed = ("seconds", "bundle")
     assert json.loads(resumed.stdout) | {key: document[key] for key in changed} == document
@@ -145,8 +145,8 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
     packed = lab.qnn_harness(*words)
     assert packed.returncode == 0, packed.stderr
     for words, message in (
-        (("minimize", record["case"], "--output=none/x.zip"), "none: --output: "),
-        (("minimize", "tiny.bin::test_contexts[typo]"), f"(valid: {record['case']})"),
+        (("reduce", record["case"], "--output=none/x.zip"), "none: --output: "),
+        (("reduce", "tiny.bin::test_contexts[typo]"), f"(valid: {record['case']})"),
         (("bundle", record["case"], "--output=again.zip"), "again.zip: --output: "),
     ):
         wrong = lab.qnn_harness("contexts", *words)
@@ -161,7 +161,7 @@ def test_a_case_of_a_model_is_packed_as_the_context_that_was_made_of_it(lab: Dev
     assert (code, record["outcome"]) == (0, "passed"), output
     packed = lab.qnn_harness("contexts", "bundle", record["case"], "--output=case.zip")
     assert packed.returncode == 0, packed.stderr
-    passed = lab.qnn_harness("contexts", "minimize", record["case"])
+    passed = lab.qnn_harness("contexts", "reduce", record["case"])
     assert passed.returncode == 2
     assert f"CASE: it passed in {record['run']}" in passed.stderr
     (lab.folder / "model.onnx").unlink()

@@ -1,4 +1,4 @@
-"""`qnn-harness contexts diverge`: find and export the first op of a model that is wrong."""
+"""`qnn-harness contexts layers`: find and export the first op of a model that is wrong."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from harness.runtimes.catalog import resolve_versions
 _INTERRUPTED = 130
 
 
-@click.command("diverge")
+@click.command("layers")
 @click.argument("model", type=NamedPath())
 @click.option(
     "--against",
@@ -58,7 +58,7 @@ _INTERRUPTED = 130
 @click.option("--lab", "lab_file", type=NamedPath(), help="The lab's devices.")
 @reports_option
 @json_option
-def diverge_command(
+def layers_command(
     model: Path,
     against: str,
     reference: Path | None,
@@ -104,7 +104,7 @@ def diverge_command(
             outputs, cpu = folder / "kept", Cpu(host, folder)
             search = FirstWrong(model, htp, cpu, folder, side, reference, inputs, threshold)
             report = search.run(outputs)
-            target = reports / f"{new_run_id()}-diverge"
+            target = reports / f"{new_run_id()}-layers"
             if report.first is not None and report.first.exported:
                 first = report.first.model_copy(update={"exported": str(target)})
                 report = report.model_copy(update={"first": first})

@@ -18,13 +18,11 @@ from tests.integration.in_process import qnn_harness
 from tests.planted import Graph, cnn, write
 from tests.planted_pairs import pair
 
-SCHEMA = json.loads((ROOT / "docs/schema/diverge.schema.json").read_text())
+SCHEMA = json.loads((ROOT / "docs/schema/layers.schema.json").read_text())
 
 
-def diverge(lab: DeviceRuns, *arguments: object) -> tuple[int, dict[str, Any]]:
-    completed = lab.qnn_harness(
-        "contexts", "diverge", *map(str, arguments), "--json", timeout_s=550
-    )
+def layers(lab: DeviceRuns, *arguments: object) -> tuple[int, dict[str, Any]]:
+    completed = lab.qnn_harness("contexts", "layers", *map(str, arguments), "--json", timeout_s=550)
     assert completed.returncode in (0, 1), completed.stderr
     document = json.loads(completed.stdout)
     jsonschema.Draft202012Validator(SCHEMA).validate(document)
@@ -34,7 +32,7 @@ def diverge(lab: DeviceRuns, *arguments: object) -> tuple[int, dict[str, Any]]:
 @pytest.mark.slow
 def test_an_op_that_was_changed_is_named(lab: DeviceRuns) -> None:
     tested, reference, name = write(lab.folder, 0)
-    code, document = diverge(lab, tested, "--reference", reference)
+    code, document = layers(lab, tested, "--reference", reference)
     assert code == 1
     assert (document["first"]["op"], document["first"]["because"]) == (name, "the model")
     assert document["refused"] is None
@@ -57,14 +55,14 @@ def test_an_error_as_people_make_it_is_named(lab: DeviceRuns, error: str) -> Non
     tested, reference, name = pair(error)
     onnx.save(tested, lab.folder / "tested.onnx")
     onnx.save(reference, lab.folder / "reference.onnx")
-    code, document = diverge(lab, "tested.onnx", "--reference", "reference.onnx")
+    code, document = layers(lab, "tested.onnx", "--reference", "reference.onnx")
     assert (code, document["first"]["op"], document["first"]["because"]) == (1, name, "the model")
 
 
 @pytest.mark.slow
 def test_a_model_that_is_well_has_no_first(lab: DeviceRuns) -> None:
     onnx.save(cnn(5), lab.folder / "well.onnx")
-    code, document = diverge(lab, "well.onnx")
+    code, document = layers(lab, "well.onnx")
     assert (code, document["first"]) == (0, None)
     assert all(point["made"] < 0.01 for point in document["curve"])
 
@@ -76,7 +74,7 @@ def test_ops_that_are_refused_are_named_at_once(lab: DeviceRuns) -> None:
     for _ in range(2):
         x = graph.add("Shrink", graph.add("Relu", x), lambd=0.1)
     onnx.save(graph.model(graph.add("Relu", x)), lab.folder / "refused.onnx")
-    code, document = diverge(lab, "refused.onnx")
+    code, document = layers(lab, "refused.onnx")
     assert (code, document["first"]) == (1, None)
     reason = "Operators of type `Shrink` are not supported by QNN EP."
     assert f"op /shrink_2 (Shrink) is not supported here: {reason}" in document["refused"]
@@ -90,7 +88,7 @@ def test_ops_that_are_refused_are_named_at_once(lab: DeviceRuns) -> None:
 
 def test_a_context_says_that_its_model_is_needed(lab: DeviceRuns) -> None:
     (context,) = (ROOT / "tests/field").glob("add_add_1_quant*.bin")
-    completed = qnn_harness("contexts", "diverge", context)
+    completed = qnn_harness("contexts", "layers", context)
     assert completed.returncode == 2
     assert ".onnx" in completed.stderr
 
@@ -120,7 +118,7 @@ def test_wrong_input_is_told(tmp_path: Path, arguments: list[str], problem: str)
     files = [
         tmp_path / argument if argument.endswith(".onnx") else argument for argument in arguments
     ]
-    completed = qnn_harness("contexts", "diverge", *files, "--reports", tmp_path / "reports")
+    completed = qnn_harness("contexts", "layers", *files, "--reports", tmp_path / "reports")
     assert completed.returncode == 2, completed.stderr
     assert problem in completed.stderr
     assert not (tmp_path / "reports").exists()
@@ -136,7 +134,7 @@ def test_a_device_that_is_gone_is_the_labs_failure(tmp_path: Path) -> None:
     )
     reports = tmp_path / "reports"
     completed = qnn_harness(
-        "contexts", "diverge", tmp_path / "a.onnx", "--lab", lab, "--reports", reports
+        "contexts", "layers", tmp_path / "a.onnx", "--lab", lab, "--reports", reports
     )
     assert completed.returncode == 3, completed.stderr
     assert "the run on gone" in completed.stderr

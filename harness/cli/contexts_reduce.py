@@ -1,4 +1,4 @@
-"""`qnn-harness contexts minimize` and `bundle`: reduce a failing case, and pack it."""
+"""`qnn-harness contexts reduce` and `bundle`: reduce a failing case, and pack it."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from harness.lab.inventory import SIMULATED_LAB, load_lab
 from harness.models.artefact_sources import ModelOptions
 from harness.models.compiler import CompileError
 from harness.models.source import ClosenessLimits
-from harness.reduce.driver import Minimization, Result
+from harness.reduce.driver import Reduction, Result
 from harness.reduce.handover import outcome_lines
 from harness.reduce.subject import (
-    Minimizing,
+    Reducing,
     Subject,
     Way,
     engine_of,
@@ -63,7 +63,7 @@ def _case_options(command: AnyCommand) -> AnyCommand:
     return command
 
 
-@click.command("minimize")
+@click.command("reduce")
 @click.argument("case", required=False)
 @output_option("The new archive.")
 @click.option("--repeat", type=click.IntRange(1, 1000), help="Runs of each set (default: chosen).")
@@ -72,7 +72,7 @@ def _case_options(command: AnyCommand) -> AnyCommand:
 @click.option("--resume", type=NamedPath(), metavar="DIR", help="Resume the stopped search in DIR.")
 @json_option
 @_case_options
-def minimize_command(
+def reduce_command(
     case: str | None, output: Path | None, resume: Path | None, as_json: bool, **options: Any
 ) -> int:
     """Find the fewest contexts with which CASE still fails in the same way, and bundle them.
@@ -85,44 +85,44 @@ def minimize_command(
     3 the lab failed (--resume continues).
     """
     if (case is None) == (resume is None):
-        raise click.UsageError("name the CASE to minimize, or --resume DIR alone")
+        raise click.UsageError("name the CASE to reduce, or --resume DIR alone")
     if output is not None:
         require_output(output, new=resume is None)
     watcher = _Progress()
     if resume is not None:
-        minimization = Minimization.resume(resume, options["pytest_arguments"], watcher=watcher)
+        reduction = Reduction.resume(resume, options["pytest_arguments"], watcher=watcher)
     else:
         record = find_record(str(case), options["run"], options["reports"])
         subject = _subject(record, options)
         if subject.expects is not None and subject.expects.outcome == "passed":
-            why = f"it passed in {record.run}, and only a failing case can be minimized"
+            why = f"it passed in {record.run}, and only a failing case can be reduced"
             raise ConfigError(f"{why}: name a run where it fails with --run DIR", field="CASE")
         same = ("repeat", "run_timeout_s", "pytest_arguments")
-        task = Minimizing(subject=subject, **{name: options[name] for name in same})
-        minimization = Minimization.create(options["reports"], task, watcher=watcher)
+        task = Reducing(subject=subject, **{name: options[name] for name in same})
+        reduction = Reduction.create(options["reports"], task, watcher=watcher)
     stopped = None
     try:
-        minimization.run()
+        reduction.run()
     except KeyboardInterrupt:
         stopped = _INTERRUPTED
     except InfraError as error:
         say(f"error: {error}", err=True)
         stopped = error.exit_code
     except HarnessError:
-        if not minimization.folder.read().answers():
-            minimization.folder.discard()
+        if not reduction.folder.read().answers():
+            reduction.folder.discard()
         raise
-    result = minimization.result(output)
+    result = reduction.result(output)
     if stopped is not None:
         result = result.model_copy(update={"exit_code": stopped})
-        path = shlex.quote(str(minimization.folder.path))
-        say(f"stopped; to go on: qnn-harness contexts minimize --resume {path}", err=True)
+        path = shlex.quote(str(reduction.folder.path))
+        say(f"stopped; to go on: qnn-harness contexts reduce --resume {path}", err=True)
     if as_json:
         say_json(result)
     elif not result.shown and stopped is None:
-        say(f"it did not fail in {counted(result.runs, 'run')}: there is nothing to minimize")
+        say(f"it did not fail in {counted(result.runs, 'run')}: there is nothing to reduce")
     elif result.shown:
-        for line in _lines(result, minimization.subject.plan.qnn):
+        for line in _lines(result, reduction.subject.plan.qnn):
             say(line)
     return result.exit_code
 

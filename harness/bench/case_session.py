@@ -21,7 +21,7 @@ from harness.core.whole_file import disk_errors, scratch_folder
 from harness.diagnosis.diagnosis import Foreseen, diagnosed
 from harness.diagnosis.error import ErrorRecord
 from harness.diagnosis.verdict import Verdict, judge
-from harness.dsp.dsp import DspReply, clear_replies, log_size, read_replies
+from harness.dsp.replies import DspReply, clear_replies, log_size, read_replies
 from harness.evidence.case_evidence import CaseEvidence, telling_lines
 from harness.lab.lease import LeaseLost
 from harness.probe.events import kept_events
@@ -355,7 +355,7 @@ class CaseSession:
         facts = self.device.facts
         verdict = judge(run, facts.coprocessors, foreseen=self.foreseen, dsp_replies=replies)
         # an experiment that counts successes must not take an emulator's limit for the target's
-        if verdict.cause == "infra" or any(reply.kind == "emulator" for reply in replies):
+        if verdict.cause == "infra" or any(reply.by == "emulator" for reply in replies):
             self.notes.set_verdict(verdict)
             raise NotPassed.of(verdict)
         self.notes.executions += executions(run.plan, run.transcript)

@@ -21,7 +21,7 @@ from harness.core.errors import Cause
 from harness.diagnosis.chain import call_chain, error_lines, failure_chain
 from harness.diagnosis.diagnosis import EARLIER, NOTHING, Foreseen, diagnosed
 from harness.diagnosis.error import ErrorRecord, OrtCode, Outcome
-from harness.dsp.dsp import DspReply
+from harness.dsp.replies import DspReply
 from harness.lab.facts import Coprocessors
 from harness.probe.plan_runner import (
     EXIT_BAD_PLAN,
@@ -91,7 +91,7 @@ def emulator_lacks(replies: Sequence[DspReply], error: ErrorRecord | None) -> Er
     `error` is the resulting error, which has the step of the plan: a dead DSP makes calls fail, or
     crashes or blocks its client.
     """
-    lacking = [reply for reply in replies if reply.kind == "emulator"]
+    lacking = [reply for reply in replies if reply.by == "emulator"]
     if not lacking:
         return None
     lines = [

@@ -23,7 +23,7 @@ from harness.core.errors import DeviceError, InfraError
 from harness.core.names_inside import create_inside, name_problem
 from harness.core.outgoing_text import without_secrets, without_secrets_in
 from harness.core.platform import boot_clock_s
-from harness.dsp.dsp import log_end, log_size
+from harness.dsp.replies import log_end, log_size
 from harness.evidence.device_replies import (
     MARGIN_S,
     Baseline,

@@ -43,7 +43,7 @@ from harness.plugin.plugin_compat import timeout_message
 from harness.plugin.pytest_internals import run_phases
 from harness.plugin.terminal import NO_DEVICE, NOT_ASKED, UNSUPPORTED
 from harness.plugin.user_files import suite_of
-from harness.results.record import CaseRecord, DeviceRecord, Expected, Fixed, emulated_answer
+from harness.results.record import CaseRecord, DeviceRecord, Expected, Fixed
 from harness.runtimes.runtime import NotOffered
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ class Case:
             measurements=measured | ({"skip_reason": self._reason} if self._reason else {}),
             checks=tuple(notes.checks) if notes else (),
             outputs=notes.outputs if notes else None,
-            emulated=tuple(map(emulated_answer, notes.dsp_replies)) if notes else (),
+            emulated=tuple(notes.dsp_replies) if notes else (),
             started=self._started,
             duration_s=round(time.monotonic() - self._start - self._evidence_s, 6),
             attempt=self.attempt,

@@ -29,7 +29,7 @@ from harness.core.outgoing_text import counted
 from harness.core.record_part import Count, Moment, Part, RecordText, Seconds, clean_text
 from harness.core.schema_field import Schema2
 from harness.diagnosis.error import ErrorRecord, Outcome
-from harness.dsp.dsp import DspReply
+from harness.dsp.replies import DspReply
 from harness.lab.health import DeviceEvent
 from harness.probe.plan import Plan, Step
 from harness.probe.transcript import Transcript
@@ -316,24 +316,6 @@ class Fixed(Part):
     fails: StrictBool
 
 
-class EmulatedAnswer(Part):
-    """An answer of a simulated board's DSP that is neither success nor QNN's.
-
-    `by` is `kernel` if the harness answers for kernel, driver and DSP system, `emulator` if the
-    emulator cannot do what was asked; `answer` is the result of `call`, `words` say why.
-    """
-
-    by: Literal["kernel", "emulator"]
-    call: RecordText
-    answer: RecordText
-    words: RecordText
-
-
-def emulated_answer(reply: DspReply) -> EmulatedAnswer:
-    """Return the record of a simulated DSP's answer."""
-    return EmulatedAnswer(by=reply.kind, call=reply.call, answer=reply.answer, words=reply.words)
-
-
 class Asked(Part):
     """The options given for a user's file: its inputs, and when it passes.
 
@@ -406,7 +388,7 @@ class CaseRecord(Part):
     measurements: JsonObject = Field(default={})
     checks: tuple[Check, ...] = ()
     outputs: Outputs | None = None
-    emulated: tuple[EmulatedAnswer, ...] = ()
+    emulated: tuple[DspReply, ...] = ()
     started: Moment
     duration_s: Seconds
     attempt: Count = 1

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from harness.core.cache import BOARDS, cache_root
-from harness.dsp.dsp import DspLimits, DspPrograms, DspReply, lay_out_dsp, read_replies
+from harness.dsp.dsp import DspLimits, DspPrograms, lay_out_dsp
 from harness.dsp.emulator import build_fastrpc
+from harness.dsp.replies import DspReply, read_replies
 from tests.integration.dsp.board import processes_of
 from tests.stand_in.build import c_compiler
 
@@ -101,7 +102,7 @@ class FastRpc:
 
     def said(self, *kinds: str) -> list[DspReply]:
         """The replies that the harness would read, of these kinds."""
-        return [reply for reply in read_replies(self.dsp) if reply.kind in kinds]
+        return [reply for reply in read_replies(self.dsp) if reply.by in kinds]
 
     def log(self) -> str:
         return (self.dsp / "log").read_text(errors="replace")

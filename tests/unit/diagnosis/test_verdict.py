@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from harness.diagnosis.diagnosis import EARLIER
 from harness.diagnosis.error import ChainLink, Diagnosis, ErrorRecord, OrtCode, signature
 from harness.diagnosis.verdict import Verdict, judge
-from harness.dsp.dsp import DspReply
+from harness.dsp.replies import DspReply
 from harness.lab.facts import Coprocessors
 from harness.probe.plan import Plan, Step
 from harness.probe.plan_runner import EXIT_BAD_PLAN, EXIT_DONE, EXIT_STEP_FAILED
@@ -303,8 +303,12 @@ def test_what_a_target_cannot_do_is_no_failure() -> None:
         assert verdict.error.code == code
 
 
-LACKING = DspReply("emulator", "invoke", "SIGILL", "vadd(sf,sf) in elementwise_add")
-KERNEL = DspReply("kernel", "fastrpc_mmap", "0x2", "no more than 4 MB can be mapped")
+LACKING = DspReply(
+    by="emulator", call="invoke", answer="SIGILL", words="vadd(sf,sf) in elementwise_add"
+)
+KERNEL = DspReply(
+    by="kernel", call="fastrpc_mmap", answer="0x2", words="no more than 4 MB can be mapped"
+)
 
 
 @pytest.mark.parametrize(

@@ -10,19 +10,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.dsp.dsp import (
-    KINDS,
-    DspLimits,
-    DspPrograms,
-    DspReply,
-    clear_replies,
-    dsp_environment,
-    lay_out_dsp,
-    log_end,
-    log_size,
-    read_replies,
-)
+from harness.dsp.dsp import DspLimits, DspPrograms, dsp_environment, lay_out_dsp
 from harness.dsp.emulator import NATIVE
+from harness.dsp.replies import BY, DspReply, clear_replies, log_end, log_size, read_replies
 from tests.properties import reached, reaches
 
 NAMES = tuple(limit.name for limit in fields(DspLimits))
@@ -62,8 +52,8 @@ def test_what_was_said_is_read_once_each_until_it_is_forgotten(tmp_path: Path) -
     )
     (tmp_path / "said").write_text("".join(f"{line}\n" for line in lines) + lines[0])
     assert read_replies(tmp_path) == (
-        DspReply("kernel", "open", "0x72", "no session is left"),
-        DspReply("emulator", "invoke", "SIGILL", "vadd?at 0x10"),
+        DspReply(by="kernel", call="open", answer="0x72", words="no session is left"),
+        DspReply(by="emulator", call="invoke", answer="SIGILL", words="vadd?at 0x10"),
     )
     clear_replies(tmp_path)
     clear_replies(tmp_path)
@@ -95,8 +85,10 @@ def test_an_emulator_that_bailed_out_is_heard(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(before + after)
     (tmp_path / "said").write_text("kernel\tprocess\t0x8000040d\tended by signal 6\n")
     assert read_replies(tmp_path, len(before)) == (
-        DspReply("kernel", "process", "0x8000040d", "ended by signal 6"),
-        DspReply("emulator", "process", "SIGABRT", "an instruction (decode_insns)"),
+        DspReply(by="kernel", call="process", answer="0x8000040d", words="ended by signal 6"),
+        DspReply(
+            by="emulator", call="process", answer="SIGABRT", words="an instruction (decode_insns)"
+        ),
     )
 
 
@@ -108,7 +100,7 @@ def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
 
 
 FIELD = st.text(alphabet="ab\x1b\u2028\ud7ff", min_size=1, max_size=8)
-LINE = st.tuples(st.sampled_from(KINDS), FIELD, FIELD, FIELD).map("\t".join)
+LINE = st.tuples(st.sampled_from(BY), FIELD, FIELD, FIELD).map("\t".join)
 DAMAGED = st.text(alphabet="kernel\t\n", max_size=20)
 
 
@@ -121,7 +113,7 @@ def test_whatever_is_in_the_file_becomes_lines_of_a_known_kind(
     (folder / "said").write_bytes(lines.encode() + b"\n" + end)
     for read_reply in read_replies(folder):
         reached()
-        assert read_reply.kind in KINDS
+        assert read_reply.by in BY
         assert read_reply.call
         assert read_reply.answer
         assert all(

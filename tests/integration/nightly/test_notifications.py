@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
-import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -181,38 +178,6 @@ def test_a_night_goes_on_whoever_is_silent_and_sends_once(tmp_path: Path, hook: 
     assert (len(hook.got), again.told) == (1, finished.told)
 
 
-@pytest.mark.slow
-def test_a_night_killed_while_it_sends_sends_only_what_was_not_sent(
-    tmp_path: Path, hook: Webhook
-) -> None:
-    requested, let_go = threading.Event(), threading.Event()
-
-    def answer(_: dict[str, Any]) -> int:
-        requested.set()
-        let_go.wait(300)
-        return 200
-
-    slow = Webhook(answer)
-    file = lab(tmp_path, chat(hook), chat(slow, "slow"))
-    chain = at_its_last_step(tmp_path, file, failed_on=("new",))
-    command = [sys.executable, "-m", "harness.cli.main", "nightly", "--resume"]
-    command += ["--reports", str(tmp_path), "--lab", str(file)]
-    process = subprocess.Popen(command, cwd=tmp_path)
-    assert requested.wait(300)
-    sent = chain.path / SENT
-    while not (sent.exists() and sent.read_text().endswith("\n")):
-        assert process.poll() is None
-    process.send_signal(signal.SIGKILL)
-    process.wait(60)
-    resumed = subprocess.Popen(command, cwd=tmp_path)
-    while len(slow.got) < 2:  # an answer before would reach a process that is being ended
-        assert resumed.poll() is None
-    let_go.set()
-    assert resumed.wait(60) == 1
-    assert (len(hook.got), len(slow.got)) == (1, 2)
-    slow.close()
-
-
 @pytest.mark.parametrize("is_begun", [True, False])
 def test_a_night_that_is_not_over_sends_so_once(
     is_begun: bool, tmp_path: Path, hook: Webhook
@@ -266,13 +231,6 @@ def test_a_night_that_is_refused_sends_why(
     assert str(os.getpid()) in hook.got[-1]["message"]
     none = qnn_harness(*words, "--resume")
     assert (none.returncode, len(hook.got)) == (2, 4), "it is asked at each boot"
-
-
-def test_a_lab_that_was_spoilt_meanwhile_costs_a_line(tmp_path: Path) -> None:
-    file = tmp_path / "devices.yaml"
-    file.write_text("none")
-    (warning,) = at_its_last_step(tmp_path, file, failed_on=("new",)).go_on().told
-    assert str(file) in warning
 
 
 @pytest.mark.slow

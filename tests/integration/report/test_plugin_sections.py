@@ -36,19 +36,16 @@ def test_a_package_adds_a_section_with_a_table_and_markup(tmp_path: Path) -> Non
     assert '<svg width="1234.5" height="8">' in section
 
 
-def test_a_section_that_fails_names_the_package_and_the_rest_stays(tmp_path: Path) -> None:
-    wrong = SECTION.replace("if not measured:", "if measured[9]:")
-    page, output = written_page(wrong, tmp_path)
-    assert "<h2>Run</h2>" in page
-    assert "plug-in acme: section &#39;Energy, measured on " in page
-    assert "plug-in acme: section 'Energy, measured on" in output
-    assert all("IndexError: list index out of range" in text for text in (page, output))
-
-
-def test_a_hook_that_fails_has_a_section_that_says_so(tmp_path: Path) -> None:
-    wrong = SECTION.replace("run.info['host']", "run.info['machine']")
-    page, output = written_page(wrong, tmp_path)
-    assert "<h2>acme</h2>" in page
-    assert "KeyError: &#39;machine&#39;" in page
-    assert "<h2>Run</h2>" in page
-    assert "KeyError: 'machine'" in output
+def test_what_fails_in_a_package_names_it_and_the_rest_stays(tmp_path: Path) -> None:
+    for name, right, wrong, error in (
+        ("section", "if not measured:", "if measured[9]:", "IndexError: list index out of range"),
+        ("hook", "run.info['host']", "run.info['machine']", "KeyError: 'machine'"),
+    ):
+        (tmp_path / name).mkdir()
+        page, output = written_page(SECTION.replace(right, wrong), tmp_path / name)
+        assert "<h2>Run</h2>" in page
+        assert ("<h2>acme</h2>" in page) == (name == "hook")
+        assert error.replace("'", "&#39;") in page
+        assert error in output
+        named = "plug-in acme: section 'Energy, measured on" in output
+        assert named == (name == "section")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,23 +12,10 @@ from harness.experiments.restart import (
     restart_figures,
     restart_plan,
 )
-from harness.models.models import Model
-from harness.models.source import Context, DeployedContext, Libraries
+from harness.models.source import DeployedContext, Libraries
 from harness.probe.transcript import StepResult, Transcript
+from tests.unit.models.test_source import CONTEXT
 
-CONTEXT = Context(
-    path=Path("c.bin"),
-    sha256="0" * 64,
-    size=1,
-    source=Model("io-heavy", 2),
-    compiler="2.51.0",
-    htp_arch=73,
-    inputs=(),
-    expected=(),
-    tolerance=0.0,
-    metadata={},
-    memory_bytes=1,
-)
 DEPLOYED = DeployedContext(CONTEXT, "/d/c.bin", ("/d/i",), ("/d/e",))
 
 

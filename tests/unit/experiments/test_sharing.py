@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,10 +26,10 @@ from harness.experiments.sharing import (
     sharing_session,
     spill_fill_bytes,
 )
-from harness.models.models import Model
-from harness.models.source import Context, DeployedContext, Libraries
+from harness.models.source import DeployedContext, Libraries
 from harness.probe.transcript import StepResult, Transcript
 from harness.results.record import Check, broken
+from tests.unit.models.test_source import CONTEXT
 
 ANY_NEEDS = st.lists(st.integers(0, 10**9), min_size=1, max_size=6)
 
@@ -90,28 +89,11 @@ def test_orders_of_release_differ_and_are_bounded(contexts: int) -> None:
     assert all(sorted(order) == list(range(contexts)) for order in orders)
 
 
-def deployed(number: int) -> DeployedContext:
-    context = Context(
-        path=Path("x"),
-        sha256="",
-        size=1,
-        source=Model("tiny"),
-        compiler="2.51.0",
-        htp_arch=73,
-        inputs=(),
-        expected=(),
-        tolerance=0.0,
-        metadata={},
-        memory_bytes=0,
-    )
-    return DeployedContext(context, f"/{number}.bin", (), ())
-
-
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.sampled_from(STRATEGIES), st.data())
 def test_a_session_executes_in_turns_and_only_what_is_loaded(
     needs: list[int], strategy: Strategy, data: st.DataObject
 ) -> None:
-    contexts = [deployed(number) for number in range(len(needs))]
+    contexts = [DeployedContext(CONTEXT, f"/{number}.bin", (), ()) for number in range(len(needs))]
     release = data.draw(st.permutations(range(len(needs))))
     sharing = sharing_plan(needs, strategy)
     plan = sharing_session(Libraries("/b", "/s"), contexts, sharing, release)

@@ -14,7 +14,6 @@ from harness.history.performance import Change, JudgedSpeed, interval, judge
 from tests.snapshots import Snapshot
 
 QUIET = [1000.0, 1004.0, 997.0, 1001.0, 999.0, 1003.0, 1000.0]
-RUNS = st.lists(st.floats(1e5, 1e9), min_size=0, max_size=9)
 
 
 def change(base: Sequence[Any], new: Sequence[Any], effect: float = 0.1) -> Change:

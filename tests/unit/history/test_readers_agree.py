@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from harness.cli.main import commands
 from harness.core.errors import ConfigError
-from harness.history.attempts import read_attempts
+from harness.history.attempts import Attempt, read_attempts
 from harness.history.comparison import compare
 from harness.history.database import open_database
 from harness.history.importing import import_run
@@ -75,17 +75,15 @@ def lines(draw: st.DrawFn) -> bytes:
     return b"" if change == "blank" else line
 
 
-def final(folder: Path) -> dict[str, int]:
-    """The last attempt at each case, as a report has it."""
-    return {record.case: record.attempt for record in RunFolder(folder).contents().cases}
+def attempts_in(briefs: Iterable[Attempt]) -> dict[str, int]:
+    """The last attempt at each case."""
+    comparison = compare([], briefs)
+    pairs = (pair for pairs in comparison.pairs.values() for pair in pairs)
+    return {pair.shown.case: pair.shown.attempt for pair in pairs}
 
 
 def of_briefs(folder: Path) -> dict[str, int]:
-    briefs, _ = read_attempts(folder / "results.jsonl")
-    comparison = compare([], briefs)
-    return {
-        pair.shown.case: pair.shown.attempt for pairs in comparison.pairs.values() for pair in pairs
-    }
+    return attempts_in(read_attempts(folder / "results.jsonl")[0])
 
 
 def of_history(folder: Path) -> dict[str, int]:
@@ -93,26 +91,21 @@ def of_history(folder: Path) -> dict[str, int]:
     imported = import_run(database, folder)
     stored = [brief for _, briefs in stored_runs(database, Filter()) for brief in briefs]
     assert imported.attempts == len(stored)
-    comparison = compare([], stored)
-    return {
-        pair.shown.case: pair.shown.attempt for pairs in comparison.pairs.values() for pair in pairs
-    }
+    return attempts_in(stored)
 
 
 READERS: tuple[Callable[[Path], dict[str, int]], ...] = (of_briefs, of_history)
-MOST_FAILING = ("report", "compare", "history")
 
 
 def told_by(folder: Path) -> Iterator[str]:
     """Return the output of each command, which must end in order."""
-    words = {
-        "report": ["report", "write", str(folder)],
-        "compare": ["compare", str(folder), str(folder), "--json"],
-        "history": ["history", "--reports", str(folder), "--json"],
-    }
-    for name in MOST_FAILING:
+    for words in (
+        ["report", "write", str(folder)],
+        ["compare", str(folder), str(folder), "--json"],
+        ["history", "--reports", str(folder), "--json"],
+    ):
         (folder / "history.sqlite").unlink(missing_ok=True)
-        completed = CliRunner().invoke(commands, words[name], standalone_mode=False)
+        completed = CliRunner().invoke(commands, words, standalone_mode=False)
         if completed.exception is not None and not isinstance(completed.exception, ConfigError):
             raise completed.exception
         yield completed.stderr + str(completed.exception or "")
@@ -137,7 +130,7 @@ def test_what_is_no_record_is_none_for_any_reader(tmp_path: Path) -> None:
                 with pytest.raises(ConfigError, match="schema"):
                     reader(folder)
             return
-        expected = final(folder)
+        expected = {case.case: case.attempt for case in RunFolder(folder).contents().cases}
         for reader in READERS:
             assert reader(folder) == expected, reader.__name__
         for output in told_by(folder):

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 from harness.bisect.new_failures import NewFailure
 from harness.cli.schema import schemas
-from harness.history.attempts import Attempt, CaseAttempts, attempts_by_name, cause_id
+from harness.history.attempts import Attempt, attempts_by_name, cause_id
 from harness.history.comparison import Bisectable, Pair
 from harness.history.database import group_key
 from harness.history.states import CaseState
@@ -64,11 +64,6 @@ def at_night(*runs: str) -> list[tuple[str, list[Attempt]]]:
 
 def nights(*runs: str, diagnosis: str = "") -> HistoryReport:
     return history_of_runs(at_night(*runs), diagnosis=diagnosis)
-
-
-def alone(brief: Attempt) -> CaseAttempts:
-    """A case that ran once in a run."""
-    return attempts_by_name([brief])[brief.case]
 
 
 def lines_of_nights(*runs: str) -> list[CaseLine]:

@@ -154,17 +154,6 @@ def test_what_was_found_out_is_not_run_again(tmp_path: Path) -> None:
     assert alone.result().runs == whole.runs
 
 
-def test_one_that_fails_now_and_then(tmp_path: Path) -> None:
-    def flaky(contents: list[bytes], residency: str, number: int) -> str:
-        return two_others(contents, residency, number) if number % 2 == 0 else "passed"
-
-    reduction = reduced(tmp_path, flaky, [0, 1, 0, 1])
-    reduction.run()
-    result = reduction.result()
-    assert (result.contexts, result.minimal) == (("m.pte#1",) * 2, True)
-    assert 0 < result.shown < result.confirmed
-
-
 def test_what_never_fails(tmp_path: Path) -> None:
     fine = reduced(tmp_path, lambda contents, residency, number: "passed", [0, 1])
     fine.run()

@@ -88,6 +88,9 @@ def test_runs_of_two_machines_become_one_with_all_cases(tmp_path: Path) -> None:
     assert info["devices"] == ["device-a", "device-b"]
     assert info["selection"] == ["-m=device"]
     assert run.selected_cases() == {case.case for case in run.contents().cases}
+    records = run.contents().records
+    texts = {(run.path / record.logs[0]).read_text() for record in records}
+    assert texts == {record.run for record in records}, "logs of the same name stay apart"
     written = {path.name for path in output.iterdir()}
     assert {"report.html", "junit.xml", "results.jsonl", "run.json"} <= written
     assert not (output.parent / "latest").exists()
@@ -127,15 +130,6 @@ def test_an_attempt_in_two_inputs_counts_once(tmp_path: Path) -> None:
     again = merged(first, both.path, second, first, into=tmp_path / "again")
     assert attempts(again) == [("a", "passed", 1), ("b", "failed", 1), ("c", "passed", 1)]
     assert again.contents().events == (event,)
-
-
-def test_logs_of_the_same_name_stay_apart(tmp_path: Path) -> None:
-    runs = [run_of(tmp_path / name, attempt(f"{name} passed"), day=1) for name in "ab"]
-    run = merged(*runs, into=tmp_path / "merged")
-    texts = {(run.path / record.logs[0]).read_text() for record in run.contents().records}
-    assert (
-        texts == {record.run for record in run.contents().records} == {path.name for path in runs}
-    )
 
 
 def test_what_cases_put_out_is_kept_for_comparisons(tmp_path: Path) -> None:

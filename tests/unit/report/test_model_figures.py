@@ -137,26 +137,21 @@ def test_only_a_page_has_a_row_for_each_of_many_graphs() -> None:
     assert ("`HTP 7` |" in text, "On `HTP" in text) == (True, False)
 
 
-def test_versions_are_told_by_device_where_there_are_several() -> None:
-    figures = {"accuracy": [{"output": "y", "cosine": 1}]}
-    other = {**DEVICE, "name": "other"}
-    ran = [record(measurements=figures, device=device) for device in (DEVICE, other)]
-    (table,) = versions(ran)
-    assert isinstance(table, Table)
-    assert table.columns[:3] == ("Model", "Device", "QNN")
-    (alike,) = versions([ran[0], ran[0]])
-    assert isinstance(alike, Table)
-    assert alike.columns[:2] == ("Model", "QNN")
-    assert versions(ran[:1]) == []
+def test_devices_and_outputs_of_versions_are_named_where_there_are_several() -> None:
+    def columns(*names: str, devices: tuple[object, ...] = (DEVICE, DEVICE)) -> tuple[str, ...]:
+        figures = {"accuracy": [{"output": name, "cosine": 1} for name in names]}
+        (table,) = versions([record(measurements=figures, device=device) for device in devices])
+        assert isinstance(table, Table)
+        assert len(table.rows) == len(devices) * len(names)
+        return table.columns
 
-
-def test_outputs_of_versions_are_named_where_there_are_several() -> None:
-    figures = {"accuracy": [{"output": name, "cosine": 1} for name in "yz"]}
-    assert versions([record(measurements=figures)]) == [], "nothing is beside it"
-    (table,) = versions([record(measurements=figures)] * 2)
-    assert isinstance(table, Table)
-    assert table.columns[3:5] == ("Output", "Median")
-    assert len(table.rows) == 4
+    assert columns("y")[:2] == ("Model", "QNN")
+    assert columns("y", devices=(DEVICE, {**DEVICE, "name": "other"}))[:3] == (
+        *("Model", "Device", "QNN"),
+    )
+    assert columns("y", "z")[3:5] == ("Output", "Median")
+    alone = record(measurements={"accuracy": [{"output": "y", "cosine": 1}]})
+    assert versions([alone]) == [], "nothing is beside it"
 
 
 def profiled(**changed: Any) -> CaseRecord:

@@ -17,11 +17,9 @@ from harness.diagnosis.error import ChainLink, Diagnosis, ErrorRecord
 from harness.lab.health import DeviceEvent
 from harness.report.document import as_code
 from harness.report.summary import (
-    cut_short,
     event_lines,
     failure_groups,
     outputs_lines,
-    part_of,
     preflight_lines,
     section,
     summary_lines,
@@ -88,6 +86,7 @@ def test_lines_of_small_runs(snapshot: Snapshot) -> None:
         [record(outcome="error", cause="infra"), record(attempt=2)],
         [record(case=name, attempt=2) for name in "ab"],
         [record(fixed={"known_issues": ("x",), "fails": True}), record(case="s/t.py::t[d]")],
+        [record(case="x", outcome="unsupported"), record(case="y", outcome="skipped")],
     ]
     assert [line for records in runs for line in lines_of(records, "r")] == snapshot
 
@@ -98,22 +97,6 @@ def test_the_conclusions_of_cases(snapshot: Snapshot) -> None:
     records = [record(case=f"own/{case}", measurements=alike) for case in cases]
     records.append(record(case="suites/t.py::t[x]", measurements={"conclusion": "a\n b\nc"}))
     assert lines_of(records, "r")[1:-1] == snapshot
-
-
-@pytest.mark.parametrize(
-    ("outcomes", "is_said"),
-    [
-        (["unsupported", "skipped"], True),
-        (["unsupported", "passed"], False),
-        (["unsupported", "failed"], False),
-        (["unsupported", "error"], False),
-    ],
-)
-def test_a_run_that_tells_nothing_of_any_target_says_so(outcomes: list[Any], is_said: bool) -> None:
-    records = [
-        record(case=f"x[{index}]", outcome=outcome) for index, outcome in enumerate(outcomes)
-    ]
-    assert ("NOTHING WAS TESTED" in "\n".join(lines_of(records, "r"))) == is_said
 
 
 def test_what_is_known_of_a_failure_stands_below_it_unless_it_was_expected() -> None:
@@ -155,19 +138,6 @@ def test_code_is_one_line_without_an_end_of_its_own() -> None:
     assert as_code("x" * 201) == f"`{'x' * 97} ... {'x' * 97}`"
 
 
-@pytest.mark.parametrize(
-    ("info", "is_cut"),
-    [
-        ({}, False),
-        ({"finished": "2026", "problem": None}, False),
-        ({"finished": None}, True),
-        ({"finished": None, "problem": 7}, True),
-    ],
-)
-def test_why_a_run_may_lack_cases(info: dict[str, Any], is_cut: bool) -> None:
-    assert (cut_short(info) is not None) is is_cut
-
-
 def test_what_fails_comes_first_and_of_it_what_is_most_frequent() -> None:
     other = error(message="another")
     records = [
@@ -197,11 +167,6 @@ def test_what_fails_comes_first_and_of_it_what_is_most_frequent() -> None:
         "error": 2,
         "expected": 1,
     }
-
-
-def test_a_part_is_an_object_or_empty() -> None:
-    case = record(measurements={"gate": {"a": 1}, "list": [1]})
-    assert [part_of(case, name) for name in ("gate", "list", "none")] == [{"a": 1}, {}, {}]
 
 
 def test_what_stands_behind_passed_is_told_where_it_is_no_reference(snapshot: Snapshot) -> None:

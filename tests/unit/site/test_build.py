@@ -9,6 +9,7 @@ import shutil
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -56,6 +57,13 @@ def built(folder: Path, *runs: Path) -> SiteWriter:
     return build(database, folder / "site")
 
 
+def build_again(folder: Path, **summary: Any) -> None:
+    """The site once more, when a night has told this of its run."""
+    database = open_database(str(folder / "history.sqlite"))
+    store_night(database, NightSummary(**{"night": "n"} | summary))
+    build(database, folder / "site")
+
+
 def outline(page: Path, *, days: bool = False) -> list[str]:
     """Headings, verdict and plain paragraphs of a page, with DAY for its times unless asked."""
     parts = re.findall(r'<(h[12]|p class="(?:verdict[^"]*)?")>(.*?)</', page.read_text())
@@ -88,10 +96,8 @@ def test_the_front_page_tells_what_broke(pages: Path, snapshot: Snapshot) -> Non
 
 
 def test_who_runs_a_case_again_by_hand_makes_no_night(tmp_path: Path, snapshot: Snapshot) -> None:
-    runs = nights(tmp_path)
-    built(tmp_path, *runs)
-    database = open_database(str(tmp_path / "history.sqlite"))
-    store_night(database, NightSummary(night="n", run=SECOND))
+    built(tmp_path, *nights(tmp_path))
+    build_again(tmp_path, run=SECOND)
     built(tmp_path, run_folder(tmp_path, attempt("c passed"), run_id=THIRD))
     site = tmp_path / "site"
     names = ("index.html", page_of("night", THIRD), page_of("night", SECOND))
@@ -110,8 +116,7 @@ def test_what_came_with_a_cause_is_told_and_not_of_what_is_fixed(
     cause = cause_id(Attempt.of(attempt(BAD)))
     causes = {cause: CauseSummary(files_changed=("test_a.py",))}
     built(tmp_path, *runs[:2])
-    summary = NightSummary(night="n", run=SECOND, causes=causes)
-    store_night(open_database(str(tmp_path / "history.sqlite")), summary)
+    build_again(tmp_path, run=SECOND, causes=causes)
     built(tmp_path, *runs[2:])
     broke, fixed = (tmp_path / "site" / page_of("night", run) for run in (SECOND, THIRD))
     assert [outline(broke), outline(fixed)] == snapshot
@@ -243,10 +248,8 @@ def test_nothing_is_green_above_what_was_tested_no_more(tmp_path: Path, snapshot
     built(tmp_path, both, folder)
     front = tmp_path / "site/index.html"
     assert 'class="verdict bad"' not in front.read_text()
-    fields = {"exit_code": 1, "failed_on": ("vanished",), "vanished": ("test_b[gone]",)}
-    summary = NightSummary(night="n", run=SECOND, **fields)
-    store_night(open_database(str(tmp_path / "history.sqlite")), summary)
-    built(tmp_path)
+    told = {"exit_code": 1, "failed_on": ("vanished",), "vanished": ("test_b[gone]",)}
+    build_again(tmp_path, run=SECOND, **told)
     assert outline(front) == snapshot
     assert "<code>test_b[gone]</code>" in front.read_text()
     assert 'class="verdict bad"' in front.read_text()
@@ -277,15 +280,9 @@ def test_what_is_new_since_the_night_before_is_new_though_a_run_by_hand_saw_it(
     by_hand = run_folder(tmp_path, attempt("a failed"), run_id=SECOND)
     night = run_folder(tmp_path, failing := attempt("a failed"), run_id=THIRD)
     message = "1 of 1 case has a verdict: 1 failed; 1 new; 0 still failing, 0 still passing"
-    database = open_database(str(tmp_path / "history.sqlite"))
-    store_night(database, NightSummary(night="n", run=FIRST))
-    new = {
-        "failed_on": ("new", "vanished"),
-        "new": (failing.case,),
-        "verdict": message,
-        "base": FIRST,
-    }
-    store_night(database, NightSummary(night="o", run=THIRD, exit_code=1, **new))
+    build_again(tmp_path, run=FIRST)
+    told = {"failed_on": ("new", "vanished"), "new": (failing.case,), "verdict": message}
+    build_again(tmp_path, night="o", run=THIRD, exit_code=1, base=FIRST, **told)
     built(tmp_path, good, by_hand, night)
     assert outline(tmp_path / "site/index.html") == snapshot
     assert "(1 of them new)" in (tmp_path / "site/reports" / THIRD / "report.html").read_text()
@@ -341,9 +338,7 @@ def written(folder: Path) -> Path:
     runs = reports(folder)
     built(folder, *runs)
     causes = {cause_of(folder): CauseSummary(known="first bad 2.51.0", folder=BISECT)}
-    summary = NightSummary(night=NIGHT, run=SECOND, causes=causes)
-    store_night(open_database(str(folder / "history.sqlite")), summary)
-    built(folder)
+    build_again(folder, night=NIGHT, run=SECOND, causes=causes)
     return folder / "site"
 
 
@@ -402,9 +397,8 @@ def test_no_page_is_taken_from_elsewhere(tmp_path: Path) -> None:
     (run / "report.html").unlink()
     (run / "report.html").symlink_to(tmp_path / "secret")
     (tmp_path / NIGHT / "comparison.html").unlink()
-    summary = NightSummary(night="../secret", run=FIRST)
-    store_night(open_database(str(tmp_path / "history.sqlite")), summary)
     built(tmp_path, run)
+    build_again(tmp_path, night="../secret", run=FIRST)
     (page,) = (tmp_path / "site/reports").rglob(f"{FIRST}/*")
     assert "1 of 1 case has a verdict" in page.read_text()
     assert "secret" not in "".join(path.read_text() for path in tmp_path.glob("site/**/*.html"))
@@ -429,11 +423,8 @@ def test_no_script_of_a_strangers_page_is_published(tmp_path: Path) -> None:
     for file in pages:
         file.write_text(f"<!DOCTYPE html><html><head>{evil}</head><body onload=alert(1)></body>")
     built(tmp_path, *runs)
-    store_night(
-        open_database(str(tmp_path / "history.sqlite")),
-        NightSummary(night=NIGHT, run=FIRST, causes={"c": CauseSummary(folder=BISECT)}),
-    )
-    built(tmp_path)
+    causes = {"c": CauseSummary(folder=BISECT)}
+    build_again(tmp_path, night=NIGHT, run=FIRST, causes=causes)
     run, *copies = (tmp_path / "site/reports" / file.relative_to(tmp_path) for file in pages)
     assert "evil.example" not in run.read_text()
     for copy in copies:

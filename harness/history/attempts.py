@@ -21,10 +21,10 @@ from harness.core.socs import claim_of, limits_of_simulation
 from harness.diagnosis.error import Outcome
 from harness.report.summary import server_gone
 from harness.results.case_names import function_of, named, split_node_id
-from harness.results.coverage import LOST_TO, VERDICTS, Fault, Standing, fault_of, standing_of
+from harness.results.coverage import LOST_TO, VERDICTS, Ended
 from harness.results.drift import KEPT
 from harness.results.journal import Damage, SkippedLines, lines_in, without_gc
-from harness.results.record import NO_CAUSE, CaseRecord, PlacementRecord, is_figure
+from harness.results.record import CaseRecord, PlacementRecord, is_figure
 from harness.results.run_folder import moment_text
 
 FIGURES: Final = ("load_us", "execute_us", "create_us", "run_us", "rss_bytes.peak")
@@ -39,7 +39,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(Ended):
     """One attempt at one case. Fields that a `CaseRecord` has, too, mean the same here.
 
     `test` is its `question`, which includes the options given for a user's file. `device` is the
@@ -150,26 +150,6 @@ class Attempt:
     def may_be(self, other: Attempt) -> bool:
         """Return whether both can be the same case: with the same test and no other engine."""
         return self.test == other.test and len({self.engine, other.engine} - {None}) < 2
-
-    @property
-    def is_bad(self) -> bool:
-        """True if something went wrong, expected or not."""
-        return self.outcome not in NO_CAUSE
-
-    @property
-    def is_unexplained(self) -> bool:
-        """True if something went wrong that no known issue explains."""
-        return self.is_bad and self.standing != "known"
-
-    @property
-    def standing(self) -> Standing:
-        """The standing that its outcome, cause and known issue give it."""
-        return standing_of(self.outcome, self.cause, self.known_issue)
-
-    @property
-    def fault(self) -> Fault | None:
-        """The reason why it has no verdict: the lab, the harness or wrong input; else None."""
-        return fault_of(self.standing)
 
     @property
     def has_verdict(self) -> bool:
@@ -348,7 +328,7 @@ def cause_of(attempt: Attempt | None) -> str | None:
 
     None if the case passes, or fails as a known issue expects.
     """
-    return cause_id(attempt) if attempt is not None and attempt.is_unexplained else None
+    return cause_id(attempt) if attempt is not None and attempt.is_unexpected else None
 
 
 def cause_id(attempt: Attempt) -> str:

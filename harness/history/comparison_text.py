@@ -182,7 +182,7 @@ class Alike:
     @property
     def until_now(self) -> str:
         """The known issues that expected these failures in the base, but not in the new run."""
-        earlier = [pair.before for pair in self.pairs if pair.after and pair.after.is_unexplained]
+        earlier = [pair.before for pair in self.pairs if pair.after and pair.after.is_unexpected]
         issues = sorted({before.known_issue for before in earlier if before and before.known_issue})
         return f"expected until now by {', '.join(issues)}" if issues else ""
 
@@ -274,7 +274,7 @@ class ComparisonView(Comparison):
     def _differences(self) -> str:
         pairs = [pair for listed in self.pairs.values() for pair in listed]
         counts = [] if any(pair.before for pair in pairs) else ["the base has no cases"]
-        bad = sum(pair.shown.is_unexplained for pair in self["added"])
+        bad = sum(pair.shown.is_unexpected for pair in self["added"])
         failing_added = f" ({counted(bad, 'of them fails', 'of them fail')})" if bad else ""
         counts += [
             f"{len(self[name])} {title}{failing_added if name == 'added' else ''}"

@@ -102,7 +102,7 @@ class CaseHistory:
         """True if it failed unexpectedly, and this run is the first to show that it is flaky."""
         was, bad = self.earlier_state, self.now.bad
         was_flaky = was is not None and was.is_flaky
-        return self.is_flaky and not was_flaky and bad is not None and bad.is_unexplained
+        return self.is_flaky and not was_flaky and bad is not None and bad.is_unexpected
 
 
 def format_attempts(failed: int, of: int) -> str:

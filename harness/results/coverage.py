@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
-from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, get_args
 
 from pydantic import Field, StrictInt
 
@@ -39,45 +38,67 @@ _REGRESSION: Final = 1
 _Count = Annotated[StrictInt, Field(ge=0)]
 
 
-class Ended(Protocol):
-    """One attempt at a case, as `CaseRecord` and smaller types have it; `attempt` counts from 1.
+NO_CAUSE: Final[tuple[Outcome, ...]] = ("passed", "unsupported", "skipped")
+"""The outcomes of cases in which nothing went wrong."""
 
-    `device` is where it ran, or was to run; None if no device of the lab fits.
-    `breaks_strictness` is true if it passed where that fails the run. `files_sha256` is the hash
-    of the files that it used: a result with other files says nothing about these.
+
+class Ended:
+    """One attempt at a case, the base class of `CaseRecord` and smaller types.
+
+    `attempt` counts from 1. `device` is where it ran, or was to run; None if no device of the lab
+    fits. `breaks_strictness` is true if it passed where that fails the run. `files_sha256` is the
+    hash of the files that it used: a result with other files says nothing about these.
     """
 
-    @property
-    def case(self) -> str: ...
-    @property
-    def attempt(self) -> int: ...
-    @property
-    def device(self) -> object | None: ...
-    @property
-    def standing(self) -> Standing: ...
-    @property
-    def breaks_strictness(self) -> bool: ...
-    @property
-    def files_sha256(self) -> str | None: ...
+    __slots__ = ()
 
+    if TYPE_CHECKING:
 
-@lru_cache(1000)
-def standing_of(outcome: Outcome, cause: Cause | None, known_issue: str | None) -> Standing:
-    """Return the standing of an attempt. Known issues never explain a missing verdict."""
-    if outcome in ("passed", "unsupported", "skipped"):
-        return outcome
-    if cause == "config":
-        return "input"
-    if cause == "infra":
-        return "lab"
-    if cause == "harness" or outcome == "error":
-        return "harness"
-    return "known" if known_issue is not None else "failed"
+        @property
+        def case(self) -> str: ...
+        @property
+        def attempt(self) -> int: ...
+        @property
+        def device(self) -> object | None: ...
+        @property
+        def outcome(self) -> Outcome: ...
+        @property
+        def cause(self) -> Cause | None: ...
+        @property
+        def known_issue(self) -> str | None: ...
+        @property
+        def breaks_strictness(self) -> bool: ...
+        @property
+        def files_sha256(self) -> str | None: ...
 
+    @property
+    def standing(self) -> Standing:
+        """The result; known issues never explain a missing verdict."""
+        if self.outcome == "passed" or self.outcome == "unsupported" or self.outcome == "skipped":
+            return self.outcome
+        if self.cause == "config":
+            return "input"
+        if self.cause == "infra":
+            return "lab"
+        if self.cause == "harness" or self.outcome == "error":
+            return "harness"
+        return "known" if self.known_issue is not None else "failed"
 
-def fault_of(standing: Standing) -> Fault | None:
-    """Return the fault behind a missing verdict; None if there is a verdict, or none was due."""
-    return standing if standing in ("input", "lab", "harness") else None
+    @property
+    def fault(self) -> Fault | None:
+        """The fault behind a missing verdict; None if there is a verdict, or none was due."""
+        standing = self.standing
+        return standing if standing in ("input", "lab", "harness") else None
+
+    @property
+    def is_bad(self) -> bool:
+        """True if something went wrong, expected or not."""
+        return self.outcome not in NO_CAUSE
+
+    @property
+    def is_unexpected(self) -> bool:
+        """True if something went wrong that no known issue explains."""
+        return self.is_bad and self.standing != "known"
 
 
 class Coverage(Part):

@@ -34,7 +34,7 @@ from harness.lab.health import DeviceEvent
 from harness.probe.plan import Plan, Step
 from harness.probe.transcript import Transcript
 from harness.results.case_names import function_of, named, placement_text, split_node_id
-from harness.results.coverage import Standing, standing_of
+from harness.results.coverage import NO_CAUSE, Ended
 from harness.runtimes.findings import Finding
 
 _MAX_DEPTH: Final = 20
@@ -235,7 +235,6 @@ def _by_work(runs: Iterable[Execution]) -> Mapping[tuple[str, ...], list[tuple[i
 
 SCHEMA: Final = 2
 """The schema of the lines of results.jsonl; no other one is written or read."""
-NO_CAUSE: Final[tuple[Outcome, ...]] = ("passed", "unsupported", "skipped")
 _NUMBERS: Final = frozenset({int, float})
 
 
@@ -340,7 +339,7 @@ class Asked(Part):
         return re.sub(r"[^\w.,+ -]", ".", ", ".join(words).replace("_", "-"))
 
 
-class CaseRecord(Part):
+class CaseRecord(Part, Ended):
     """One attempt at one case. `case` is pytest's node id, `duration_s` covers all its phases.
 
     `test` is the node id without the `placement`, which the harness put in; together with what was
@@ -421,16 +420,8 @@ class CaseRecord(Part):
         return function_of(self.test)
 
     @property
-    def is_bad(self) -> bool:
-        return self.outcome not in NO_CAUSE
-
-    @property
     def known_issue(self) -> str | None:
         return self.expected.known_issue if self.expected is not None else None
-
-    @property
-    def standing(self) -> Standing:
-        return standing_of(self.outcome, self.cause, self.known_issue)
 
     @property
     def state(self) -> str:
@@ -449,10 +440,6 @@ class CaseRecord(Part):
     @property
     def breaks_strictness(self) -> bool:
         return self.fixed is not None and self.fixed.fails
-
-    @property
-    def is_unexpected(self) -> bool:
-        return self.is_bad and self.standing != "known"
 
 
 def named_figures(

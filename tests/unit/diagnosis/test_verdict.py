@@ -14,7 +14,7 @@ from harness.dsp.replies import DspReply
 from harness.lab.facts import Coprocessors
 from harness.probe.plan import Plan, Step
 from harness.probe.plan_runner import EXIT_BAD_PLAN, EXIT_DONE, EXIT_STEP_FAILED
-from harness.results.record import NO_CAUSE
+from harness.results.coverage import NO_CAUSE
 from tests.properties import reached, reaches
 from tests.snapshots import Snapshot
 from tests.unit.diagnosis.probe_runs import DONE, LOAD, START, begin, end, log, run

@@ -16,7 +16,8 @@ from harness.history.performance import judge_speed
 from harness.history.timeline import Filter
 from harness.plugin.collection import selection
 from harness.report.projections import finish
-from harness.results.record import NO_CAUSE, CaseRecord
+from harness.results.coverage import NO_CAUSE
+from harness.results.record import CaseRecord
 from harness.results.run_folder import RunFolder
 from tests.unit.results.records import record
 

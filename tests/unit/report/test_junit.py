@@ -14,8 +14,8 @@ from junitparser import JUnitXml
 from harness.diagnosis.diagnosis import diagnosed
 from harness.probe.transcript import LoadedLibrary
 from harness.report.junit import junit_parts, legal
-from harness.results.coverage import coverage_of
-from harness.results.record import NO_CAUSE, CaseRecord
+from harness.results.coverage import NO_CAUSE, coverage_of
+from harness.results.record import CaseRecord
 from tests.integration.hostile_words import CANARY
 from tests.unit.results.records import error, final_attempts, record
 

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from harness.diagnosis.error import ErrorRecord
-from harness.results.coverage import Tally
-from harness.results.record import NO_CAUSE, CaseRecord, Check
+from harness.results.coverage import NO_CAUSE, Tally
+from harness.results.record import CaseRecord, Check
 from tests.unit.results.placed import placed
 
 LOAD = "QnnContext_createFromBinary"

@@ -43,7 +43,7 @@ def test_a_case_comes_to_one_thing_for_all_readers(
     lost = standing in FAULTS
     assert Attempt.of(case).has_verdict == (standing in ("passed", "failed", "known"))
     assert (Attempt.of(case).fault is not None) == lost
-    assert case.is_unexpected == Attempt.of(case).is_unexplained == (lost or standing == "failed")
+    assert case.is_unexpected == Attempt.of(case).is_unexpected == (lost or standing == "failed")
     if case.is_bad:
         assert section(case) == ("lab" if lost else {"known": "expected"}.get(standing, "failing"))
 

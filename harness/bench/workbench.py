@@ -176,7 +176,7 @@ class Workbench:
         """Acquire a device for a case; return who has it if it is not free.
 
         The state that others have found is adopted, and checked again if it is old. Raises
-        DeviceHeld if labgrid refuses the device.
+        DeviceHeld if its source refuses the device.
         """
         if self.is_busy(device):
             assert self.lab.leases is not None

@@ -179,7 +179,7 @@ def host_runtime(catalog: Catalog, qnn: str | None) -> Runtime:
 def open_catalog(lab_file: Path) -> Catalog:
     """Return the catalog of the lab, or only PyPI's if the default lab does not exist."""
     nothing = Lab.model_construct(schema_number=1, runtimes=())
-    lab = load_lab(lab_file, places=None) if lab_to_name(lab_file) else nothing
+    lab = load_lab(lab_file, find=None) if lab_to_name(lab_file) else nothing
     return Catalog.of(lab, os.environ, cache_root())
 
 

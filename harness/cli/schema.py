@@ -29,7 +29,8 @@ from harness.history.timeline import HistoryReport
 from harness.lab import devices, fields, health, inventory
 from harness.lab.devices import DeviceConfig
 from harness.lab.fields import RuntimeSource
-from harness.lab.inventory import Lab
+from harness.lab.inventory import lab_model
+from harness.labgrid import source
 from harness.layers.divergence import Divergence
 from harness.models.fit_text import Fit
 from harness.models.inspection import Inspection
@@ -43,7 +44,7 @@ from harness.results.record import JournalLine
 from harness.runtimes import source_kinds
 
 FOLDER: Final = Path("docs/schema")
-_OF_LAB: Final = (channels, devices, fields, health, inventory, source_kinds)
+_OF_LAB: Final = (channels, devices, fields, health, inventory, source, source_kinds)
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 Printed = DevicesListed | RuntimesListed | RuntimesShown | BisectionPlanned | OutputDrifted
@@ -71,7 +72,7 @@ def schemas() -> dict[str, str]:
         "nightly.schema.json": _schema(Night, "What nightly --json prints, and its nightly.json"),
         "printed.schema.json": _schema(Printed, "What other commands print with --json"),
         "plan.schema.json": _schema(PlanReport, "What run --plan --json prints"),
-        "devices.schema.json": _described(_lab_schema(), Lab, *_OF_LAB),
+        "devices.schema.json": _described(_lab_schema(), lab_model(), *_OF_LAB),
         "manifest.schema.json": _schema(
             Manifest, "The manifest.json of contexts extract, and of a bundle", "validation"
         ),
@@ -98,7 +99,7 @@ def _schema(
 
 def _lab_schema() -> dict[str, Any]:
     """Return the schema of devices.yaml, with each kind of entry in `devices` and `runtimes`."""
-    schema = _schema(Lab, "devices.yaml", "validation")
+    schema = _schema(lab_model(), "devices.yaml", "validation")
     unions: dict[str, type[TaggedModel]] = {"devices": DeviceConfig, "runtimes": RuntimeSource}
     for section, union in unions.items():
         kinds = {kind.__name__: kind.model_json_schema() for kind in union.kinds().values()}

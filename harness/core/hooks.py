@@ -20,7 +20,7 @@ from harness.core.errors import ConfigError
 GROUP: Final = "qnn_harness"
 """The group of entry points that name modules with implementations."""
 
-BUILT_IN: Final = ("harness.engines", "harness.lab", "harness.runtimes")
+BUILT_IN: Final = ("harness.engines", "harness.lab", "harness.labgrid", "harness.runtimes")
 """The modules with the harness's own implementations; they are above this one."""
 
 

@@ -17,7 +17,7 @@ import pluggy
 if TYPE_CHECKING:
     from harness.core.engine import Engine
     from harness.diagnosis.rule import Rule
-    from harness.lab.devices import DeviceConfig
+    from harness.lab.devices import DeviceConfig, DeviceSource
     from harness.lab.fields import RuntimeSource
     from harness.report.sections import RunData, Section
 
@@ -80,10 +80,11 @@ def qnn_report_sections(run: RunData) -> Iterable[Section]:
 
 
 @hookspec
-def qnn_transports() -> Iterable[type[DeviceConfig]]:
-    """Return kinds of devices, for entries of `devices` in devices.yaml.
+def qnn_transports() -> Iterable[type[DeviceConfig | DeviceSource]]:
+    """Return kinds of devices, and sources of devices, for devices.yaml.
 
-    A kind is a model of an entry's fields with `transport: Literal["..."]`; its `open` returns the
-    `Transport` to the device.
+    A kind is a model of an entry of `devices` with `transport: Literal["..."]`; its `open` returns
+    the `Transport` to the device. A source is a model of a section of its own, named `section`,
+    which finds devices and reserves them for a run.
     """
     raise NotImplementedError

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Final, Self, get_args
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self, get_args
 
 from pydantic import BaseModel, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
@@ -12,7 +12,10 @@ from harness.core import hooks
 from harness.core.errors import ConfigError
 from harness.core.yaml_document import did_you_mean, shown
 
-_MANY: Final = (list, tuple)
+
+def listed(models: Any) -> Sequence[Any]:
+    """Return what an implementation of a hook returned: one class, or several."""
+    return models if isinstance(models, list | tuple) else [models]
 
 
 class TaggedModel(BaseModel):
@@ -24,6 +27,8 @@ class TaggedModel(BaseModel):
 
     tag: ClassVar[str]
     hook: ClassVar[str]
+    others: ClassVar[tuple[type, ...]] = ()
+    """Classes that the hook may return besides."""
 
     @classmethod
     def kinds(cls) -> dict[str, type[Self]]:
@@ -35,7 +40,9 @@ class TaggedModel(BaseModel):
         assert issubclass(union, TaggedModel)
         kinds: dict[str, Any] = {}
         for plugin, models in hooks.results(cls.hook):
-            for model in models if isinstance(models, _MANY) else [models]:
+            for model in listed(models):
+                if isinstance(model, type) and issubclass(model, cls.others):
+                    continue
                 if not isinstance(model, type) or not issubclass(model, union):
                     problem = f"{model!r} is no subclass of {union.__name__}"
                 elif len(names := get_args(model.model_fields[cls.tag].annotation)) != 1:

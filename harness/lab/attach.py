@@ -386,7 +386,7 @@ class LabDevice:
         """Take the leases of its place, address and identity if leases are kept and all are free.
 
         Returns the holder otherwise, None at once if it is held here. Raises DeviceHeld if
-        labgrid does not let us have it.
+        its source does not let us have it.
         """
         if self.place is not None and (why := self.place.why_not()) is not None:
             raise DeviceHeld(why, Held(None, 0.0))

@@ -10,7 +10,8 @@ import contextlib
 import ipaddress
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, ClassVar, Final, Literal, Protocol
+from contextlib import ExitStack
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Protocol
 
 from pydantic import (
     AfterValidator,
@@ -173,6 +174,60 @@ class LabInUse(Protocol):
         ...
 
 
+class DevicePlace(Protocol):
+    """What a source knows of a device: whether it may be used now, and its power."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def lease_key(self) -> str | None:
+        """A key to lease besides the device's own."""
+        ...
+
+    def why_not(self) -> str | None:
+        """Return why the device must not be used, None if it may be."""
+        ...
+
+    @property
+    def has_power_port(self) -> bool: ...
+
+    def power_cycle(self) -> None:
+        """Switch it off and on. Raises InfraError."""
+        ...
+
+
+class SourceDevice(NamedTuple):
+    """A device of a source; `entry` is as in `devices`."""
+
+    entry: Mapping[str, object]
+    place: DevicePlace
+
+
+class DeviceSource(BaseModel):
+    """A section of devices.yaml by which devices are found, and reserved for a run.
+
+    `section` is its key. Its methods raise ConfigError for a mistake in it, InfraError if there are
+    no devices to be had.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    section: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def most(self) -> int:
+        """How many devices a run reserves at most."""
+
+    @abstractmethod
+    def find(self) -> Iterable[SourceDevice]:
+        """Return the devices that this process's run has; without a run, all that it could have."""
+
+    @abstractmethod
+    def reserve(self, until: ExitStack) -> Iterable[SourceDevice]:
+        """Reserve devices until that stack is closed, and return them."""
+
+
 class DeviceConfig(TaggedModel):
     """One device of the lab, as described; what is not said is asked of the device.
 
@@ -183,6 +238,7 @@ class DeviceConfig(TaggedModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     tag = "transport"
     hook = "qnn_transports"
+    others = (DeviceSource,)
 
     name: Name
     """What options and reports call it."""

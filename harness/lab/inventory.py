@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
+from operator import methodcaller
 from pathlib import Path
-from typing import Annotated, Final, TypeGuard
+from typing import Annotated, Any, Final, TypeGuard
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
     PrivateAttr,
     SerializeAsAny,
     ValidationError,
-    ValidationInfo,
+    create_model,
 )
-from pydantic_core import PydanticCustomError
 
+from harness.core import hooks
 from harness.core.cache import BOARDS, cache_root
 from harness.core.errors import ConfigError, NoLabError
 from harness.core.schema_field import Schema1
+from harness.core.tagged_model import listed
 from harness.core.yaml_document import (
     Document,
     check_document,
@@ -39,17 +39,15 @@ from harness.lab.devices import (
     LOCAL,
     AdbHost,
     DeviceConfig,
+    DevicePlace,
+    DeviceSource,
     SimulatedDeviceConfig,
+    SourceDevice,
     device_address,
     service_address,
 )
-from harness.lab.fields import (
-    LabgridConfig,
-    RuntimeSource,
-    device_entry,
-)
+from harness.lab.fields import RuntimeSource
 from harness.lab.health import HealthRules, RecoveryRules, TimedGate
-from harness.labgrid.session import FoundPlace, FoundPlaces, PlaceRequest, found_places
 from harness.notify.channels import NotifyChannel
 from harness.simulator.board import why_no_board
 from harness.transport.ssh_connection import login_at
@@ -58,6 +56,9 @@ from harness.transport.ssh_connection import login_at
 def mistakes_between_fields(document: Document) -> Iterator[ConfigError]:
     """Yield mistakes that involve several fields; checks the parts that are well-formed."""
     hosts, devices = entries_of(document, "hosts"), entries_of(document, "devices")
+    sections = document.value if isinstance(document.value, dict) else {}
+    if sections.get("devices") == [] and all(sections.get(n) is None for n in device_sources()):
+        yield document.mistake(("devices",), "must list at least one device")
     yield from duplicate_names(document, "hosts", hosts, "name")
     yield from duplicate_names(document, "devices", devices, "name")
     for section in ("notify", "runtimes"):
@@ -120,8 +121,6 @@ def _address(serial: str) -> str:
     return device_address(serial, LOCAL, 0)
 
 
-_log = logging.getLogger(__name__)
-
 SIMULATED_LAB: Final = Path(__file__).with_name("simulated.yaml")
 """A lab of this computer's simulated devices, for those who have not described theirs yet.
 
@@ -136,20 +135,12 @@ _NO_FILE: Final = (
 )
 
 
-def _at_least_one(
-    devices: tuple[DeviceConfig, ...], info: ValidationInfo
-) -> tuple[DeviceConfig, ...]:
-    # As a length constraint pydantic would also complain when all of them are wrong.
-    # Mistakes in `labgrid` are reported separately; the key is missing then.
-    if not devices and ("labgrid", None) in info.data.items():
-        raise PydanticCustomError("devices", "must list at least one device")
-    return devices
-
-
 class Lab(BaseModel):
     """All that devices.yaml says."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, serialize_by_alias=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, serialize_by_alias=True, defer_build=True
+    )
 
     schema_number: Schema1
     """Of which version the file is."""
@@ -157,12 +148,8 @@ class Lab(BaseModel):
     hosts: tuple[AdbHost, ...] = ()
     """Adb servers other than this computer's own."""
 
-    labgrid: LabgridConfig | None = None
-    """Places of a labgrid lab whose devices a run takes besides; `devices: []` if it has no other.
-    """
-
-    devices: Annotated[tuple[SerializeAsAny[DeviceConfig], ...], AfterValidator(_at_least_one)]
-    """The devices, one or more; none only with `labgrid`."""
+    devices: tuple[SerializeAsAny[DeviceConfig], ...]
+    """The devices, one or more; `[]` only beside a section by which devices are found."""
 
     health: HealthRules = HealthRules()
     """From when on a device is suspect or bad."""
@@ -182,7 +169,7 @@ class Lab(BaseModel):
     _file: Path | None = PrivateAttr(None)
     _lacking: str | None = PrivateAttr(None)
     _lacking_of_dsps: str | None = PrivateAttr(None)
-    _places: Mapping[str, FoundPlace] = PrivateAttr(default_factory=dict)
+    _places: Mapping[str, DevicePlace] = PrivateAttr(default_factory=dict)
 
     def why_off(self, device: DeviceConfig) -> str | None:
         """Return why a device is not used; None if it is."""
@@ -221,8 +208,13 @@ class Lab(BaseModel):
     def _by_name(self) -> Mapping[str, DeviceConfig]:
         return {device.name: device for device in self.devices}
 
-    def place_of(self, name: str) -> FoundPlace | None:
-        """Return the labgrid place of a device; None if it belongs to none."""
+    @property
+    def sources(self) -> list[DeviceSource]:
+        """The sections by which devices are found."""
+        return [value for _, value in self if isinstance(value, DeviceSource)]
+
+    def place_of(self, name: str) -> DevicePlace | None:
+        """Return the place of a device that a source found; None for another."""
         return self._places.get(name)
 
     @property
@@ -247,18 +239,48 @@ class Lab(BaseModel):
         return ConfigError(problem, file=self._file, field="devices", choices=choices)
 
 
+def device_sources() -> dict[str, type[DeviceSource]]:
+    """Return the sources of devices by their sections. Raises ConfigError as `kinds` does."""
+    sources: dict[str, type[DeviceSource]] = {}
+    for plugin, models in hooks.results(DeviceConfig.hook):
+        for model in listed(models):
+            if isinstance(model, type) and issubclass(model, DeviceSource):
+                section = getattr(model, "section", "")
+                is_free = section and section not in Lab.model_fields
+                if not is_free or sources.setdefault(section, model) is not model:
+                    problem = f"{model.__name__} needs a `section` that no other has"
+                    raise ConfigError(f"plug-in {plugin}: {problem}")
+    return sources
+
+
+def lab_model() -> type[Lab]:
+    """Return the model of devices.yaml with the sections of all sources."""
+    return _model_with(tuple(device_sources().values()))
+
+
+@cache
+def _model_with(sources: Sequence[type[DeviceSource]]) -> type[Lab]:
+    fields: Any = {
+        source.section: (source | None, Field(None, description=source.__doc__))
+        for source in sources
+    }
+    return create_model("Lab", __base__=Lab, __doc__=Lab.__doc__, **fields)
+
+
 def load_lab(
-    path: Path, *, places: Callable[[PlaceRequest], FoundPlaces] | None = found_places
+    path: Path,
+    *,
+    find: Callable[[DeviceSource], Iterable[SourceDevice]] | None = methodcaller("find"),
 ) -> Lab:
     """Read devices.yaml, and find out which `enabled: auto` devices this computer can simulate.
 
-    `places` finds places of labgrid if the lab names one; None leaves them out. Raises one
-    ConfigError that names every mistake by file, line, field and valid choices; InfraError if
-    labgrid does not answer, NoLabError where there is no such file.
+    `find` finds devices of the lab's sources; None leaves them out. Raises one ConfigError that
+    names every mistake by file, line, field and valid choices; InfraError if a source does not
+    answer, NoLabError where there is no such file.
     """
     lab = check_document(
         read_document(path, absent=NoLabError(_NO_FILE, file=path)),
-        Lab,
+        lab_model(),
         more=mistakes_between_fields,
     )
     lab._file = path
@@ -266,7 +288,7 @@ def load_lab(
         lab._lacking = why_no_board(cache_root() / BOARDS)
     if any(_is_left_to_the_computer(device) and device.dsp for device in lab.devices):
         lab._lacking_of_dsps = why_no_dsp(cache_root() / BOARDS)
-    return lab if lab.labgrid is None or places is None else _with_places(lab, lab.labgrid, places)
+    return lab if find is None or not lab.sources else _with_sources(lab, find)
 
 
 def shipped_lab(names: Iterable[str]) -> Path | None:
@@ -283,34 +305,30 @@ def shipped_lab(names: Iterable[str]) -> Path | None:
     return None if unknown else SIMULATED_LAB
 
 
-def _with_places(
-    lab: Lab, config: LabgridConfig, find: Callable[[PlaceRequest], FoundPlaces]
-) -> Lab:
-    try:
-        search = find(config.request)
-    except ConfigError as error:
-        raise ConfigError(
-            error.problem, file=lab._file, field=error.field, choices=error.choices
-        ) from None
-    found_places: dict[str, FoundPlace] = {}
+def _with_sources(lab: Lab, find: Callable[[DeviceSource], Iterable[SourceDevice]]) -> Lab:
+    places: dict[str, DevicePlace] = {}
     devices: list[DeviceConfig] = []
-    for place in search.places:
-        field = f"labgrid, place {place.name}"
+    for source in lab.sources:
         try:
-            device = DeviceConfig.model_validate(device_entry(place, config.device))
-        except ValidationError as error:
-            message = "; ".join(f"{detail['loc'][0]} {detail['msg']}" for detail in error.errors())
-            raise ConfigError(message, file=lab._file, field=field) from None
-        except ValueError as error:
-            _log.warning(f"place {place.name} of labgrid is left out: {error}")
-            continue
-        if device.name in found_places or device.name in lab._by_name:
-            problem = f"is a second device called {device.name}"
-            raise ConfigError(problem, file=lab._file, field=field)
-        devices.append(device)
-        found_places[device.name] = FoundPlace(place, search)
+            found_devices = [*find(source)]
+        except ConfigError as error:
+            raise ConfigError(
+                error.problem, file=lab._file, field=error.field, choices=error.choices
+            ) from None
+        for entry, place in found_devices:
+            field = f"{source.section}, place {place.name}"
+            try:
+                device = DeviceConfig.model_validate(entry)
+            except ValidationError as error:
+                details = (f"{detail['loc'][0]} {detail['msg']}" for detail in error.errors())
+                raise ConfigError("; ".join(details), file=lab._file, field=field) from None
+            if device.name in places or device.name in lab._by_name:
+                problem = f"is a second device called {device.name}"
+                raise ConfigError(problem, file=lab._file, field=field)
+            devices.append(device)
+            places[device.name] = place
     extended = lab.with_devices(devices)
-    extended._places = found_places
+    extended._places = places
     return extended
 
 

@@ -108,8 +108,11 @@ class FoundPlace:
     place: Place
     search: FoundPlaces
 
+    @property
+    def name(self) -> str:
+        return self.place.name
+
     def why_not(self) -> str | None:
-        """Return why it must not be used, None if it may be."""
         name, holder, folder = self.place.name, self.place.acquired, self.search.folder
         if folder is None:
             owner = f"it is held by {holder}" if holder else "nobody holds it"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Final
 
 from harness.core.errors import ConfigError, HarnessError, VersionError
@@ -16,9 +18,8 @@ from harness.plugin.terminal import NOT_ASKED
 if TYPE_CHECKING:
     from harness.bench.placement import Placement
     from harness.core.engine import Engine
-    from harness.lab.devices import DeviceConfig
+    from harness.lab.devices import DeviceConfig, DeviceSource, SourceDevice
     from harness.lab.inventory import Lab
-    from harness.labgrid.session import FoundPlaces, PlaceRequest, Session
     from harness.plugin.axes import DeviceRuntimes
     from harness.results.known_issues import KnownIssue
     from harness.results.record import CaseRecord, DeviceRecord, Fixed
@@ -37,8 +38,8 @@ class Selection:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.reserves_places = False
-        """Reserve places of labgrid instead of only listing them."""
-        self._session: Session | None = None
+        """Reserve places of the lab's sources instead of only listing them."""
+        self._reserved = ExitStack()
         self._named_runtimes: dict[tuple[str, ...], DeviceRuntimes] = {}
         self._addressed: dict[str, str] = {}
 
@@ -46,15 +47,14 @@ class Selection:
     def lab(self) -> Lab:
         """The lab. Raises ConfigError naming file, line and field, InfraError without places."""
         from harness.lab.inventory import load_lab
-        from harness.labgrid.session import found_places
 
         devices = self.options.axes["device"]
         addresses = [name for name in devices if "://" in name]
         # devices that are named by addresses need no lab
         alone = addresses and len(addresses) == len(devices)
-        find = self._reserve_places if self.reserves_places else found_places
+        find = self._reserve if self.reserves_places else methodcaller("find")
         none = alone and not self.options.lab.exists()
-        lab = None if none else load_lab(self.options.lab, places=None if alone else find)
+        lab = None if none else load_lab(self.options.lab, find=None if alone else find)
         if lab is not None and not addresses:
             return lab
         from harness.core.cache import cache_root, simulated_root
@@ -74,15 +74,11 @@ class Selection:
         _ = self.lab
         return [self._addressed.get(name, name) for name in self.options.axes["device"]]
 
-    def _reserve_places(self, request: PlaceRequest) -> FoundPlaces:
-        from harness.labgrid.session import Session
-
-        self._session = Session(request)
-        return self._session.places
+    def _reserve(self, source: DeviceSource) -> Iterable[SourceDevice]:
+        return source.reserve(self._reserved)
 
     def close(self) -> None:
-        if self._session is not None:
-            self._session.close()
+        self._reserved.close()
 
     @cached_property
     def devices(self) -> Sequence[DeviceConfig]:
@@ -148,7 +144,7 @@ class Selection:
         except HarnessError:
             return 0
         places = len([device for device in fit if self.lab.place_of(device.name)])
-        reserved = self.lab.labgrid.places if self.lab.labgrid else 0
+        reserved = sum(source.most for source in self.lab.sources)
         workers = len(fit) - max(0, places - reserved)
         return min(workers, _PER_PROCESSOR * (os.cpu_count() or 1))
 

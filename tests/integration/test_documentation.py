@@ -182,8 +182,8 @@ def test_lab_examples_load(page: Path, text: str, tmp_path: Path) -> None:
         pytest.skip("not a lab")
     file = tmp_path / "devices.yaml"
     file.write_text(text)
-    lab = load_lab(file, places=None)
-    assert lab.devices or lab.labgrid
+    lab = load_lab(file, find=None)
+    assert lab.devices or lab.sources
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from harness.lab.attach import OpenLab
 from harness.lab.device_watch import DeviceWatch
 from harness.lab.health import DeviceEvent, Quarantine
 from harness.lab.inventory import load_lab
-from harness.labgrid.session import FoundPlaces, PlaceRequest, Session
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.labgrid.rack import Rack
 from tests.integration.transport.adb.faulty_link import FaultyLink
@@ -95,14 +94,9 @@ class Ward:
         runs = DeviceRuns(folder)
         rack.describe(runs, recovery=recovery, places=2)
 
-        def take(request: PlaceRequest) -> FoundPlaces:
-            session = Session(request)
-            ends.callback(session.close)
-            return session.places
-
         self.now = 0.0
         self.events: list[DeviceEvent] = []
-        lab = load_lab(runs.file, places=take)
+        lab = load_lab(runs.file, find=lambda source: source.reserve(ends))
         opened = OpenLab(lab, key_folder=folder / "keys", storage_root=folder / "simulated")
         self.lab = ends.enter_context(opened)
         self.watch = DeviceWatch(

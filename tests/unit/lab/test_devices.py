@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pytest
 
 from harness.core.errors import ConfigError
 from harness.lab.attach import OpenLab
-from harness.lab.devices import DeviceConfig, LabInUse, device_address
+from harness.lab.devices import (
+    DeviceConfig,
+    DeviceSource,
+    LabInUse,
+    SourceDevice,
+    device_address,
+)
 from harness.lab.inventory import load_lab
 from tests.snapshots import Snapshot
 
@@ -30,6 +37,43 @@ class BenchDevice(DeviceConfig):
         return {1: "slot 1"}[self.slot]
 
 
+class Bench:
+    name = "slot 7"
+    lease_key = None
+    has_power_port = False
+
+    def why_not(self) -> str:
+        return "it is being cleaned"
+
+    def power_cycle(self) -> None:
+        raise NotImplementedError
+
+
+class BenchSlots(DeviceSource):
+    section = "bench"
+    freed: ClassVar[list[str]] = []
+    soc: str
+
+    @property
+    def most(self) -> int:
+        return 1
+
+    def find(self) -> Iterator[SourceDevice]:
+        yield SourceDevice({"name": "seven", "serial": "7", "soc": self.soc}, Bench())
+
+    def reserve(self, until: ExitStack) -> Iterator[SourceDevice]:
+        until.callback(self.freed.append, self.soc)
+        return self.find()
+
+
+class NoSection(DeviceSource):
+    pass
+
+
+class SecondHosts(DeviceSource):
+    section = "hosts"
+
+
 class SecondSsh(DeviceConfig):
     transport: Literal["ssh"]
 
@@ -46,7 +90,9 @@ def lab_file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "kinds", [[7], [Unnamed], [SecondSsh]], ids=["no-class", "unnamed", "second-ssh"]
+    "kinds",
+    [[7], [Unnamed], [SecondSsh], NoSection, [SecondHosts]],
+    ids=["no-class", "unnamed", "second-ssh", "no-section", "second-hosts"],
 )
 def test_a_mistake_of_a_plug_in_is_an_error_that_names_it(
     kinds: Any, add_plug_in: Callable[..., None], lab_file: Path, snapshot: Snapshot
@@ -63,6 +109,23 @@ def test_entries_that_agree_in_their_own_keys_are_one_device(
     lab = load_lab(lab_file)
     locations = [device.location(lab) for device in lab.devices]
     assert locations == ["bench 1", "bench 1", "bench 2"]
+
+
+def test_a_source_adds_a_section_whose_devices_are_found_or_reserved(
+    add_plug_in: Callable[..., None], lab_file: Path, snapshot: Snapshot
+) -> None:
+    add_plug_in("qnn_transports", BenchSlots)
+    lab_file.write_text("schema: 1\nbench: {soc: SM8650}\ndevices: []\n")
+    with ExitStack() as until:
+        for lab in (load_lab(lab_file), load_lab(lab_file, find=lambda s: s.reserve(until))):
+            assert [(device.name, device.soc) for device in lab.devices] == [("seven", "SM8650")]
+            assert lab.place_of("seven") is not None
+        assert not BenchSlots.freed
+    assert BenchSlots.freed == ["SM8650"]
+    assert load_lab(lab_file, find=None).devices == ()
+    lab_file.write_text("schema: 1\nbench: {soc: 7, slots: 2}\ndevices: []\n")
+    with snapshot.raises(ConfigError):
+        load_lab(lab_file)
 
 
 def test_a_kind_that_makes_no_transport_is_an_error(

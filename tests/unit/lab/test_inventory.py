@@ -18,7 +18,7 @@ from harness.lab.devices import (
     SimulatedDeviceConfig,
     SshDeviceConfig,
 )
-from harness.lab.inventory import SIMULATED_LAB, Lab, load_lab, shipped_lab
+from harness.lab.inventory import SIMULATED_LAB, Lab, lab_model, load_lab, shipped_lab
 from harness.notify.channels import load_channels
 from harness.runtimes.catalog import Catalog
 from harness.transport.adb_address import SshAddress, TcpAddress
@@ -383,7 +383,7 @@ def test_models_dump_as_they_are_written(tmp_path: Path) -> None:
     lab = lab_of(tmp_path, SIMULATED)
     dumped = lab.model_dump(mode="json")
     assert dumped["schema"] == 1
-    assert Lab.model_validate(dumped).devices == lab.devices
+    assert lab_model().model_validate(dumped).devices == lab.devices
 
 
 def test_sources_of_all_kinds(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ import pytest
 from pydantic import ValidationError
 
 from harness.core.errors import ConfigError
-from harness.lab.fields import LabgridConfig, PlaceDevice, device_entry
 from harness.lab.inventory import load_lab
 from harness.labgrid.session import FoundPlaces, Place, PlaceRequest, Service
+from harness.labgrid.source import LabgridConfig, PlaceDevice, device_entry
 from harness.transport.adb_address import TcpAddress
 from tests.logged import Logged
 from tests.snapshots import Snapshot
@@ -25,11 +25,11 @@ def lab_of(folder: Path, text: str, *places: Place, user: str = "desk/me"):
     file.write_text(text)
     requests: list[PlaceRequest] = []
 
-    def find(request: PlaceRequest) -> FoundPlaces:
-        requests.append(request)
-        return FoundPlaces(places, user)
+    def find(source: LabgridConfig):
+        requests.append(source.request)
+        return source.devices_of(FoundPlaces(places, user))
 
-    return load_lab(file, places=find), requests
+    return load_lab(file, find=find), requests
 
 
 @pytest.mark.parametrize(
@@ -117,6 +117,7 @@ def test_who_may_use_a_place_that_is_only_looked_at(tmp_path: Path, snapshot: Sn
         ("lab\n", "lab\n  places: 0\n", "labgrid.places"),
         ("lab\n", "lab\n  wait_s: -1\n", "labgrid.wait_s"),
         ("lab\n", "lab\n  device: {serial: x}\n", "labgrid.device.serial"),
+        (LABGRID.partition("\n")[2].partition("devices")[0], "", "devices"),
     ],
 )
 def test_mistakes(tmp_path: Path, before: str, after: str, field: str) -> None:

@@ -83,16 +83,6 @@ def test_a_mix_for_a_board_is_named_file_by_file(
     assert "of 2.51.0.260929181845" in findings[1].explanation
 
 
-def test_libraries_of_this_host_on_a_phone(runtime_for: RuntimeFor, facts_of: FactsOf) -> None:
-    phone = TargetFacts("android-arm64", soc="SM8550", android_api=34)
-    boards = named(facts_of(runtime_for("2.51.0", "linux-arm64")), "libQnnGpu.so")
-    (finding,) = preflight(PreflightInput(boards, phone, backend="gpu"))
-    assert finding.code == "wrong-libc"
-    hosts = named(facts_of(runtime_for("2.51.0")), "libQnnGpu.so")
-    (finding,) = preflight(PreflightInput(hosts, phone, backend="gpu"))
-    assert finding.code == "wrong-machine"
-
-
 @pytest.mark.parametrize(
     ("qnn", "ort", "codes"),
     [

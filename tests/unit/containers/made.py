@@ -33,34 +33,17 @@ def wrapped(context: bytes, *, header: int = 256, size: int | None = None) -> by
 
 @dataclass
 class Pte:
-    """A program; each delegate of a method is its backend, and which of the blobs it uses.
-
-    Blobs have `sizes`, if they are to be longer than what they begin with.
-    """
+    """A program; each delegate of a method is its backend, and which of the blobs it uses."""
 
     methods: Mapping[str, Sequence[tuple[str, int]]]
     blobs: Sequence[bytes]
     inline: bool = False
     header: bool = True
     base_shift: int = 0
-    sizes: Sequence[int] = ()
 
     def content(self) -> bytes:
         head = self.head()
         return head if self.inline else head + b"".join(map(_padded, self.blobs))
-
-    def write(self, path: Path) -> list[int]:
-        """Writes it with holes where blobs are longer; where each of them begins."""
-        offsets = [len(head := self.head())]
-        for room in self._rooms():
-            offsets.append(offsets[-1] + room)
-        with path.open("wb") as file:
-            file.write(head)
-            for blob, offset in zip(self.blobs, offsets, strict=False):
-                file.seek(offset)
-                file.write(blob)
-            file.truncate(offsets[-1])
-        return offsets[:-1]
 
     def head(self) -> bytes:
         program = self._program()
@@ -70,17 +53,11 @@ class Pte:
         (root,) = struct.unpack_from("<I", program)
         size = len(program) + 32
         base = -(-size // 4096) * 4096 if not self.inline else 0
-        total = sum(self._rooms()) if not self.inline else 0
+        total = sum(len(_padded(blob)) for blob in self.blobs) if not self.inline else 0
         extended = struct.pack("<4sIQQQ", b"eh00", 32, size, base + self.base_shift, total)
         return (struct.pack("<I", root + 32) + program[4:8] + extended + program[8:]).ljust(
             base, b"\0"
         )
-
-    def _sizes(self) -> Sequence[int]:
-        return self.sizes or [len(blob) for blob in self.blobs]
-
-    def _rooms(self) -> list[int]:
-        return [size + -size % 16 for size in self._sizes()]
 
     def _program(self) -> bytes:
         build = flatbuffers.Builder(1 << 16)
@@ -88,9 +65,9 @@ class Pte:
         datas = [_table(build, [("offset", 0, vector)]) for vector in inline]
         segments, offset = [], 0
         if not self.inline:
-            for size, room in zip(self._sizes(), self._rooms(), strict=True):
-                segments.append(_table(build, [("<Q", 0, offset), ("<Q", 1, size)]))
-                offset += room
+            for blob in self.blobs:
+                segments.append(_table(build, [("<Q", 0, offset), ("<Q", 1, len(blob))]))
+                offset += len(_padded(blob))
         plans = []
         for name, delegates in self.methods.items():
             methods = []

@@ -26,8 +26,6 @@ from tests.snapshots import Snapshot
 from tests.unit.doctor.answers import BOARD, PHONE
 from tests.unit.doctor.test_device_checks import examined, shown
 
-RULES = own_rules()
-
 BUILD = SdkBuild("2.51.0", "260929181845")
 LIBRARIES = (
     LibraryFacts("libQnnHtp.so", "backend-htp", build=BUILD),
@@ -320,5 +318,5 @@ def test_a_simulator_says_what_is_simulated(snapshot: Snapshot) -> None:
 
 
 def test_every_diagnosis_that_names_a_layer_is_known() -> None:
-    assert set(_REACHED_AT) <= {rule.id for rule in RULES}
+    assert set(_REACHED_AT) <= {rule.id for rule in own_rules()}
     assert set(_REACHED_AT.values()) <= {*_LAYERS, "DSP skel", "stub and skel"}

@@ -121,7 +121,7 @@ def test_what_holds_no_contexts(
 
 def test_a_folder_is_run_without_what_holds_no_contexts(tmp_path: Path, logged: Logged) -> None:
     (tmp_path / "a.bin").write_bytes(CONTEXT)
-    Pte({"forward": []}, []).write(tmp_path / "other.pte")
+    (tmp_path / "other.pte").write_bytes(Pte({"forward": []}, []).content())
     (artefact,) = artefacts_with_contexts([tmp_path])
     assert artefact.path == tmp_path / "a.bin"
     (warning,) = logged.warnings

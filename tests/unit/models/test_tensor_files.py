@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -15,7 +15,6 @@ import pytest
 from harness.containers.artefact import Tensor
 from harness.core.errors import ConfigError
 from harness.models import tensor_files
-from harness.models.context_file import ContextFiles
 from harness.models.tensor_files import TensorFiles, made_up, match_files
 from tests.snapshots import Snapshot
 
@@ -246,18 +245,3 @@ def test_of_a_folder_where_others_write_a_copy_is_used(files: TensorFiles, tmp_p
     assert x != folder / "x.raw"
     assert x.read_bytes() == b"12345678"
     assert files.resolve("inputs", folder / "x.raw", [X], BINARY) == (folder / "x.raw",)
-
-
-def test_no_folder_of_a_graph_leads_elsewhere(files: TensorFiles, tmp_path: Path) -> None:
-    """Names of graphs and the content of a folder of others are untrusted."""
-    (tmp_path / "secret").mkdir()
-    (tmp_path / "secret/x.raw").write_bytes(b"12345678")
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in/forward").symlink_to("../secret")
-    read = ContextFiles(tmp_path / "cache", cast(Any, None), cast(Any, None))
-    with pytest.raises(ConfigError, match="forward"):
-        read._tensor_files("inputs", tmp_path / "in", [X], "forward", BINARY)
-    (tmp_path / "in/forward").unlink()
-    (tmp_path / "secret").rename(tmp_path / "in/forward")
-    paths = read._tensor_files("inputs", tmp_path / "in", [X], "forward", BINARY)
-    assert paths == (tmp_path / "in/forward/x.raw",)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given, strategies as st
 
 from harness.core.errors import ConfigError
 from harness.lab.fields import RuntimeSource
@@ -15,7 +14,6 @@ from harness.lab.inventory import load_lab
 from harness.runtimes.aar import AarSource
 from harness.runtimes.catalog import Catalog, choose_runtimes, source_at
 from harness.runtimes.local_sources import FolderSource, SdkSource
-from tests.properties import reached, reaches
 from tests.snapshots import Snapshot
 from tests.unit.runtimes.elf_files import elf_file
 
@@ -111,25 +109,6 @@ def test_each_target_gets_its_own() -> None:
 def test_what_no_target_has_is_a_mistake() -> None:
     with pytest.raises(ConfigError, match="no 9"):
         choose_runtimes(table, ["latest", "9"], ["a", "b"])
-
-
-@reaches(0.2)
-@given(st.lists(st.sampled_from(["latest", "all", "1"])), st.lists(st.sampled_from("ab")))
-def test_no_spec_is_lost(specs: list[str], targets: list[str]) -> None:
-    try:
-        choice = choose_runtimes(table, specs, targets)
-    except ConfigError:
-        assert targets
-        return
-    assert set(choice.runtimes) == set(targets)
-    for target in targets:
-        for spec in specs:
-            reached()
-            resolved = TABLE.get((spec, target))
-            is_reported = any(spec in why for why in choice.reasons[target])
-            assert (
-                is_reported if resolved is None else set(resolved) <= set(choice.runtimes[target])
-            )
 
 
 LAB = """schema: 1

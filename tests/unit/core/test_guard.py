@@ -160,6 +160,20 @@ def test_whoever_opens_its_stdin_under_the_lock_keeps_it(tmp_path: Path) -> None
         assert process.wait(Deadline(5)) == 128 + signal.SIGTERM
 
 
+def test_users_that_follow_each_other_closely_keep_it(tmp_path: Path) -> None:
+    """The guardian looks at its stdin at any moment between the end of one and the next."""
+    with ended_without_users(tmp_path) as (process, lock, pipe, user):
+        time.sleep(0.5)  # until it waits
+        for number in range(1500):
+            with FileLock(lock):
+                os.close(user)
+                time.sleep(number % 30 * 1e-5)
+                user = os.open(pipe, os.O_RDWR)
+            assert process.running, number
+        assert process.wait(Deadline(0.5)) is None
+        os.close(user)
+
+
 @pytest.mark.slow
 def test_a_command_has_its_grace_to_end_in_order(tmp_path: Path) -> None:
     """A run writes its reports then, which takes longer than most commands need."""

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,6 @@ from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Step
 from harness.probe.plan_runner import run_plan_locally
 from harness.runtimes.catalog import Catalog
-from harness.runtimes.pypi import CompilerHost
 from tests.integration.conftest import ContextFor, RuntimeFor
 from tests.integration.device_runs import ROOT, DeviceRuns
 
@@ -31,11 +29,13 @@ MODELS = ("io-heavy-22mb", "tiny", "spill-heavy-2mb")
 TOTALS_ROUND_TO = 2 << 20  # the library rounds the weights of a context
 
 
-def sharing(host: CompilerHost, folder: Path, models: Sequence[bytes]) -> Path:
-    """The context that these models share, made in a new folder."""
-    paths = [folder / f"{index}.model" for index in range(len(models))]
-    for path, model in zip(paths, models, strict=True):
-        path.write_bytes(model)
+@pytest.fixture(scope="module")
+def binary(catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The graphs of three models in one context, as ONNX Runtime makes it to share weights."""
+    host, folder = catalog.compiler_host(VERSION), tmp_path_factory.mktemp("shared")
+    paths = [folder / f"{name}.model" for name in MODELS]
+    for path in paths:
+        path.write_bytes(Model.parse(path.stem).serialized())
     subprocess.run(
         [sys.executable, "-P", SHARE, host.plugin, host.backend, folder, *paths],
         env=os.environ | {"PYTHONPATH": f"{host.ort_root}:{host.qnn_root}"},
@@ -45,13 +45,6 @@ def sharing(host: CompilerHost, folder: Path, models: Sequence[bytes]) -> Path:
     )
     (binary,) = folder.glob("*.bin")
     return binary
-
-
-@pytest.fixture(scope="module")
-def binary(catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The graphs of three models in one context, as ONNX Runtime makes it to share weights."""
-    models = [Model.parse(name).serialized() for name in MODELS]
-    return sharing(catalog.compiler_host(VERSION), tmp_path_factory.mktemp("shared"), models)
 
 
 def test_each_graph_is_known_and_right(

@@ -158,7 +158,7 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path, snapshot: Snapshot) -> Non
         open_artefact(wrong(tmp_path / "json", {"manifest.json": b"{"}))
 
 
-def test_sizes_that_lie_and_a_file_twice(bundle: Path, tmp_path: Path) -> None:
+def test_sizes_that_lie(bundle: Path, tmp_path: Path) -> None:
     content = bytearray(bundle.read_bytes())
     entry_at = content.index(b"PK\x01\x02")
     for offset in (20, 24):  # packed and real size
@@ -167,12 +167,3 @@ def test_sizes_that_lie_and_a_file_twice(bundle: Path, tmp_path: Path) -> None:
         (tmp_path / "lie.zip").write_bytes(changed)
         with pytest.raises(ArtefactError):
             open_artefact(tmp_path / "lie.zip")
-    (tmp_path / "cut.zip").write_bytes(content[: len(content) // 2])
-    with pytest.raises(ArtefactError, match=r"cut\.zip"):
-        open_artefact(tmp_path / "cut.zip")
-    with zipfile.ZipFile(tmp_path / "twice.zip", "w") as archive:
-        archive.writestr("manifest.json", b"{}")
-        with pytest.warns(UserWarning, match="Duplicate name"):
-            archive.writestr("manifest.json", b"{}")
-    with pytest.raises(ArtefactError, match="twice"):
-        open_artefact(tmp_path / "twice.zip")

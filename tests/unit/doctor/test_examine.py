@@ -86,17 +86,15 @@ def test_the_adb_server_is_everybodys(tmp_path: Path, monkeypatch: pytest.Monkey
     assert host(tmp_path, LabNeeds())["adb server"].status == "not-applicable"
 
 
-def test_adb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_adb_that_is_none_and_a_cache_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cache").write_text("a file")
     assert "Android Debug Bridge version" in host(tmp_path)["adb"].found
     monkeypatch.setattr(examine, "adb_binary", lambda: program(tmp_path / "adb"))
-    assert host(tmp_path)["adb"].status == "fail"
-
-
-def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "cache").write_text("a file")
-    result = host(tmp_path)["cache"]
-    assert result.status == "fail"
-    assert "QNN_HARNESS_CACHE" in result.advice
+    checks = host(tmp_path)
+    assert (checks["adb"].status, checks["cache"].status) == ("fail", "fail")
+    assert "QNN_HARNESS_CACHE" in checks["cache"].advice
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,6 @@ def quantised(
         (quantised(place="nowhere"), {}),
         (quantised(np.nan), {}),
         (quantised(np.inf), {}),
-        (quantised(-1.0), {}),
         (quantised(0.0), {}),
     ],
 )

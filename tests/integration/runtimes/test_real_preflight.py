@@ -5,9 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import subprocess
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -21,16 +19,11 @@ BOARD = TargetFacts("linux-arm64", soc="SM8550", glibc="2.35")
 HOST = TargetFacts("linux-x64", glibc="2.36")
 BUILDS = {"2.47.0": "260601114230", "2.51.0": "260929181845"}
 
-FactsOf = Callable[[Runtime], tuple[LibraryFacts, ...]]
+read = functools.cache(read_library)
 
 
-@pytest.fixture(scope="module")
-def facts_of() -> FactsOf:
-    @functools.cache
-    def read(path: Path, name: str) -> LibraryFacts:
-        return read_library(path, name)
-
-    return lambda runtime: tuple(read(file.path, file.name) for file in runtime.files)
+def facts_of(runtime: Runtime) -> tuple[LibraryFacts, ...]:
+    return tuple(read(file.path, file.name) for file in runtime.files)
 
 
 def named(files: tuple[LibraryFacts, ...], *names: str) -> list[LibraryFacts]:
@@ -38,9 +31,7 @@ def named(files: tuple[LibraryFacts, ...], *names: str) -> list[LibraryFacts]:
 
 
 @pytest.mark.parametrize("version", ["2.47.0", "2.48.40", "2.49.40", "2.50.40", "2.51.0"])
-def test_a_whole_wheel_for_this_host_is_clean(
-    version: str, runtime_for: RuntimeFor, facts_of: FactsOf
-) -> None:
+def test_a_whole_wheel_for_this_host_is_clean(version: str, runtime_for: RuntimeFor) -> None:
     files = facts_of(runtime_for(version))
     context = ContextFacts("context.bin", version, 73)
     assert preflight(PreflightInput(files, HOST, contexts=[context], qnn_version=version)) == []
@@ -53,9 +44,7 @@ def test_a_whole_wheel_for_this_host_is_clean(
 
 @pytest.mark.parametrize("version", list(BUILDS))
 @pytest.mark.parametrize("soc", [name for name, soc in SOCS.items() if soc.htp_arch is not None])
-def test_a_whole_wheel_for_boards_is_clean(
-    version: str, soc: str, runtime_for: RuntimeFor, facts_of: FactsOf
-) -> None:
+def test_a_whole_wheel_for_boards_is_clean(version: str, soc: str, runtime_for: RuntimeFor) -> None:
     files = facts_of(runtime_for(version, "linux-arm64"))
     assert preflight(PreflightInput(files, replace(BOARD, soc=soc), qnn_version=version)) == []
     assert {file.build for file in files if file.kind not in ("system", "c++-runtime")} == {
@@ -63,9 +52,7 @@ def test_a_whole_wheel_for_boards_is_clean(
     }
 
 
-def test_a_mix_for_a_board_is_named_file_by_file(
-    runtime_for: RuntimeFor, facts_of: FactsOf
-) -> None:
+def test_a_mix_for_a_board_is_named_file_by_file(runtime_for: RuntimeFor) -> None:
     new = facts_of(runtime_for("2.51.0", "linux-arm64"))
     old = facts_of(runtime_for("2.47.0", "linux-arm64"))
     mix = [
@@ -94,7 +81,7 @@ def test_a_mix_for_a_board_is_named_file_by_file(
     ],
 )
 def test_the_real_plugin_and_ort(
-    qnn: str, ort: str | None, codes: list[str], catalog: Catalog, facts_of: FactsOf
+    qnn: str, ort: str | None, codes: list[str], catalog: Catalog
 ) -> None:
     host = catalog.compiler_host(qnn)
     plugin = read_library(host.plugin, host.plugin.name)
@@ -109,7 +96,7 @@ def test_the_real_plugin_and_ort(
 
 @pytest.mark.needs("readelf")
 @pytest.mark.parametrize("target", ["linux-x64", "linux-arm64"])
-def test_readelf_says_the_same(target: str, runtime_for: RuntimeFor, facts_of: FactsOf) -> None:
+def test_readelf_says_the_same(target: str, runtime_for: RuntimeFor) -> None:
     runtime = runtime_for("2.51.0", target)
     for file, facts in zip(runtime.files, facts_of(runtime), strict=True):
         command = ["readelf", "--dynamic", "--version-info", "--wide", str(file.path)]

@@ -11,9 +11,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from harness.core import local_file as under_test
 from harness.core.errors import InfraError, InternalError
-from harness.core.local_file import AppendedLines, lines_of
+from harness.core.local_file import (
+    AppendedLines,
+    copy_range,
+    lines_of,
+    link_or_copy,
+    sha256_of_range,
+)
 from tests.properties import reached, reaches
 
 
@@ -70,16 +75,6 @@ def test_lines_are_read_with_their_places(
 BLOCK = 1 << 16
 
 
-def copy_range(source: Path, offset: int, size: int, target: Path) -> None:
-    with source.open("rb") as read, target.open("xb") as write:
-        under_test.copy_range(read, offset, size, write)
-
-
-def sha256_of_range(source: Path, offset: int, size: int) -> str:
-    with source.open("rb") as read:
-        return under_test.sha256_of_range(read, offset, size)
-
-
 @reaches(0.2)
 @settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -100,13 +95,14 @@ def test_any_part_of_a_file_with_holes(
         file.truncate(len(blocks) * BLOCK)
     content = source.read_bytes()[offset : offset + size]
 
-    if len(content) < size:
-        with pytest.raises(EOFError):
-            copy_range(source, offset, size, target)
-        return
-    reached()
-    copy_range(source, offset, size, target)
-    assert sha256_of_range(source, offset, size) == hashlib.sha256(content).hexdigest()
+    with source.open("rb") as read, target.open("xb") as write:
+        if len(content) < size:
+            with pytest.raises(EOFError):
+                copy_range(read, offset, size, write)
+            return
+        reached()
+        copy_range(read, offset, size, write)
+        assert sha256_of_range(read, offset, size) == hashlib.sha256(content).hexdigest()
     assert target.read_bytes() == content
 
 
@@ -123,7 +119,7 @@ def test_a_file_under_another_name(
     if not links:
         monkeypatch.setattr(os, "link", refuse)
     for _ in range(2):
-        under_test.link_or_copy(tmp_path / "link", tmp_path / "target")
+        link_or_copy(tmp_path / "link", tmp_path / "target")
     assert (tmp_path / "target").read_bytes() == b"x" * 9
     assert not (tmp_path / "target").is_symlink()
     assert (tmp_path / "target").samefile(tmp_path / "source") == links

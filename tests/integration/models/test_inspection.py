@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 
 import jsonschema
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from harness.cli.contexts import inspect
 from harness.containers.artefact import Piece
@@ -69,13 +70,9 @@ def test_damaged_binaries_are_told_or_read_and_spoil_no_other(
         pieces.append(whole(path))
     library = runtime_for("2.51.0").library("libQnnSystem.so")
     answers = read_each(probes, library, pieces)
-    assert len(answers) == len(pieces)
-    by_kind = list(zip([piece.path.name for piece in pieces], answers, strict=True))
-    assert all(
-        isinstance(metadata, Unreadable) for name, metadata in by_kind if name.endswith("cut")
-    )
-    for undamaged in (100, 201):
-        assert not isinstance(answers[undamaged], Unreadable)
+    for piece, answer in zip(pieces, answers, strict=True):
+        if not piece.path.name.endswith("flipped"):
+            assert isinstance(answer, Unreadable) == piece.path.name.endswith("cut")
 
 
 def test_what_crashes_or_holds_up_the_library_is_told(
@@ -118,11 +115,13 @@ def test_a_large_file_is_not_read_into_memory(
     assert all_of_it.rss_after_bytes < 200e6
 
 
+def inspected(*words: object) -> Result:
+    return CliRunner().invoke(inspect, [*map(str, words)], standalone_mode=False)
+
+
 def test_the_command(tmp_path: Path, context_for: ContextFor) -> None:
     context = context_for("tiny", "2.51.0")
-    completed = CliRunner().invoke(
-        inspect, [str(FOREIGN), str(context.path), "--json"], standalone_mode=False
-    )
+    completed = inspected(FOREIGN, context.path, "--json")
     assert completed.return_value == 0
     inspection = json.loads(completed.stdout)
     jsonschema.Draft202012Validator(SCHEMA).validate(inspection)
@@ -132,50 +131,39 @@ def test_the_command(tmp_path: Path, context_for: ContextFor) -> None:
     assert new["graphs"][0]["inputs"][0]["dimensions"] == [1, 16]
     half = tmp_path / "half.bin"
     half.write_bytes(context.path.read_bytes()[:20_000])
-    completed = CliRunner().invoke(
-        inspect, [str(half), str(FOREIGN), "--qnn", "2.47"], standalone_mode=False
-    )
+    completed = inspected(half, FOREIGN, "--qnn", "2.47")
     assert completed.return_value == 1
-    assert "QnnSystemContext_getBinaryInfo: 30010" in completed.stdout.replace(
-        "Metadata", "BinaryInfo"
-    )
+    assert re.search("QnnSystemContext_get(BinaryInfo|Metadata): 30010", completed.stdout)
     assert "float32 [3 x 4], 48 bytes, raw" in completed.stdout
     assert "read by QNN 2.47.0" in completed.stdout
     text = tmp_path / "text"
     text.write_text("no context")
-    completed = CliRunner().invoke(inspect, [str(text), str(FOREIGN)], standalone_mode=False)
+    completed = inspected(text, FOREIGN)
     assert completed.return_value == 2
     assert str(text) in completed.stderr
     assert str(FOREIGN) in completed.stdout
-    completed = CliRunner().invoke(inspect, [str(text)], standalone_mode=False)
+    completed = inspected(text)
     assert (completed.return_value, completed.stdout) == (2, "")
     # one that was changed since it was extracted does not hide the others
     extract([open_artefact(FOREIGN)], tmp_path / "out")
     (copied,) = (tmp_path / "out").glob("*.bin")
     copied.write_bytes(copied.read_bytes()[::-1])
-    paths = [str(tmp_path / "out"), str(FOREIGN)]
-    completed = CliRunner().invoke(inspect, paths, standalone_mode=False)
+    completed = inspected(tmp_path / "out", FOREIGN)
     assert (completed.return_value, str(FOREIGN) in completed.stdout) == (2, True)
     assert str(copied) in completed.stderr
 
 
 @pytest.mark.parametrize("version", [VERSIONS[0], VERSIONS[-1]])
 def test_what_people_have(version: str) -> None:
-    completed = CliRunner().invoke(
-        inspect, [str(FIELD), "--qnn", version, "--json"], standalone_mode=False
-    )
+    completed = inspected(FIELD, "--qnn", version, "--json")
     assert completed.return_value == 0, completed.output
     inspection = json.loads(completed.stdout)
     jsonschema.Draft202012Validator(SCHEMA).validate(inspection)
     by_kind: dict[str, list[dict[str, object]]] = {}
     for context in inspection["contexts"]:
         by_kind.setdefault(context["artefact"], []).append(context)
-    assert {kind: len(contexts) for kind, contexts in by_kind.items()} == {
-        "pte": 3,
-        "epcontext": 4,
-        "tflite": 1,
-        "dlc": 1,
-    }
+    counts = {kind: len(contexts) for kind, contexts in by_kind.items()}
+    assert counts == {"pte": 3, "epcontext": 4, "tflite": 1, "dlc": 1}
     builds = {kind: str(contexts[0]["build_id"]) for kind, contexts in by_kind.items()}
     assert builds["pte"].startswith("v2.49.40.")
     assert builds["epcontext"].startswith("v2.22.0.")

@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from harness.containers.artefact import Tensor
 from harness.core.errors import ConfigError
 from harness.models.models import Model, OnnxFiles
 from harness.models.onnx_model import OnnxModel, OnnxSurface
@@ -103,14 +104,9 @@ def test_what_cannot_be_compiled(tmp_path: Path, snapshot: Snapshot) -> None:
 
 def test_what_is_seen_of_a_model_from_outside(tmp_path: Path) -> None:
     surface = OnnxSurface.of(saved(tmp_path / "m.onnx", is_external=True))
-    assert [str(tensor) for tensor in surface.inputs] == [
-        "at (24 bytes of int64)",
-        "x (8 bytes of float16)",
-    ]
-    assert [str(tensor) for tensor in surface.require_outputs(tmp_path / "m.onnx")] == [
-        "y (3600 bytes of float32)",
-        "z (8 bytes of float16)",
-    ]
+    assert surface.inputs == (Tensor("at", 24, "int64", (3,)), Tensor("x", 8, "float16", (2, 2)))
+    y, z = surface.require_outputs(tmp_path / "m.onnx")
+    assert (str(y), str(z)) == ("y (3600 bytes of float32)", "z (8 bytes of float16)")
     assert surface.weight_files == ("m.onnx.data",)
     with pytest.raises(ConfigError):
         OnnxSurface.of(saved(tmp_path / "any.onnx", "rows"))

@@ -102,11 +102,10 @@ class Pair:
         return attempt
 
 
-@dataclass(frozen=True)
-class Drifted:
+class Drifted(Part):
     """A case with the outputs that differ from those of the base."""
 
-    pair: Pair
+    case: str
     outputs: tuple[Output, ...]
 
 
@@ -120,7 +119,7 @@ class Comparison:
     pairs: Mapping[Category, Sequence[Pair]]
     coverage: Coverage
     base_coverage: Coverage
-    drifted: Sequence[Drifted] = ()
+    drifted: tuple[Drifted, ...] = ()
     speed: SpeedCompared | None = None
     """None where it was not judged."""
     ops: OpsCompared | None = None
@@ -224,7 +223,7 @@ def compare(
     find = finder(old)
     matched: set[str] = set()
     pairs: dict[Category, list[Pair]] = {category: [] for category in CATEGORIES}
-    drifted = []
+    drifted: list[Drifted] = []
     for now in new.values():
         then = find(now.last)
         if then is not None:
@@ -234,7 +233,7 @@ def compare(
         if read is not None and then is not None:
             outputs = changes(now.last, then.last, read) or ()
             if drifting := tuple(output for output in outputs if output.drifts):
-                drifted.append(Drifted(pair, drifting))
+                drifted.append(Drifted(case=pair.shown.case, outputs=drifting))
     for name, then in old.items():
         if name not in matched:
             pairs["vanished" if then.last.has_verdict else "untested"].append(Pair(then.last, None))
@@ -242,7 +241,7 @@ def compare(
         pairs,
         covered,
         base,
-        drifted,
+        tuple(drifted),
         files_changed=files_changed(*infos),
         devices_gone=devices_gone(*infos),
         base_versions=_versions(old),

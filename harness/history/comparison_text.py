@@ -22,6 +22,7 @@ from harness.history.comparison import (
     Bisectable,
     Category,
     Comparison,
+    Drifted,
     FailOn,
     Pair,
     compare,
@@ -51,7 +52,7 @@ from harness.report.document import (
 )
 from harness.report.summary import cut_short
 from harness.results.coverage import LOST_TO, Coverage
-from harness.results.drift import Output, drift_lines
+from harness.results.drift import drift_lines
 from harness.results.run_folder import JOURNAL, RunFolder
 
 _MOST: Final = 20
@@ -376,8 +377,12 @@ def _blocks(
             )
     if drifted := view.drifted[:drifts]:
         yield Heading("Other outputs")
-        items = ((entry.pair.shown.case, drift_lines(entry.outputs)) for entry in drifted)
-        yield Items([Item(shorten(case), [*map(shorten, differs)]) for case, differs in items])
+        yield Items(
+            [
+                Item(shorten(entry.case), [*map(shorten, drift_lines(entry.outputs))])
+                for entry in drifted
+            ]
+        )
     speed = view.speed
     if speed is not None and (told_lines := list(speed_lines(speed))):
         yield Heading("Speed and memory")
@@ -488,13 +493,6 @@ class Row(Bisectable):
     after: CaseSide | None
 
 
-class DriftRow(Part):
-    """An output of a case that differs from that of the base."""
-
-    case: str
-    output: Output
-
-
 class ComparisonReport(Part):
     """Two runs compared: the cases of each category, and the `versions` of each run.
 
@@ -528,7 +526,7 @@ class ComparisonReport(Part):
     known: tuple[Row, ...] = ()
     fixed: tuple[Row, ...] = ()
     failing: tuple[Row, ...] = ()
-    drifted: tuple[DriftRow, ...]
+    drifted: tuple[Drifted, ...]
     speed: SpeedCompared | None
     ops: OpsCompared | None = None
     passing: int
@@ -551,11 +549,5 @@ def report_of(
         )
         for category in TITLES
     }
-    drifted = tuple(
-        DriftRow(case=drifted.pair.shown.case, output=output)
-        for drifted in view.drifted
-        for output in drifted.outputs
-    )
     counts = {name: len(view[name]) for name in ("passing", "untested")}
-    fields = alike(ComparisonReport, view) | counts | {"drifted": drifted}
-    return ComparisonReport(**fields, **rows)
+    return ComparisonReport(**alike(ComparisonReport, view) | counts, **rows)

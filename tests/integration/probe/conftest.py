@@ -16,6 +16,7 @@ from harness.probe import plan
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings, Step
 from harness.probe.plan_runner import ProbeRun, run_plan_locally
+from harness.runtimes.runtime import Runtime
 from tests.android.bionic import ARM64, BIONIC, X64, ProbeBuild, bionic_probe
 from tests.needed import C_COMPILERS, need
 from tests.stand_in.build import build_backend
@@ -138,6 +139,21 @@ def run(probe: Path) -> Runner:
         return completed
 
     return run_steps
+
+
+def opening(
+    runtime: Runtime, backend: str = "libQnnHtp.so", device: Step | None = None
+) -> tuple[tuple[Step, ...], dict[str, str]]:
+    """The steps that open a backend and its device, and the environment that they need."""
+    folders = ":".join(str(runtime.root / folder) for folder in runtime.library_dirs)
+    steps = (
+        plan.backend_load(str(runtime.library(backend))),
+        plan.system_load(str(runtime.library("libQnnSystem.so"))),
+        Step("log-create"),
+        Step("backend-create"),
+        device or plan.device_create(),
+    )
+    return steps, {"LD_LIBRARY_PATH": folders}
 
 
 @dataclass(frozen=True)

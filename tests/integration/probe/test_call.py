@@ -14,7 +14,7 @@ from harness.probe.plan_runner import EXIT_DONE, ProbeRun
 from harness.runtimes.runtime import Runtime
 from harness.simulator.device import DeviceSettings
 from harness.simulator.programs import install
-from tests.integration.probe.conftest import PLAIN_ONLY, Runner
+from tests.integration.probe.conftest import PLAIN_ONLY, Runner, opening
 
 BYTES = 8 * 8 * 4 * 4
 BUILD = (
@@ -38,16 +38,8 @@ def opened(run: Runner, runtime_for: RuntimeFor) -> Callable[..., ProbeRun]:
         path: str = "/usr/bin:/bin",
         cwd: Path | None = None,
     ) -> ProbeRun:
-        runtime = runtime_for(version)
-        folders = ":".join(str(runtime.root / folder) for folder in runtime.library_dirs)
-        opening = (
-            plan.backend_load(str(runtime.library(backend))),
-            plan.system_load(str(runtime.library("libQnnSystem.so"))),
-            Step("log-create"),
-            Step("backend-create"),
-            plan.device_create(),
-        )
-        return run(*opening, *steps, env={"LD_LIBRARY_PATH": folders, "PATH": path}, cwd=cwd)
+        opened, env = opening(runtime_for(version), backend)
+        return run(*opened, *steps, env=env | {"PATH": path}, cwd=cwd)
 
     return with_backend
 
@@ -126,7 +118,7 @@ def test_gpu_graphs_are_finalized_where_files_can_be_written(
     assert (failure.api, failure.code) == ("QnnGraph_finalize", 6022)
 
 
-WRONG = [
+WRONG = (
     "-1",
     "1 2",
     "'open",
@@ -139,14 +131,11 @@ WRONG = [
     "A",
     "a.",
     "x.3",
-]
-
-
-@pytest.mark.parametrize(
-    "argument",
-    [" ", *WRONG, "[" * 2000, f"[{'1 ' * 65}]", "n" * 40],
-    ids=range(len(WRONG) + 4),
 )
+LONG = (" ", "[" * 2000, f"[{'1 ' * 65}]", "n" * 40)
+
+
+@pytest.mark.parametrize("argument", [*WRONG, *LONG], ids=range(len(WRONG) + len(LONG)))
 def test_what_is_no_argument(opened: Callable[..., ProbeRun], argument: str) -> None:
     completed = opened(call("QnnBackend_free", argument))
     failure = completed.transcript.first_failure

@@ -15,7 +15,7 @@ from harness.probe.plan import Settings, Step
 from harness.probe.plan_runner import EXIT_DONE, EXIT_STEP_FAILED, ProbeRun
 from harness.probe.transcript import StepResult
 from harness.runtimes.runtime import Runtime
-from tests.integration.probe.conftest import PLAIN_ONLY, PLAIN_TOO, Runner
+from tests.integration.probe.conftest import PLAIN_ONLY, PLAIN_TOO, Runner, opening
 
 VERSIONS = ("2.47.0", "2.48.40", "2.49.40", "2.50.40", "2.51.0")
 OLDEST, NEWEST = VERSIONS[0], VERSIONS[-1]
@@ -53,22 +53,9 @@ def session(run: Runner, runtime_for: RuntimeFor) -> Session:
         backend: str = "libQnnHtp.so",
         settings: Settings = Settings(memory="rss"),  # noqa: B008
     ) -> ProbeRun:
-        runtime = runtime_for(version)
-        folders = ":".join(str(runtime.root / folder) for folder in runtime.library_dirs)
-        return run(
-            plan.backend_load(str(runtime.library(backend))),
-            plan.system_load(str(runtime.library("libQnnSystem.so"))),
-            Step("log-create"),
-            Step("backend-create"),
-            device or plan.device_create(),
-            Step("cleanup"),
-            *steps,
-            Step("device-free"),
-            Step("backend-free"),
-            Step("log-free"),
-            env={"LD_LIBRARY_PATH": folders},
-            settings=settings,
-        )
+        opened, env = opening(runtime_for(version), backend, device)
+        frees = map(Step, ("device-free", "backend-free", "log-free"))
+        return run(*opened, Step("cleanup"), *steps, *frees, env=env, settings=settings)
 
     return run_session
 

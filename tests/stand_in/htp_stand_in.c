@@ -400,33 +400,28 @@ static abi_error inner_events(uint64_t event, const uint64_t **events, uint32_t 
 
 /* --- the library's door --- */
 
-static void *open_real(const char *variable, const char *beside, const char *symbol) {
-    char path[4096];
-    Dl_info here;
-    const char *named = getenv(variable);
-    if (named == NULL && dladdr((void *)symbol, &here) != 0) {
-        const char *slash = strrchr(here.dli_fname, '/');
-        int length = slash != NULL ? (int)(slash - here.dli_fname) : 1;
-        snprintf(path, sizeof path, "%.*s/%s", length, slash ? here.dli_fname : ".", beside);
-        named = path;
-    }
-    void *library = named != NULL ? dlopen(named, RTLD_NOW | RTLD_LOCAL) : NULL;
-    if (library == NULL) fprintf(stderr, "stand-in: no real library %s\n", named ? named : beside);
+/* A file in this library's own folder. */
+static const char *beside(const char *name) {
+    static char path[4096];
+    Dl_info here = {.dli_fname = ""};
+    dladdr((void *)config, &here);
+    const char *slash = strrchr(here.dli_fname, '/');
+    int length = slash != NULL ? (int)(slash - here.dli_fname) : 0;
+    snprintf(path, sizeof path, "%.*s/%s", length, here.dli_fname, name);
+    return path;
+}
+
+static void *open_real(const char *variable, const char *name, const char *symbol) {
+    const char *path = getenv(variable);
+    void *library = dlopen(path != NULL ? path : beside(name), RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL) fprintf(stderr, "stand-in: no real library: %s\n", dlerror());
     return library != NULL ? dlsym(library, symbol) : NULL;
 }
 
 static void read_config(void) {
-    Dl_info here;
-    char path[4096];
     const char *told = getenv("STAND_IN");
-    if (told != NULL) {
-        snprintf(config, sizeof config, "%s", told);
-        return;
-    }
-    if (dladdr((void *)config, &here) == 0 || strrchr(here.dli_fname, '/') == NULL) return;
-    snprintf(path, sizeof path, "%.*s/stand_in.conf",
-             (int)(strrchr(here.dli_fname, '/') - here.dli_fname), here.dli_fname);
-    FILE *file = fopen(path, "re");
+    FILE *file = told == NULL ? fopen(beside("stand_in.conf"), "re") : NULL;
+    if (told != NULL) snprintf(config, sizeof config, "%s", told);
     if (file == NULL) return;
     config[fread(config, 1, sizeof config - 1, file)] = '\0';
     fclose(file);

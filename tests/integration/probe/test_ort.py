@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -182,8 +183,10 @@ def test_every_slot_is_where_it_is_declared(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dump.onnx", "dump_qnn.bin", "kept"]
 
 
-@pytest.mark.parametrize("ort", [MINORS[0], MINORS[-1]])
-@pytest.mark.parametrize("qnn", QNNS[1:])
+@pytest.mark.parametrize(
+    ("qnn", "ort"),
+    [*itertools.product(QNNS[1:], [MINORS[0], MINORS[-1]]), (OLDEST, "1.27.0")],
+)
 def test_pairs_that_work(on_ort: OnOrt, tiny: DeployedModel, qnn: str, ort: str) -> None:
     completed = on_ort(
         qnn, ort, lambda here: (*here.session(0, tiny.file), OrtOnDevice.run(0, tiny))
@@ -191,17 +194,11 @@ def test_pairs_that_work(on_ort: OnOrt, tiny: DeployedModel, qnn: str, ort: str)
     assert completed.exit_code == EXIT_DONE, judge(completed).explanation()
 
 
-@pytest.mark.parametrize(("ort", "works"), [("1.27.0", True), ("1.28.0", False), ("1.31.1", False)])
+@pytest.mark.parametrize("ort", ["1.28.0", "1.31.1"])
 def test_the_oldest_plug_in_works_up_to_ort_1_27(
-    on_ort: OnOrt, tiny: DeployedModel, ort: str, works: bool
+    on_ort: OnOrt, tiny: DeployedModel, ort: str
 ) -> None:
-    completed = on_ort(
-        OLDEST, ort, lambda here: (*here.session(0, tiny.file), OrtOnDevice.run(0, tiny))
-    )
-    if works:
-        assert completed.exit_code == EXIT_DONE, judge(completed).explanation()
-        return
-    error = error_of(completed)
+    error = error_of(on_ort(OLDEST, ort, lambda here: here.session(0, tiny.file)))
     assert (error.api, error.code, error.ort and error.ort.name) == (
         "CreateSession",
         None,

@@ -5,7 +5,7 @@ Each is compiled once; both get the same inputs, of several seeds. Neither is si
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,12 +15,13 @@ import pytest
 from harness.dsp.dsp import DspPrograms
 from harness.models.generated_models import OPERATORS
 from harness.models.models import Model
-from harness.models.source import Context, Libraries, within_session
+from harness.models.source import Context
 from harness.probe.build import ProbeBuilder
-from harness.probe.plan import Plan, Settings, Step, context_free, context_load, execute
+from harness.probe.plan import Plan, Step, context_free, context_load, execute
 from harness.probe.plan_runner import run_plan_locally
 from tests.integration.conftest import ContextFor, RuntimeFor
 from tests.integration.dsp.board import DspBoard
+from tests.integration.probe.conftest import opening
 from tests.needed import HEXAGON, need
 
 pytestmark = [
@@ -50,12 +51,13 @@ def on_dsp(
     need(HEXAGON)
 
     def run(context: Context, inputs: Arrays) -> Arrays:
-        runtime = runtime_for(QNN, "linux-arm64")
-        libraries = [file.path for file in runtime.files if file.path.name.startswith("libQnn")]
+        files = runtime_for(QNN, "linux-arm64").files
+        libraries = [file.path for file in files if file.path.name.startswith("libQnn")]
+        steps, saved = _executions(context, inputs, tmp_path, "dsp")
         board = DspBoard(libraries, tmp_path / "board", programs)
-        outcome = board.run([*_steps(context, inputs, tmp_path, "dsp")], [context_free(0)])
+        outcome = board.run(steps, [context_free(0)])
         assert outcome.run.transcript.first_failure is None, outcome.logs()
-        return _outputs(context, tmp_path, "dsp")
+        return _outputs(context, saved)
 
     return run
 
@@ -67,34 +69,32 @@ def on_x86(
     """on_x86(context, inputs): the outputs of the simulator."""
 
     def run(context: Context, inputs: Arrays) -> Arrays:
-        runtime = runtime_for(QNN)
-        libraries = Libraries(
-            str(runtime.library("libQnnHtp.so")), str(runtime.library("libQnnSystem.so"))
-        )
-        steps = [*_steps(context, inputs, tmp_path, "x86")]
-        plan: Plan = within_session(libraries, steps, [context_free(0)], Settings())
+        steps, saved = _executions(context, inputs, tmp_path, "x86")
+        opened, env = opening(runtime_for(QNN))
         probe = ProbeBuilder(user_cache / "probe").build()
-        completed = run_plan_locally(probe, plan, env={}, timeout_s=100)
+        completed = run_plan_locally(probe, Plan((*opened, *steps)), env=env, timeout_s=100)
         assert completed.transcript.first_failure is None, completed.transcript.first_failure
-        return _outputs(context, tmp_path, "x86")
+        return _outputs(context, saved)
 
     return run
 
 
-def _steps(context: Context, inputs: Arrays, folder: Path, side: str) -> Iterator[Step]:
-    yield context_load(0, str(context.path))
-    for seed, array in enumerate(inputs):
-        input_file, saved = folder / f"given-{seed}.raw", folder / f"{side}-{seed}.raw"
-        array.tofile(input_file)
-        yield execute(0, inputs=[str(input_file)], saved=[str(saved)])
+def _executions(
+    context: Context, inputs: Arrays, folder: Path, side: str
+) -> tuple[list[Step], list[Path]]:
+    """Steps that load a context and execute it with each input, and the files of the outputs."""
+    steps = [context_load(0, str(context.path))]
+    outputs = [folder / f"{side}-{seed}.raw" for seed in range(len(inputs))]
+    for array, output in zip(inputs, outputs, strict=True):
+        file = output.with_suffix(".in")
+        array.tofile(file)
+        steps.append(execute(0, inputs=[str(file)], saved=[str(output)]))
+    return steps, outputs
 
 
-def _outputs(context: Context, folder: Path, side: str) -> Arrays:
+def _outputs(context: Context, files: list[Path]) -> Arrays:
     assert isinstance(context.source, Model)
-    return [
-        np.fromfile(folder / f"{side}-{seed}.raw", context.source.output_type).astype("<f8")
-        for seed in range(SEEDS)
-    ]
+    return [np.fromfile(file, context.source.output_type).astype("<f8") for file in files]
 
 
 @pytest.mark.parametrize(

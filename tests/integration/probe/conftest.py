@@ -128,11 +128,10 @@ def run(probe: Path) -> Runner:
         env: dict[str, str] | None = None,
         settings: Settings = DEFAULTS,
         timeout_s: float = 20,
-        cwd: Path | None = None,
     ) -> ProbeRun:
         environment = ENVIRONMENT | (env or {})
         plan = Plan(steps, settings)
-        completed = run_plan_locally(probe, plan, env=environment, timeout_s=timeout_s, cwd=cwd)
+        completed = run_plan_locally(probe, plan, env=environment, timeout_s=timeout_s)
         errors = completed.stderr.decode("utf-8", "replace")
         assert completed.exit_code != SANITIZER_CODE, errors
         assert "runtime error" not in errors, errors

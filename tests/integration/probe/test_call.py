@@ -12,9 +12,7 @@ from harness.probe.ort_plan import APP_READ, APP_WRITE, call, operation, tensor
 from harness.probe.plan import Step
 from harness.probe.plan_runner import EXIT_DONE, ProbeRun
 from harness.runtimes.runtime import Runtime
-from harness.simulator.device import DeviceSettings
-from harness.simulator.programs import install
-from tests.integration.probe.conftest import PLAIN_ONLY, Runner, opening
+from tests.integration.probe.conftest import Runner, opening
 
 BYTES = 8 * 8 * 4 * 4
 BUILD = (
@@ -34,12 +32,9 @@ def opened(run: Runner, runtime_for: RuntimeFor) -> Callable[..., ProbeRun]:
     def with_backend(
         *steps: Step,
         version: str = "2.51.0",
-        backend: str = "libQnnHtp.so",
-        path: str = "/usr/bin:/bin",
-        cwd: Path | None = None,
     ) -> ProbeRun:
-        opened, env = opening(runtime_for(version), backend)
-        return run(*opened, *steps, env=env | {"PATH": path}, cwd=cwd)
+        opened, env = opening(runtime_for(version))
+        return run(*opened, *steps, env=env)
 
     return with_backend
 
@@ -90,32 +85,6 @@ def test_the_code_is_the_library_s_and_its_lines_are_kept(
     assert (failure.api, failure.code) == ("QnnContext_getBinarySize", 5003)
     assert failure.symbol == "QNN_CONTEXT_ERROR_NOT_FINALIZED"
     assert any("was not finalized" in line.text for line in failure.logs)
-
-
-@PLAIN_ONLY  # the library leaks what it prepares
-def test_gpu_graphs_are_finalized_where_files_can_be_written(
-    opened: Callable[..., ProbeRun], tmp_path: Path
-) -> None:
-    """The backend passes files through its current folder; nobody can write into /proc."""
-    settings = DeviceSettings(
-        storage=tmp_path,
-        properties={},
-        public_key=tmp_path / "adbkey.pub",
-        storage_limit_bytes=None,
-        reboot_s=0.0,
-        board=None,
-        prepares_gpu=True,
-    )
-    install(settings, "test")
-    path = f"{tmp_path}/system/bin:/usr/bin:/bin"
-    work = tmp_path / "work"
-    work.mkdir()
-    completed = opened(*BUILD, backend="libQnnGpu.so", path=path, cwd=work)
-    assert completed.exit_code == EXIT_DONE, (completed.transcript.first_failure, completed.stderr)
-    completed = opened(*BUILD, backend="libQnnGpu.so", path=path, cwd=Path("/proc"))
-    failure = completed.transcript.first_failure
-    assert failure is not None
-    assert (failure.api, failure.code) == ("QnnGraph_finalize", 6022)
 
 
 WRONG = (

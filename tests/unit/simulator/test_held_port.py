@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import socket
 
+import pytest
+
 from harness.simulator.supervisor import BoundPort
 
 
@@ -20,7 +22,7 @@ def taken_by_another(number: int) -> bool:
         return True
 
 
-def leave_an_ended_connection(port: BoundPort) -> None:
+def connect(port: BoundPort) -> None:
     """The side that closes first keeps the port for a minute (TIME_WAIT)."""
     with socket.create_connection(("127.0.0.1", port.number), timeout=60) as visitor:
         served, _ = port.socket.accept()
@@ -28,23 +30,16 @@ def leave_an_ended_connection(port: BoundPort) -> None:
         assert visitor.recv(1) == b""
 
 
-def refused(number: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", number), timeout=60).close()
-    except ConnectionRefusedError:
-        return True
-    return False
-
-
 def test_nobody_else_gets_it_over_several_boots() -> None:
     port = BoundPort()
     number = port.number
     for _ in range(3):
         assert not taken_by_another(number)
-        assert refused(number)
+        with pytest.raises(ConnectionRefusedError):
+            connect(port)
         port.listen()
         assert not taken_by_another(number)
-        leave_an_ended_connection(port)
+        connect(port)
         port.refuse()
         assert port.number == number
     assert not taken_by_another(number)

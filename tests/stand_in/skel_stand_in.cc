@@ -20,11 +20,6 @@ int qurt_mutex_try_lock(void *);
 void qurt_cond_init(void *);
 void qurt_cond_wait(void *, void *);
 void qurt_cond_broadcast(void *);
-void qurt_signal_init(void *);
-int qurt_signal_set(void *, int);
-int qurt_signal_clear(void *, int);
-int qurt_signal_wait(void *, int, int);
-int qurt_signal_wait_timed(void *, int, int, int *, uint64_t);
 int qurt_thread_create(int *, const void *, void (*)(void *), void *);
 void qurt_thread_exit(int);
 int qurt_thread_join(int, int *);
@@ -93,7 +88,7 @@ static int *own() {
 }
 
 struct Shared {
-    Lock mutex, turn, signal;
+    Lock mutex, turn;
     int count, goal, numbers[8], values[8];
     volatile int unlocked;
 };
@@ -146,27 +141,6 @@ static int threads(uint32_t *out) {
     out[6] = 0;
     for (int i = 0; i < 8; i++) out[6] += all.values[i] == 5 + i;
     out[7] = *own();
-    return 0;
-}
-
-static void set_later(void *signal) {
-    HAP_timer_sleep(20000);
-    qurt_signal_set(signal, 1);
-    HAP_timer_sleep(20000);
-    qurt_signal_set(signal, 4);
-}
-
-static int signals(uint32_t *out) {
-    Lock signal;
-    int found = 0;
-    qurt_signal_init(&signal);
-    out[0] = qurt_signal_wait_timed(&signal, 5, 0, &found, 5000) != 0;
-    begin(set_later, &signal);
-    out[1] = qurt_signal_wait(&signal, 5, 0);
-    out[2] = qurt_signal_wait(&signal, 5, 1);
-    qurt_signal_clear(&signal, 1);
-    out[3] = qurt_signal_wait_timed(&signal, 5, 0, &found, 5000) == 0 ? found : -1;
-    out[4] = qurt_signal_wait_timed(&signal, 1, 0, &found, 5000) != 0;
     return 0;
 }
 
@@ -362,15 +336,14 @@ int test_skel_handle_invoke(uint64_t, uint32_t scalars, Buffer *buffers) {
     void *queue;
     switch (scalars >> 24 & 31) {
         case 1: return threads(out.data);
-        case 2: return signals(out.data);
-        case 3: return exceptions(in.data, out.data);
-        case 4: return dma(in, out);
-        case 5: return vtcm(in.data, out.data);
-        case 6: return memory(in.data, out.data);
-        case 7: return dspqueue_import(in.data[0], on_packet, nullptr, nullptr, &queue);
-        case 8: return text(out);
-        case 9: memmove(out.data, in.data, in.size); return in.size == out.size ? 0 : -1;
-        case 10: return end(in.data);
+        case 2: return exceptions(in.data, out.data);
+        case 3: return dma(in, out);
+        case 4: return vtcm(in.data, out.data);
+        case 5: return memory(in.data, out.data);
+        case 6: return dspqueue_import(in.data[0], on_packet, nullptr, nullptr, &queue);
+        case 7: return text(out);
+        case 8: memmove(out.data, in.data, in.size); return in.size == out.size ? 0 : -1;
+        case 9: return end(in.data);
         default: return stamp(buffers[0]);
     }
 }

@@ -28,7 +28,7 @@ from tests.integration.dsp.fastrpc import (
 )
 from tests.stand_in.skel_build import SKEL, URI
 
-MEMORY, QUEUE, COPY, END, STAMP = 6, 7, 9, 10, 11
+MEMORY, QUEUE, COPY, END, STAMP = 5, 6, 8, 9, 10
 SLEEP = 5
 """The word with which END sleeps."""
 

@@ -12,7 +12,7 @@ from tests.integration.dsp.conftest import MakeRpc
 from tests.integration.dsp.fastrpc import BAD_STATE, FastRpc, words
 from tests.stand_in.skel_build import URI
 
-THREADS, SIGNALS, EXCEPTIONS, DMA, VTCM, MEMORY, _, TEXT, _, END = range(1, 11)
+THREADS, EXCEPTIONS, DMA, VTCM, MEMORY, _, TEXT, _, END = range(1, 10)
 MEGABYTE = 1 << 20
 DELAYED = 3
 BAD_PARAMETER = 0x8000040E
@@ -52,12 +52,6 @@ def test_threads_have_ids_priorities_and_storage_of_their_own_and_wait_for_each_
     assert (counted, was_held) == (8 * 500, 1)
     assert (first, changed) == (33, 44)
     assert (ended, same_ids, own_storage, main) == (8, 0, 8, 5)
-
-
-def test_signals_are_waited_for_by_any_or_all_bits_and_for_a_time(
-    rpc: FastRpc, handle: int
-) -> None:
-    assert rpc.ask(handle, SIGNALS, 5, 0) == (1, 1, 5, 4, 1)
 
 
 @pytest.mark.parametrize(("thrown", "reply"), [(0, (0, 1)), (41, (142, 1))])
@@ -199,6 +193,6 @@ def test_an_instruction_that_is_none_is_named_with_its_kind_and_place(
 ) -> None:
     assert rpc.call(handle, END, words(failure))[0] == BAD_STATE
     (reply,) = rpc.said("emulator")
-    assert (reply.call, reply.answer) == ("method 10 of the skel", "SIGILL")
+    assert (reply.call, reply.answer) == ("method 9 of the skel", "SIGILL")
     assert reply.words.startswith(f"{message} at skel+0x")
     assert reply.words.endswith(", test_skel_handle_invoke")

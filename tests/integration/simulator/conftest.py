@@ -115,6 +115,11 @@ def stranger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbClient]:
     yield from running_server(tmp_path_factory.mktemp("stranger"))
 
 
+def simulated(adb: AdbClient, name: str, **settings: Any) -> SimulatedDevice:
+    properties = device_properties(name, "QCS8550", root=os.getuid() == 0)
+    return SimulatedDevice(name, properties=properties, public_key=adb.public_key, **settings)
+
+
 StartDevice = Callable[..., SimulatedDevice]
 
 
@@ -125,16 +130,9 @@ def start_device(adb: AdbClient, tmp_path: Path) -> Iterator[StartDevice]:
 
         def start(name: str = "sim-test", **settings: Any) -> SimulatedDevice:
             settings.setdefault("storage", tmp_path / f"storage-{name}")
-            device = SimulatedDevice(
-                name,
-                properties=device_properties(name, "QCS8550", root=os.getuid() == 0),
-                public_key=adb.public_key,
-                **settings,
-            )
-            stack.enter_context(device)
-            serial = device.address
-            adb.connect(serial)
-            stack.callback(adb, "disconnect", serial)
+            device = stack.enter_context(simulated(adb, name, **settings))
+            adb.connect(device.address)
+            stack.callback(adb, "disconnect", device.address)
             return device
 
         yield start
@@ -145,12 +143,8 @@ def shared_device(
     adb: AdbClient, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SimulatedDevice]:
     """One device for all tests that do not change it."""
-    with SimulatedDevice(
-        "sim-shared",
-        storage=tmp_path_factory.mktemp("shared") / "storage",
-        properties=device_properties("sim-shared", "QCS8550", root=os.getuid() == 0),
-        public_key=adb.public_key,
-    ) as device:
+    storage = tmp_path_factory.mktemp("shared") / "storage"
+    with simulated(adb, "sim-shared", storage=storage) as device:
         adb.connect(device.address)
         yield device
 

@@ -10,24 +10,20 @@ from tests.integration.simulator.conftest import AdbClient, OnDevice, StartDevic
 
 def make_tree(root: Path) -> None:
     """Files of many sizes, modes and ages, an empty folder, an odd name."""
-    for index, size in enumerate((0, 1, 4096, 65535, 65536, 65537, 1_048_576, 2_500_000)):
-        path = root / f"a/level-{index % 3}/file {index}"
-        path.parent.mkdir(parents=True, exist_ok=True)
+    for index, (size, mode) in enumerate(((0, 0o600), (65_537, 0o755), (2_500_000, 0o440))):
+        path = root / f"a/level-{index}/file {index}"
+        path.parent.mkdir(parents=True)
         path.write_bytes(os.urandom(size))
-        path.chmod((0o600, 0o644, 0o755, 0o440)[index % 4])
+        path.chmod(mode)
         os.utime(path, (1_500_000_000 + index, 1_600_000_000 + index))
     (root / "häßlich 'quoted' $x").write_text("odd")
 
 
 def described(root: Path) -> dict[str, tuple[bytes, int, int]]:
+    files = [(path, path.stat()) for path in root.rglob("*") if path.is_file()]
     return {
-        path.relative_to(root).as_posix(): (
-            path.read_bytes(),
-            path.stat().st_mode & 0o7777,
-            int(path.stat().st_mtime),
-        )
-        for path in root.rglob("*")
-        if path.is_file()
+        str(path.relative_to(root)): (path.read_bytes(), status.st_mode, int(status.st_mtime))
+        for path, status in files
     }
 
 

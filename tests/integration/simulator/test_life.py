@@ -117,7 +117,9 @@ def test_reboot(adb: AdbClient, start_device: StartDevice, tmp_path: Path) -> No
     assert "booted: reboot" in device("logcat", "-d").stdout.decode()
 
 
-def test_a_crash_is_followed_by_a_boot(adb: AdbClient, start_device: StartDevice) -> None:
+def test_a_crash_is_followed_by_a_boot_and_stopping_leaves_nothing(
+    adb: AdbClient, start_device: StartDevice
+) -> None:
     device = OnDevice(adb, start_device(reboot_s=0.05))
     serial = device.device.address
     stream = make_busy(adb, serial)
@@ -128,6 +130,10 @@ def test_a_crash_is_followed_by_a_boot(adb: AdbClient, start_device: StartDevice
     assert device.text("getprop sys.boot.reason") == "kernel_panic"
     assert "crashed (status -9)" in device.device.messages()
     assert device.device.running
+    with make_busy(adb, serial):
+        device.device.stop()
+        assert not processes_of(device.storage)
+        assert not device.device.running
 
 
 @pytest.mark.parametrize("victim", ["parent", "supervisor"])
@@ -160,16 +166,6 @@ def test_nothing_is_left_when_someone_is_killed(
     parent.stdout.close()
     stream.close()
     adb("disconnect", serial)
-
-
-def test_stopping_leaves_nothing(adb: AdbClient, start_device: StartDevice) -> None:
-    device = start_device()
-    stream = make_busy(adb, device.address)
-    device.stop()
-    assert not processes_of(device.storage)
-    assert not device.running
-    device.stop()
-    stream.close()
 
 
 def test_a_kill_while_it_starts_leaves_no_temporary_file(

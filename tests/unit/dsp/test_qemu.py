@@ -92,19 +92,13 @@ def test_one_that_does_not_do_is_named_with_how_to_get_one(
     tmp_path: Path, snapshot: Snapshot
 ) -> None:
     with snapshot.raises(ConfigError):
-        find_qemu(tmp_path, {"PATH": str(tmp_path)})
+        find_qemu(tmp_path, path_with(tmp_path))
     mock_qemu(tmp_path / "qemu-hexagon", version="qemu-hexagon version 7.2.22")
-    with snapshot.raises(ConfigError):
-        find_qemu(tmp_path / "cache", path_with(tmp_path))
-
-
-def test_a_named_one_is_not_replaced(tmp_path: Path, snapshot: Snapshot) -> None:
-    mock_qemu(tmp_path / "bin" / "qemu-hexagon", "integer")
-    environment = path_with(tmp_path / "bin")
     other = mock_qemu(tmp_path / "other", version="other version 4")
-    for named in (other, tmp_path / "none"):
+    named = ({VARIABLE: str(path)} for path in (other, tmp_path / "none"))
+    for variables in ({}, *named):  # one that is named is not replaced
         with snapshot.raises(ConfigError):
-            find_qemu(tmp_path / "cache", environment | {VARIABLE: str(named)})
+            find_qemu(tmp_path / "cache", path_with(tmp_path) | variables)
 
 
 def test_the_patch_tells_what_was_built_with_it(tmp_path: Path) -> None:

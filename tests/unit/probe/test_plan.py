@@ -127,9 +127,6 @@ EXECUTE = {"context": "0", "graph": "0"}
 @pytest.mark.parametrize(
     ("verb", "fields"),
     [
-        ("explode", {}),
-        ("noop", {"lib": "x"}),
-        ("backend-load", {}),
         ("backend-load", {"lib": ""}),
         ("backend-load", {"lib": "a\0b"}),
         ("backend-load", {"lib": "\ud800"}),

@@ -144,15 +144,16 @@ def opening(
     runtime: Runtime, backend: str = "libQnnHtp.so", device: Step | None = None
 ) -> tuple[tuple[Step, ...], dict[str, str]]:
     """The steps that open a backend and its device, and the environment that they need."""
-    folders = ":".join(str(runtime.root / folder) for folder in runtime.library_dirs)
+    paths = {file.name: file.path for file in runtime.files}
+    folders = dict.fromkeys(str(path.parent) for path in paths.values())
     steps = (
-        plan.backend_load(str(runtime.library(backend))),
-        plan.system_load(str(runtime.library("libQnnSystem.so"))),
+        plan.backend_load(str(paths[backend])),
+        plan.system_load(str(paths["libQnnSystem.so"])),
         Step("log-create"),
         Step("backend-create"),
         device or plan.device_create(),
     )
-    return steps, {"LD_LIBRARY_PATH": folders}
+    return steps, {"LD_LIBRARY_PATH": ":".join(folders)}
 
 
 @dataclass(frozen=True)

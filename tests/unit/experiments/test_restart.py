@@ -81,15 +81,12 @@ def test_a_restart_that_is_told_and_overcome() -> None:
 )
 def test_one_wrong_answer_breaks_its_check_alone(index: int, answer: StepResult, name: str) -> None:
     by_name = verdicts(restarted((index, answer)))
-    assert [name_of_check for name_of_check, verdict in by_name.items() if verdict == "broken"] == [
-        name
-    ]
+    assert [check for check, verdict in by_name.items() if verdict == "broken"] == [name]
 
 
 def test_an_old_context_that_is_right_again_is_well() -> None:
-    assert (
-        verdicts(restarted((3, step("io-run", 0))))["old_context_is_not_silently_wrong"] == "held"
-    )
+    by_name = verdicts(restarted((3, step("io-run", 0))))
+    assert by_name["old_context_is_not_silently_wrong"] == "held"
 
 
 def test_a_restart_at_another_call_is_not_the_one_that_was_wanted() -> None:

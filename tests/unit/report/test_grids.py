@@ -67,13 +67,6 @@ def test_devices_as_an_axis_are_compared_where_there_are_several() -> None:
     assert not only_grid.compares
 
 
-def test_devices_have_grids_of_their_own() -> None:
-    shown_grids = grids([case("1.0", "1.0"), case("1.0", "1.0", device="b"), case("2.0", "1.0")])
-    assert [grid.title for grid in shown_grids] == ["t on sim, htp", "t on b, htp"]
-    assert shown_grids[0].rows == ("1.0", "2.0")
-    assert shown_grids[0].label("9", "1.0") == "-"
-
-
 def failing(
     code: int | None, message: str = "it broke", ort: OrtCode | None = None, **more: Any
 ) -> CaseRecord:
@@ -129,3 +122,6 @@ def test_other_axes_but_versions_tell_grids_apart_and_devices_may_be_an_axis() -
     ]
     nowhere = of(None, "y").model_copy(update={"measurements": {"grid": ["which", "qnn"]}})
     assert [grid.title for grid in grids([nowhere])] == ["t on ?"]
+    apart = grids([case("1.0", "1.0"), case("1.0", "1.0", device="b"), case("2.0", "1.0")])
+    assert [grid.title for grid in apart] == ["t on sim, htp", "t on b, htp"]
+    assert (apart[0].rows, apart[0].label("9", "1.0")) == (("1.0", "2.0"), "-")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import product
 from typing import Any
 from urllib.parse import unquote
 
@@ -13,6 +15,7 @@ from harness.report.sections import RunData, drift_tables, pairings, sharings
 from harness.results.drift import DriftPoint, Output, OutputDifference
 from harness.results.journal import Contents
 from harness.results.record import CaseRecord, Check, held, undecided
+from tests.snapshots import Snapshot
 from tests.unit.results.records import DEVICE, error, record
 
 
@@ -46,43 +49,38 @@ def spans_of(table: Table) -> list[list[Span]]:
     return rows
 
 
-def texts(table: Table) -> dict[str, list[str]]:
-    """Rows by what their first cells say."""
-    return {row[0].text: [cell.text for cell in row[1:]] for row in spans_of(table)}
+def shown(tables: Iterable[Table]) -> Iterator[str]:
+    """Titles, columns and rows; of each cell its text, mark and title."""
+    for table in tables:
+        yield table.title
+        yield f"  {' | '.join(table.columns)}"
+        for row in spans_of(table):
+            parts = ((cell.text, cell.mark and f"[{cell.mark}]", cell.title) for cell in row)
+            yield f"  {' | '.join(' '.join(filter(None, part)) for part in parts)}"
 
 
-def test_memory_types_stand_as_documented_beside_what_was_measured() -> None:
-    unsupported = pairing("raw", "memhandle", outcome="unsupported", checks=[], measurements={})
-    (table,) = pairings([pairing("raw", "raw"), unsupported, record()])
-    cells = ["at load", "4.00 MB", "0.00 MB", "yes", "2", "12.71 ms", "581 µs"]
-    assert texts(table)["raw -> raw"] == ["passed", *cells]
-    blank = ["at load", "", "", "no", "", "", ""]
-    assert texts(table)["raw -> memhandle"] == ["unsupported", *blank]
-    marks = [cell.mark for cell in spans_of(table)[0]]
-    assert marks == [None, "passed", None, "passed", "failed", None, "passed", None, "skipped"]
-    assert spans_of(table)[0][4].title == "nothing came"
-    assert (
-        unquote(spans_of(table)[0][0].link)
-        == "#case=suites/test_mem_type_pairing.py::test[raw-raw]"
-    )
-
-
-def test_what_no_target_shows_is_unseen_and_not_nothing() -> None:
+def test_memory_types_stand_as_documented_beside_what_was_measured(snapshot: Snapshot) -> None:
+    older = pairing("raw", "raw").axes | {"qnn": "2.47.0"}
     blind = [undecided("io_allocated_at_load", "no DSP here")]
-    (table,) = pairings([pairing("raw", "raw", checks=blind)])
-    assert spans_of(table)[0][3] == Span("unseen", "skipped", "no DSP here")
+    broken = {"checks": blind, "outcome": "failed", "error": error(message="it broke")}
+    tables = pairings(
+        [
+            *(pairing(*pair) for pair in product(("raw", "memhandle"), repeat=2)),
+            pairing("raw", "memhandle", outcome="unsupported", checks=[], measurements={}),
+            pairing("raw", "raw", axes=older, **broken),
+            record(),
+        ]
+    )
+    assert list(shown(tables)) == snapshot
+    link = unquote(spans_of(tables[0])[0][0].link)
+    assert link == "#case=suites/test_mem_type_pairing.py::test[raw-raw]"
+    page = html_text(RunData("r", Contents((pairing("raw", "raw"),), ())))
+    assert 'href="#case=suites/test_mem_type_pairing.py%3A%3Atest%5Braw-raw%5D"' in page
+    assert pairings([pairing("raw", "raw", checks=[], outcome="failed")]) == []
+    assert pairings([pairing("raw", "nothing of ours")]) == []
 
 
-def test_a_table_holds_what_differs_in_its_axes_only() -> None:
-    older = pairing("raw", "raw", axes=pairing("raw", "raw").axes | {"qnn": "2.47.0"})
-    tables = pairings([pairing("raw", "raw"), pairing("memhandle", "raw"), older])
-    assert [entry.title for entry in tables] == ["sim-v73, qnn 2.51.0", "sim-v73, qnn 2.47.0"]
-    assert [len(spans_of(entry)) for entry in tables] == [2, 1]
-    nothing_judged = [pairing("raw", "raw", checks=[], outcome="failed")]
-    assert pairings(nothing_judged) == []
-
-
-def test_what_sharing_saved_is_told_in_bytes() -> None:
+def test_what_sharing_saved_is_told_in_bytes(snapshot: Snapshot) -> None:
     case = record(
         axes={"strategy": "max"},
         measurements={
@@ -98,10 +96,11 @@ def test_what_sharing_saved_is_told_in_bytes() -> None:
             held("outputs_equal[0-1-2]", True, "the same"),
         ],
     )
-    (table,) = sharings([case, record()])
-    expected = ["passed", "6.90 MB", "6.90 MB", "15.50 MB", "8.70 MB", "8.60 MB", "held", "held"]
-    assert texts(table) == {"max": expected}
-    assert spans_of(table)[0][6].mark == "failed", "the worst of all orders of release"
+    # nothing is saved where either side is unknown
+    grown = {"shared_buffer_bytes": {"before": 1_000_000, "executed": 3_000_000}}
+    sides = (grown | {"reference": grown}, grown, {"reference": grown})
+    others = [shared(1, measurements={"expected_saving_bytes": 5} | side) for side in sides]
+    assert list(shown(sharings([case, record(), *others]))) == snapshot
 
 
 def drifted(points: dict[tuple[str, str, str], tuple[int, ...]]) -> Output:
@@ -165,29 +164,6 @@ def test_the_worst_of_several_checks_of_a_name_counts() -> None:
     assert measured({}, [bad])[column] == Span("broken", "failed", "bad")
 
 
-def test_what_is_documented_of_each_pair() -> None:
-    pairs = [(prepare, other) for prepare in ("raw", "memhandle") for other in ("raw", "memhandle")]
-    (table,) = pairings([pairing(*pair) for pair in pairs])
-    index = table.columns.index("I/O allocated, as documented")
-    copied = table.columns.index("Copied, as documented")
-    assert [(row[0].text, row[index].text, row[copied].text) for row in spans_of(table)] == [
-        ("raw -> raw", "at load", "yes"),
-        ("raw -> memhandle", "at load", "no"),
-        ("memhandle -> raw", "at the first inference", "yes"),
-        ("memhandle -> memhandle", "never", "no"),
-    ]
-    assert pairings([pairing("raw", "nothing of ours")]) == []
-    page = html_text(RunData("r", Contents((pairing("raw", "raw"),), ())))
-    assert 'href="#case=suites/test_mem_type_pairing.py%3A%3Atest%5Braw-raw%5D"' in page
-
-
-def test_an_outcome_says_why() -> None:
-    bad = pairing("raw", "raw", outcome="failed", error=error(message="it broke"))
-    (table,) = pairings([bad])
-    assert spans_of(table)[0][1] == Span("failed", "failed", "it broke")
-    assert measured({})["Outcome"] == Span("passed", "passed", "")
-
-
 def shared(number: int, **more: Any) -> CaseRecord:
     fields: dict[str, Any] = {
         "case": f"s[{number}]",
@@ -221,21 +197,6 @@ def test_two_hundred_rows_of_a_table_are_shown() -> None:
     points = {(f"d{index}", "htp", "2.9.0"): (index % 2,) for index in range(201)}
     (drift,) = drift_tables([drifted(points)])
     assert [len(spans_of(drift)), *{row[0].link for row in spans_of(drift)}] == [200, ""]
-
-
-def test_nothing_is_saved_where_either_side_is_unknown() -> None:
-    grown = {"shared_buffer_bytes": {"before": 1_000_000, "executed": 3_000_000}}
-    for spill_fill, reference, saved in [
-        (grown, {"reference": grown}, "0.00 MB"),
-        (grown, {}, "held"),
-        ({}, {"reference": grown}, "held"),
-    ]:
-        case = shared(1, measurements={"expected_saving_bytes": 5} | spill_fill | reference)
-        (table,) = sharings([case])
-        cells = dict(zip(table.columns, spans_of(table)[0], strict=True))
-        assert cells["Saved"].text == saved
-        assert cells["To be saved"].text == "0.00 MB"
-        assert (cells["Shared buffers"].text, cells["Given back"].text) == ("", "")
 
 
 def test_what_is_not_the_same_twice_at_one_place_is_an_error() -> None:

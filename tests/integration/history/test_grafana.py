@@ -104,10 +104,6 @@ def test_they_say_what_is_so(database: Database) -> None:
     assert [point["device"] for point in panel_rows(database, "Devices now")] == list(DEVICES)
     (night,) = panel_rows(database, "Nights")
     assert (night["night"], night["open_causes"], night["devices_not_well"]) == ("n", 1, 1)
-
-
-@pytest.mark.needs("psql")
-def test_the_devices_to_choose_from(database: Database) -> None:
     (variable,) = (item for item in BOARD["templating"]["list"] if item["type"] == "query")
     with database.transaction(writes=False) as connection:
         assert [name for (name,) in connection.exec_driver_sql(variable["query"])] == list(DEVICES)

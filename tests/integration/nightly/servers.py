@@ -13,22 +13,11 @@ from typing import Any
 from aiosmtpd.smtp import SMTP
 
 
-class HttpServer:
-    """Answers until it is closed."""
+class Webhook:
+    """Takes what is posted until it is closed.
 
-    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._server.daemon_threads = True
-        self.at = f"127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-
-class Webhook(HttpServer):
-    """Takes what is posted. `answers` is called with each body before it is answered."""
+    `answers` is called with each body before it is answered.
+    """
 
     def __init__(self, answers: Callable[[dict[str, Any]], int] = lambda _: 200) -> None:
         self.got: list[dict[str, Any]] = []
@@ -44,7 +33,14 @@ class Webhook(HttpServer):
             def log_message(handler, *_: object) -> None:  # noqa: N805
                 pass
 
-        super().__init__(Handler)
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.at = f"127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
 
 
 class Mailbox:

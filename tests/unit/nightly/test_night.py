@@ -201,13 +201,13 @@ def test_no_name_of_an_issue_leads_out_of_the_nights_folder(field: str) -> None:
 
 
 def test_one_night_at_a_time_uses_a_folder(tmp_path: Path) -> None:
-    with (
-        lock_nights(tmp_path / "reports"),
-        pytest.raises(ConfigError),
-        lock_nights(tmp_path / "reports"),
-    ):
+    (tmp_path / "file").touch()
+    for reports in (tmp_path / "file", tmp_path / "file/below"):  # no folders
+        with pytest.raises(ConfigError), lock_nights(reports):
+            pass
+    with lock_nights(tmp_path), pytest.raises(ConfigError), lock_nights(tmp_path):
         pass
-    with lock_nights(tmp_path / "reports"):
+    with lock_nights(tmp_path):
         pass
 
 
@@ -242,13 +242,6 @@ def test_the_first_night_is_compared_with_what_was_run_before_by_hand(tmp_path: 
     run_folder(tmp_path, attempt("a failed"), command=("pytest", "-m", "device", marker))
     third = RunFolder(run_folder(tmp_path, attempt("a failed")))
     assert base_of(third, []) is None, "what a night saw that died is still new"
-
-
-def test_what_is_no_folder_holds_no_nights(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    for reports in (tmp_path / "file", tmp_path / "file/below"):
-        with pytest.raises(ConfigError), lock_nights(reports):
-            pass
 
 
 MAY_BE_KNOWN: dict[str, Any] = {

@@ -17,6 +17,7 @@ import pytest
 from harness.results.journal import read_journal
 from tests.integration.damaged.damaged_contexts import CASES, DAMAGED, TIMEOUT_S
 from tests.integration.device_runs import DeviceRuns, Finished
+from tests.integration.simulator.conftest import wait_for
 from tests.processes import processes_of
 
 pytestmark = pytest.mark.nightly
@@ -105,4 +106,4 @@ def test_damage_is_diagnosed_as_nothing_else(done: Finished) -> None:
 
 
 def test_no_process_is_left(done: Finished) -> None:
-    assert processes_of(done.folder.parent) == {}
+    wait_for("nothing is left", lambda: not processes_of(done.folder.parent), 10)

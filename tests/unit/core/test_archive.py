@@ -20,10 +20,12 @@ from tests.properties import reached, reaches
 CONTENT = b"libraries " * 500
 
 
-def info(name: str, *, mode: int = 0o644, kind: int = stat.S_IFREG) -> zipfile.ZipInfo:
+def info(
+    name: str, *, kind: int = stat.S_IFREG, method: int = zipfile.ZIP_DEFLATED
+) -> zipfile.ZipInfo:
     member = zipfile.ZipInfo(name)
-    member.external_attr = (kind | mode) << 16
-    member.compress_type = zipfile.ZIP_DEFLATED
+    member.external_attr = (kind | 0o644) << 16
+    member.compress_type = method
     return member
 
 
@@ -84,7 +86,8 @@ BAD: dict[str, Callable[[], bytes]] = {
     "folder by mode": lambda: zipped((info("a", kind=stat.S_IFDIR), b"")),
     "encrypted": lambda: patched(zipped(("a", CONTENT)), 8, b"\1\0"),
     "unknown method": lambda: patched(zipped(("a", CONTENT)), 10, b"\x63\0"),
-    "bzip2": lambda: patched(zipped(("a", CONTENT)), 10, b"\x0c\0"),
+    "bzip2": lambda: zipped((info("a", method=zipfile.ZIP_BZIP2), CONTENT)),
+    "lzma": lambda: zipped((info("a", method=zipfile.ZIP_LZMA), CONTENT)),
     "wrong checksum": lambda: patched(zipped(("a", CONTENT)), 16, b"\1\2\3\4"),
     "claims more": lambda: patched(zipped(("a", CONTENT)), 24, struct.pack("<I", 6000)),
     "claims less": lambda: patched(zipped(("a", CONTENT)), 24, struct.pack("<I", 10)),

@@ -144,7 +144,7 @@ def opening(
     runtime: Runtime, backend: str = "libQnnHtp.so", device: Step | None = None
 ) -> tuple[tuple[Step, ...], dict[str, str]]:
     """The steps that open a backend and its device, and the environment that they need."""
-    paths = {file.name: file.path for file in runtime.files}
+    paths = {file.path.name: file.path for file in runtime.files}
     folders = dict.fromkeys(str(path.parent) for path in paths.values())
     steps = (
         plan.backend_load(str(paths[backend])),

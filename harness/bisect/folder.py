@@ -29,8 +29,7 @@ from harness.core.local_file import AppendedLines
 from harness.core.names_inside import NotInsideError, refuse_links
 from harness.core.outgoing_text import without_secrets_in
 from harness.core.platform import locking_process
-from harness.core.record_part import Part
-from harness.core.schema_field import Schema1
+from harness.core.record_part import Part, Schema1
 from harness.core.whole_file import read_bounded, write_whole
 from harness.results.run_folder import making_folders, new_run_id, number_folder, ordered
 

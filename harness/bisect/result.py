@@ -17,8 +17,7 @@ from harness.bisect.match import (
 )
 from harness.bisect.search import Task
 from harness.core.axes import AxisName
-from harness.core.record_part import Part
-from harness.core.schema_field import Schema1
+from harness.core.record_part import Part, Schema1
 from harness.results.record import CaseRecord
 from harness.runtimes.difference import Difference
 

@@ -37,12 +37,12 @@ from harness.cli.lab_options import (
     reports_option,
     run_timeout_option,
 )
-from harness.cli.printout import Printout
 from harness.cli.say import say, say_result
 from harness.core.axes import BACKENDS, VERSIONS, AxisName
 from harness.core.cache import cache_root
 from harness.core.errors import ConfigError, HarnessError
 from harness.core.outgoing_text import counted, one_line, outgoing
+from harness.core.record_part import Printout
 from harness.core.yaml_document import shown
 from harness.lab.inventory import load_lab
 from harness.runtimes.catalog import Catalog

@@ -23,7 +23,7 @@ from harness.cli.say import say
 from harness.core.axes import BACKENDS
 from harness.core.engines import ENGINES, find_engine
 from harness.core.errors import ConfigError, HarnessError
-from harness.core.schema_field import Schema2
+from harness.core.record_part import Schema2
 from harness.models.source import RESIDENCIES
 from harness.plugin.axes import DEFAULT_BACKEND
 from harness.plugin.options import CLAIMED, OPTIONS, Option, nonempty, split_list

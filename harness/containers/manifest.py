@@ -33,7 +33,7 @@ from harness.core.engine import DEFAULT_ENGINE
 from harness.core.engines import ENGINES
 from harness.core.errors import ConfigError, InfraError
 from harness.core.names_inside import name_problem
-from harness.core.schema_field import Schema1
+from harness.core.record_part import Schema1
 from harness.core.whole_file import written_whole
 
 MANIFEST: Final = "manifest.json"

@@ -1,1 +1,1 @@
-"""Errors, files, processes, progress, and tables of facts."""
+"""Errors, files, processes, and tables of facts."""

@@ -10,6 +10,7 @@ folded at the terminal's width.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable
 from typing import Any, Final, TextIO
@@ -131,6 +132,15 @@ _GROUP: Final = re.compile(rf"({_BLANK}(?:---|\+\+\+|~~~|\^\^\^))[ ]")
 def counted(number: int, noun: str, plural: str = "") -> str:
     """Format a count, as in "1 context" and "2 contexts"; `plural` if an s is not enough."""
     return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
+
+
+def clock(seconds: float) -> str:
+    """Format a duration, as in 0:07, 12:30 and 1:02:03."""
+    if seconds >= 360_000:
+        return "100 h+"
+    whole = math.ceil(max(0.0, seconds))
+    hours, minutes = divmod(whole // 60, 60)
+    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
 
 
 def without_secrets(text: str) -> str:

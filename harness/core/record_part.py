@@ -1,9 +1,10 @@
-"""A part of a record, and texts as records keep them (pure)."""
+"""Parts of the harness's JSON files: records, their texts, and the field `schema` (pure)."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Final
+from functools import partial
+from typing import Annotated, Final, Literal
 
 from pydantic import (
     AfterValidator,
@@ -14,6 +15,7 @@ from pydantic import (
     Field,
     StrictInt,
 )
+from pydantic_core import PydanticKnownError
 
 MAX_MESSAGE_CHARS: Final = 16_000
 
@@ -43,6 +45,22 @@ class Part(BaseModel):
         serialize_by_alias=True,
         json_schema_serialization_defaults_required=True,
     )
+
+
+def _is_number(known: int, schema: object) -> object:
+    if type(schema) is not int:  # true and 1.0 are 1 for a Literal
+        raise PydanticKnownError("literal_error", {"expected": str(known)})
+    return schema
+
+
+Schema1 = Annotated[Literal[1], BeforeValidator(partial(_is_number, 1)), Field(alias="schema")]
+Schema2 = Annotated[Literal[2], BeforeValidator(partial(_is_number, 2)), Field(alias="schema")]
+
+
+class Printout(Part):
+    """A JSON document of schema 1 that a command prints."""
+
+    schema_number: Schema1 = 1
 
 
 def cut_message(message: str) -> str:

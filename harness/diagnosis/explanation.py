@@ -14,8 +14,7 @@ from math import inf
 from typing import Final
 
 from harness.core.codes import describe, dsp_errors, qnn_code_in
-from harness.core.record_part import Part
-from harness.core.schema_field import Schema1
+from harness.core.record_part import Part, Schema1
 from harness.diagnosis.any_log import (
     API,
     CALLS,

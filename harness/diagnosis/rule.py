@@ -13,8 +13,7 @@ from pydantic import BeforeValidator, ConfigDict, Field
 
 from harness.core.codes import RANGE_ENDS, describe, same_code
 from harness.core.errors import ConfigError
-from harness.core.record_part import Part
-from harness.core.schema_field import Schema1
+from harness.core.record_part import Part, Schema1
 from harness.core.yaml_document import check_document, read_document
 from harness.diagnosis.chain import MAX_LINE_CHARS, is_benign, messages_of
 from harness.diagnosis.error import Confidence, Diagnosis

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, get_args
 
-from harness.core.schema_field import Schema1
+from harness.core.record_part import Schema1
 from harness.core.yaml_document import shown
 
 CheckGroup = Literal["host", "lab", "device", "acceptance"]

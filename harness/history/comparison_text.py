@@ -12,8 +12,7 @@ from typing import Any, Final, Literal
 
 from harness.core.errors import HarnessError
 from harness.core.outgoing_text import counted, outgoing
-from harness.core.record_part import Part
-from harness.core.schema_field import Schema1
+from harness.core.record_part import Part, Schema1
 from harness.diagnosis.error import Outcome, signature_text
 from harness.history.attempts import COMPARED, Attempt, limits_of, read_attempts, skip_seen_runs
 from harness.history.comparison import (

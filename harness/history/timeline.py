@@ -11,8 +11,7 @@ from itertools import groupby
 from typing import Final, Literal, NamedTuple
 
 from harness.core.outgoing_text import counted, shortened
-from harness.core.record_part import Part
-from harness.core.schema_field import Schema1
+from harness.core.record_part import Part, Schema1
 from harness.diagnosis.error import signature_text
 from harness.history.attempts import (
     Attempt,

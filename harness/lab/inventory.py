@@ -21,7 +21,7 @@ from pydantic import (
 from harness.core import hooks
 from harness.core.cache import BOARDS, cache_root
 from harness.core.errors import ConfigError, NoLabError
-from harness.core.schema_field import Schema1
+from harness.core.record_part import Schema1
 from harness.core.tagged_model import listed
 from harness.core.yaml_document import (
     Document,

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from pydantic import BaseModel
 
 from harness.core.outgoing_text import counted, shortened
-from harness.core.schema_field import Schema1
+from harness.core.record_part import Schema1
 from harness.report.document import (
     Heading,
     Paragraph,

@@ -19,8 +19,7 @@ from harness.bisect.folder import LOG, BisectFolder
 from harness.bisect.new_failures import NewFailure
 from harness.core.cache import PRIVATE, cache_root
 from harness.core.errors import ConfigError, HarnessError, InfraError
-from harness.core.facts import clock
-from harness.core.outgoing_text import REDACTED, counted, outgoing
+from harness.core.outgoing_text import REDACTED, clock, counted, outgoing
 from harness.core.platform import is_free
 from harness.core.whole_file import read_bounded, write_json, write_whole
 from harness.history.comparison import FailOn, apply_history

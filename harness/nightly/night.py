@@ -15,8 +15,7 @@ from harness.core.bounded_json import parse_model, problem_in
 from harness.core.errors import ConfigError, InfraError
 from harness.core.outgoing_text import REDACTED, counted
 from harness.core.platform import locking_process
-from harness.core.record_part import Part
-from harness.core.schema_field import Schema1
+from harness.core.record_part import Part, Schema1
 from harness.core.whole_file import read_bounded
 from harness.history.database import (
     CauseSummary,

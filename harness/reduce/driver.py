@@ -29,7 +29,7 @@ from harness.core.engines import ENGINES
 from harness.core.errors import ConfigError, InfraError
 from harness.core.local_file import link_or_copy
 from harness.core.names_inside import inner_name
-from harness.core.schema_field import Schema1
+from harness.core.record_part import Schema1
 from harness.core.whole_file import disk_errors, write_whole
 from harness.diagnosis.error import ErrorRecord
 from harness.models.source import Residency

@@ -19,8 +19,7 @@ from harness.core.codes import same_code
 from harness.core.engines import ENGINES
 from harness.core.errors import ConfigError
 from harness.core.outgoing_text import counted
-from harness.core.record_part import Part
-from harness.core.schema_field import Schema1
+from harness.core.record_part import Part, Schema1
 from harness.core.socs import HTP_ARCHS, SOCS, TARGETS
 from harness.core.versions import QnnVersion, VersionRange
 from harness.core.yaml_document import (

@@ -36,8 +36,7 @@ from harness.core.names_inside import NotInsideError, read_inside, refuse_links
 from harness.core.notices import ONCE
 from harness.core.outgoing_text import without_secrets, without_secrets_in
 from harness.core.platform import locking_process
-from harness.core.record_part import named_text
-from harness.core.schema_field import Schema1
+from harness.core.record_part import Schema1, named_text
 from harness.core.whole_file import disk_errors, keep_whole, write_whole
 from harness.results.coverage import Coverage
 from harness.results.drift import Output, drift

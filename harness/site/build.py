@@ -16,8 +16,7 @@ from harness import __version__
 from harness.core.bounded_json import parse_model
 from harness.core.errors import InfraError
 from harness.core.outgoing_text import counted
-from harness.core.record_part import Part
-from harness.core.schema_field import Schema1
+from harness.core.record_part import Part, Schema1
 from harness.core.whole_file import read_bounded, write_whole
 from harness.history.attempts import FIGURES
 from harness.history.comparison_text import fails_because

@@ -289,7 +289,7 @@ PRINTS_ITSELF = {
     "cli/devices.py",
     "models/worker.py",
     "models/shapes_worker.py",
-    "core/show.py",  # what it draws is clean already
+    "plugin/show.py",  # what it draws is clean already
     "reduce/reproduce.py",
     "plugin/terminal.py",
     "engines/litert.py",  # a command of a README

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pyte
 import pytest
 
-from harness.core.facts import RunCounts
 from harness.core.notices import report_progress
-from harness.core.show import Show
+from harness.plugin.progress import RunCounts
+from harness.plugin.show import Show
 
 CASES = [f"test_a.py::test[{number}]" for number in range(4)]
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from harness.core.outgoing_text import counted
+from harness.core.outgoing_text import clock, counted
 
 MAX_CHARS: Final = 200
 
@@ -50,12 +49,3 @@ class RunCounts:
         if self.finished:
             parts.append(f"about {clock(seconds / self.finished * len(self._pending))} left")
         return f"qnn-harness: {', '.join(parts)}"
-
-
-def clock(seconds: float) -> str:
-    """Format a duration, as in 0:07, 12:30 and 1:02:03."""
-    if seconds >= 360_000:
-        return "100 h+"
-    whole = math.ceil(max(0.0, seconds))
-    hours, minutes = divmod(whole // 60, 60)
-    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from harness.core.facts import RunCounts, clock, details
 from harness.core.notices import followed, followed_by, progress_reporter, report_progress
+from harness.core.outgoing_text import clock
+from harness.plugin.progress import RunCounts, details
 
 CASES = ["s.py::test_a[1]", "s.py::test_a[2]", "s.py::test_b[1]", "s.py::test_b[2]"]
 

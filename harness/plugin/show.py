@@ -17,9 +17,9 @@ from rich.console import Console, ConsoleDimensions, Group
 from rich.live import Live
 from rich.text import Text
 
-from harness.core.facts import MAX_CHARS, RunCounts, details
 from harness.core.notices import followed_by
 from harness.core.outgoing_text import one_line
+from harness.plugin.progress import MAX_CHARS, RunCounts, details
 
 _LEAST_ROWS: Final = 4
 _PER_SECOND: Final = 8

@@ -17,8 +17,7 @@ from harness.bench.session import OrtOnDevice, ort_on_device
 from harness.bench.wrong_call import require
 from harness.containers.graph_partitions import CPU, NPU, Placed, place_row
 from harness.core.axes import BACKEND_LIBRARIES
-from harness.core.engine import CASE_TIMEOUT_S, Engine, FileRun
-from harness.core.engines import ENGINES
+from harness.core.engine import CASE_TIMEOUT_S, ENGINES, Engine, FileRun
 from harness.core.errors import ConfigError
 from harness.core.versions import QnnVersion, VersionRange
 from harness.diagnosis.error import ErrorRecord

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.core.axes import IN_AXES
-from harness.core.engine import DEFAULT_ENGINE
-from harness.core.engines import ENGINES
+from harness.core.engine import DEFAULT_ENGINE, ENGINES
 from harness.models.contexts import Source
 from harness.models.models import Model
 from harness.results.record import PlacementRecord

@@ -22,8 +22,7 @@ from harness.bench.provisioner import (
     preflight_file,
     probe_set,
 )
-from harness.core.engine import EngineProgram
-from harness.core.engines import ENGINES
+from harness.core.engine import ENGINES, EngineProgram
 from harness.core.errors import ConfigError, DeviceError, DeviceFull, HarnessError, InfraError
 from harness.deploy.deploy import Deployer
 from harness.evidence.case_evidence import take_baseline

@@ -12,8 +12,7 @@ from pydantic import BaseModel
 from harness.bench.placement import Placement
 from harness.core.axes import RPC_LIBRARY, backend_of
 from harness.core.cache import BOARDS, cache_root
-from harness.core.engine import EngineProgram
-from harness.core.engines import ENGINES
+from harness.core.engine import ENGINES, EngineProgram
 from harness.deploy.deploy import Deployer
 from harness.deploy.layout import FileSet
 from harness.dsp.emulator import lacks_floats

@@ -21,7 +21,7 @@ from harness.cli.lab_options import (
 )
 from harness.cli.say import say
 from harness.core.axes import BACKENDS
-from harness.core.engines import ENGINES, find_engine
+from harness.core.engine import ENGINES, find_engine
 from harness.core.errors import ConfigError, HarnessError
 from harness.core.record_part import Schema2
 from harness.models.source import RESIDENCIES

@@ -29,8 +29,7 @@ from harness.containers.artefact import (
 )
 from harness.core.archive import ArchiveError, ArchiveLimits, open_archive
 from harness.core.bounded_json import parse_model, problem_in
-from harness.core.engine import DEFAULT_ENGINE
-from harness.core.engines import ENGINES
+from harness.core.engine import DEFAULT_ENGINE, ENGINES
 from harness.core.errors import ConfigError, InfraError
 from harness.core.names_inside import name_problem
 from harness.core.record_part import Schema1

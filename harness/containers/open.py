@@ -31,7 +31,7 @@ from harness.containers.manifest import MANIFEST, MANIFEST_HEAD, read_bundle, re
 from harness.containers.pte import PTE_IDENTIFIER, read_pte
 from harness.containers.tflite import TFLITE_IDENTIFIER, read_tflite
 from harness.core.archive import ArchiveError, ArchiveLimits, open_archive
-from harness.core.engines import ENGINES
+from harness.core.engine import ENGINES
 from harness.core.names_inside import NotInsideError, inside
 
 _METADATA: Final = "dlc.metadata"

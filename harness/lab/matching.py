@@ -8,7 +8,7 @@ from itertools import chain, count
 from typing import Final
 
 from harness.core.axes import BACKENDS
-from harness.core.engines import ENGINES
+from harness.core.engine import ENGINES
 from harness.core.errors import ConfigError
 from harness.core.socs import HTP_ARCHS, SOCS, TARGETS
 from harness.core.yaml_document import did_you_mean

@@ -13,8 +13,7 @@ from harness.containers.artefact import Artefact, ArtefactError, Blob
 from harness.containers.extract import piece_file
 from harness.containers.manifest import RunPlan
 from harness.containers.open import open_artefacts
-from harness.core.engine import FileRun
-from harness.core.engines import ENGINES
+from harness.core.engine import ENGINES, FileRun
 from harness.core.errors import ConfigError
 from harness.core.outgoing_text import counted
 from harness.models.context_file import ContextFile

@@ -11,8 +11,7 @@ from typing import Any, Final
 from harness.bench.placement import Placement
 from harness.containers.artefact import named_version
 from harness.core.axes import AXES
-from harness.core.engine import DEFAULT_ENGINE, Engine
-from harness.core.engines import ENGINES
+from harness.core.engine import DEFAULT_ENGINE, ENGINES, Engine
 from harness.core.errors import ConfigError, VersionError
 from harness.core.socs import TARGETS
 from harness.lab.devices import DeviceConfig

@@ -19,7 +19,7 @@ import pytest
 
 from harness.core.axes import AXES, IN_AXES, LISTED
 from harness.core.codes import PROFILES, ProfileAsked
-from harness.core.engines import find_engine
+from harness.core.engine import find_engine
 from harness.core.errors import ConfigError
 from harness.plugin.pytest_internals import names_of_options
 from harness.probe.plan import Rounds

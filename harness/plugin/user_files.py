@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import pytest
 
-from harness.core.engine import DEFAULT_ENGINE, Engine
-from harness.core.engines import ENGINES, find_engine
+from harness.core.engine import DEFAULT_ENGINE, ENGINES, Engine, find_engine
 from harness.core.errors import ConfigError
 from harness.plugin.options import ContextOptions, Options, rounds_option
 from harness.plugin.pytest_internals import FileOfTests

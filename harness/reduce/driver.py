@@ -24,8 +24,7 @@ from harness.bisect.match import (
 )
 from harness.bisect.search import Search, case_arguments
 from harness.containers.manifest import Expects
-from harness.core.engine import DEFAULT_ENGINE
-from harness.core.engines import ENGINES
+from harness.core.engine import DEFAULT_ENGINE, ENGINES
 from harness.core.errors import ConfigError, InfraError
 from harness.core.local_file import link_or_copy
 from harness.core.names_inside import inner_name

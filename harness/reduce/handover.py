@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from harness.containers.manifest import Manifest, ModelFile, write_bundle
 from harness.containers.open import open_artefact
-from harness.core.engines import ENGINES
+from harness.core.engine import ENGINES
 from harness.core.names_inside import name_problem
 from harness.core.outgoing_text import counted
 from harness.core.socs import SOCS, claim_of, limits_of_simulation

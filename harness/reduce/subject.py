@@ -16,8 +16,7 @@ from harness.containers.artefact import Artefact
 from harness.containers.manifest import Expects, Manifest, PieceEntry, RunPlan, TensorEntry
 from harness.containers.open import open_artefact
 from harness.core.cache import cache_root
-from harness.core.engine import DEFAULT_ENGINE, Engine
-from harness.core.engines import ENGINES
+from harness.core.engine import DEFAULT_ENGINE, ENGINES, Engine
 from harness.core.errors import ConfigError, HarnessError
 from harness.core.socs import SOCS
 from harness.lab.inventory import Lab

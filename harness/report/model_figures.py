@@ -13,7 +13,7 @@ from itertools import chain, islice
 from typing import Any, Final
 from urllib.parse import quote
 
-from harness.core.engines import ENGINES
+from harness.core.engine import ENGINES
 from harness.core.outgoing_text import counted, shortened
 from harness.core.socs import limits_of_simulation
 from harness.models.metadata import entries

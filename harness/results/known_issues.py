@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictI
 
 from harness.core.axes import BACKENDS, IN_AXES, VERSIONS
 from harness.core.codes import same_code
-from harness.core.engines import ENGINES
+from harness.core.engine import ENGINES
 from harness.core.errors import ConfigError
 from harness.core.outgoing_text import counted
 from harness.core.record_part import Part, Schema1

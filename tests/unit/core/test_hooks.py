@@ -12,7 +12,7 @@ import pluggy
 import pytest
 
 from harness.core import hooks
-from harness.core.engines import ENGINES, find_engine
+from harness.core.engine import ENGINES, find_engine
 from harness.core.errors import ConfigError
 from tests.snapshots import Snapshot
 
@@ -98,7 +98,6 @@ def test_a_plug_in_of_a_run_implements_a_hook(tmp_path: Path) -> None:
 
 MODULE = """
 import pytest
-from harness.core.engine import Engine
 
 class Acme(Engine):
     name = {name!r}

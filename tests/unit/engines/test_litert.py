@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from harness.containers.tflite import TfliteGraph
-from harness.core.engines import ENGINES
+from harness.core.engine import ENGINES
 from harness.core.errors import ConfigError
 from harness.engines.litert import CompiledModel, _largest, numbers_of, open_model
 from harness.models.artefact_sources import ModelOptions

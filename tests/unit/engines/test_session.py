@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from harness.containers.open import open_artefact
-from harness.core.engines import ENGINES
+from harness.core.engine import ENGINES
 from harness.core.errors import ConfigError
 from harness.engines.ort import open_session
 from harness.models.artefact_sources import ModelOptions, contexts_of

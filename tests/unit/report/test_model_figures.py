@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.core.engine import DEFAULT_ENGINE
-from harness.core.engines import ENGINES
+from harness.core.engine import DEFAULT_ENGINE, ENGINES
 from harness.models.source import IN_RANGE, MADE_UP
 from harness.report.document import Span, Table, html, markdown
 from harness.report.model_figures import (

@@ -20,7 +20,6 @@ from harness.cli.devices import DevicesListed
 from harness.cli.run import OutputDrifted
 from harness.cli.runtimes import RuntimesListed, RuntimesShown
 from harness.containers.manifest import Manifest
-from harness.core.tagged_model import TaggedModel
 from harness.core.whole_file import write_whole
 from harness.diagnosis.explanation import Explanation
 from harness.doctor.check import DoctorReport

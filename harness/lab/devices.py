@@ -28,7 +28,6 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from harness.core.socs import KERNEL_SOC_IDS, SOCS, Target
-from harness.core.tagged_model import TaggedModel
 from harness.core.yaml_document import Name, Text, did_you_mean
 from harness.dsp.emulator import DSP_ARCHS
 from harness.lab.fields import (
@@ -47,6 +46,7 @@ from harness.lab.fields import (
     ssh_address,
 )
 from harness.lab.health import HealthRules, RecoveryRules, TimedGate
+from harness.lab.tagged_model import TaggedModel
 from harness.transport import this_computer
 from harness.transport.adb_address import (
     USER_SERVER,

@@ -22,7 +22,6 @@ from harness.core import hooks
 from harness.core.cache import BOARDS, cache_root
 from harness.core.errors import ConfigError, NoLabError
 from harness.core.record_part import Schema1
-from harness.core.tagged_model import listed
 from harness.core.yaml_document import (
     Document,
     check_document,
@@ -48,6 +47,7 @@ from harness.lab.devices import (
 )
 from harness.lab.fields import RuntimeSource
 from harness.lab.health import HealthRules, RecoveryRules, TimedGate
+from harness.lab.tagged_model import listed
 from harness.notify.channels import NotifyChannel
 from harness.simulator.board import why_no_board
 from harness.transport.ssh_connection import login_at

@@ -16,8 +16,8 @@ from harness.bench.kept_outputs import KeptOutput, ToKeep
 from harness.bench.wrong_call import line_at_work
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, DeviceRefused, InfraError
+from harness.core.files import disk_errors, scratch_folder
 from harness.core.outgoing_text import log_without_secrets
-from harness.core.whole_file import disk_errors, scratch_folder
 from harness.diagnosis.diagnosis import Foreseen, diagnosed
 from harness.diagnosis.error import ErrorRecord
 from harness.diagnosis.verdict import Verdict, judge

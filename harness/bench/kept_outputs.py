@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.core.whole_file import keep_whole
+from harness.core.files import keep_whole
 from harness.models.metadata import tensors_of
 from harness.models.source import DeployedContext, saved_output
 from harness.probe.transcript import Transcript

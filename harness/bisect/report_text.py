@@ -24,10 +24,9 @@ from harness.bisect.result import (
 from harness.bisect.search import Task
 from harness.core.axes import AXES, AxisName
 from harness.core.errors import HarnessError
-from harness.core.local_file import LocalFile
+from harness.core.files import LocalFile, disk_errors, write_whole
 from harness.core.outgoing_text import counted, printable, shortened, without_secrets_in
 from harness.core.socs import claim_of, limits_of_simulation
-from harness.core.whole_file import disk_errors, write_whole
 from harness.diagnosis.error import ErrorRecord
 from harness.report.document import (
     Block,

@@ -35,10 +35,10 @@ from harness.containers.open import open_artefact, open_artefacts
 from harness.core.cache import cache_root
 from harness.core.codes import describe
 from harness.core.errors import ConfigError
+from harness.core.files import sha256_of
 from harness.core.outgoing_text import counted
 from harness.core.socs import SOCS, Soc, near_socs
 from harness.core.versions import QnnVersion
-from harness.core.whole_file import sha256_of
 from harness.diagnosis.refused_nodes import messages_of, refusal_text, refused_nodes
 from harness.models.compile import ContextStore, compile_to_file
 from harness.models.compiler import CompileError

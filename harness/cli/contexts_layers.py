@@ -19,8 +19,8 @@ from harness.cli.lab_options import (
 from harness.cli.say import say, say_result
 from harness.containers.open import open_artefact
 from harness.core.errors import ConfigError
+from harness.core.files import disk_errors, scratch_folder, write_whole
 from harness.core.socs import SOCS
-from harness.core.whole_file import disk_errors, scratch_folder, write_whole
 from harness.lab.inventory import SIMULATED_LAB, load_lab
 from harness.layers.divergence import as_page, lines
 from harness.layers.driver import FirstWrong

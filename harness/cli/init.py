@@ -12,7 +12,7 @@ import click
 from harness.cli.lab_options import lab_option, open_lab
 from harness.cli.say import say
 from harness.core.errors import ConfigError, InfraError
-from harness.core.whole_file import write_whole
+from harness.core.files import write_whole
 from harness.doctor.new_lab import lab_text
 from harness.lab.attach import OpenLab
 from harness.lab.inventory import Lab

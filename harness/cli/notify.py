@@ -10,7 +10,7 @@ import click
 from harness.cli.lab_options import lab_option
 from harness.cli.say import say
 from harness.core.errors import ConfigError, InfraError
-from harness.core.whole_file import read_bounded
+from harness.core.files import read_bounded
 from harness.notify.messages import (
     TEST_MESSAGE,
     Message,

@@ -13,7 +13,7 @@ from harness.cli.lab_options import json_option, lab_option, open_catalog
 from harness.cli.say import say, say_json, say_result
 from harness.core.axes import BACKENDS, Backend
 from harness.core.errors import ConfigError, HarnessError, InfraError
-from harness.core.local_file import LocalFile
+from harness.core.files import LocalFile
 from harness.core.notices import Notices, shown_by
 from harness.core.outgoing_text import counted
 from harness.core.record_part import Part, Printout

@@ -20,7 +20,7 @@ from harness.cli.devices import DevicesListed
 from harness.cli.run import OutputDrifted
 from harness.cli.runtimes import RuntimesListed, RuntimesShown
 from harness.containers.manifest import Manifest
-from harness.core.whole_file import write_whole
+from harness.core.files import write_whole
 from harness.diagnosis.explanation import Explanation
 from harness.doctor.check import DoctorReport
 from harness.history.comparison_text import ComparisonReport
@@ -29,6 +29,7 @@ from harness.lab import devices, fields, health, inventory
 from harness.lab.devices import DeviceConfig
 from harness.lab.fields import RuntimeSource
 from harness.lab.inventory import lab_model
+from harness.lab.tagged_model import TaggedModel
 from harness.labgrid import source
 from harness.layers.divergence import Divergence
 from harness.models.fit_text import Fit

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, Self
 
 from harness.core.errors import ConfigError
-from harness.core.local_file import sha256_of_range
+from harness.core.files import sha256_of_range
 from harness.core.names_inside import NotInsideError, open_below
 
 ArtefactKind = Literal["context", "pte", "epcontext", "tflite", "dlc", "onnx", "manifest", "bundle"]

@@ -17,10 +17,9 @@ from harness.containers.artefact import Artefact, ArtefactError, Blob, Piece
 from harness.containers.manifest import MANIFEST, Manifest, ModelFile, PieceEntry
 from harness.core.cache import cache_problem
 from harness.core.errors import ConfigError, InfraError
-from harness.core.local_file import copy_range
+from harness.core.files import copy_range, sha256_of, written_whole
 from harness.core.names_inside import name_problem
 from harness.core.verified_folder import key_of, make_once, publish, work_folder, write_manifest
-from harness.core.whole_file import sha256_of, written_whole
 
 _log = logging.getLogger(__name__)
 

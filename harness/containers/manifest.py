@@ -31,9 +31,9 @@ from harness.core.archive import ArchiveError, ArchiveLimits, open_archive
 from harness.core.bounded_json import parse_model, problem_in
 from harness.core.engine import DEFAULT_ENGINE, ENGINES
 from harness.core.errors import ConfigError, InfraError
+from harness.core.files import written_whole
 from harness.core.names_inside import name_problem
 from harness.core.record_part import Schema1
-from harness.core.whole_file import written_whole
 
 MANIFEST: Final = "manifest.json"
 MANIFEST_HEAD: Final = b"{"

@@ -29,10 +29,8 @@ import filelock
 from harness.core.bounded_json import parse_json
 from harness.core.cache import cache_problem
 from harness.core.errors import InfraError
-from harness.core.local_file import LocalFile
-from harness.core.names_inside import NotInsideError, inside, name_problem, open_below, read_inside
-from harness.core.platform import locking_process
-from harness.core.whole_file import (
+from harness.core.files import (
+    LocalFile,
     disk_errors,
     open_regular,
     read_json,
@@ -41,6 +39,8 @@ from harness.core.whole_file import (
     sha256_of,
     write_json,
 )
+from harness.core.names_inside import NotInsideError, inside, name_problem, open_below, read_inside
+from harness.core.platform import locking_process
 
 _log = logging.getLogger(__name__)
 

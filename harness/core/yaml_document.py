@@ -30,8 +30,8 @@ from yaml.composer import Composer
 
 from harness.core.bounded_json import other_schema
 from harness.core.errors import ConfigError
+from harness.core.files import read_bounded
 from harness.core.outgoing_text import without_secrets
-from harness.core.whole_file import read_bounded
 
 try:
     from yaml import CSafeLoader

@@ -27,11 +27,10 @@ from harness.core.errors import (
     InfraError,
     InternalError,
 )
-from harness.core.local_file import LocalFile, content_key
+from harness.core.files import LocalFile, content_key, disk_errors, open_regular, sha256_of
 from harness.core.notices import progress_reporter
 from harness.core.outgoing_text import counted
 from harness.core.verified_folder import valid_name
-from harness.core.whole_file import disk_errors, open_regular, sha256_of
 from harness.deploy.client import Eviction, StoreClient, plan_eviction
 from harness.deploy.layout import (
     FileSet,

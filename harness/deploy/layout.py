@@ -26,7 +26,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from harness.core.local_file import LocalFile
+from harness.core.files import LocalFile
 from harness.transport.questions import PREFIX, free_storage
 
 LinkKind = Literal["hard", "soft", "copy"]

@@ -32,8 +32,8 @@ from harness.bench.workbench import Workbench
 from harness.core.axes import BACKENDS
 from harness.core.deadline import Deadline
 from harness.core.errors import DeviceLost, HarnessError, InfraError
+from harness.core.files import scratch_folder
 from harness.core.outgoing_text import log_without_secrets
-from harness.core.whole_file import scratch_folder
 from harness.deploy.deploy import Deployer, Push
 from harness.diagnosis.verdict import Verdict, judge
 from harness.doctor.archive import lab_words

@@ -26,9 +26,9 @@ from harness.containers.manifest import undated_entry
 from harness.core.archive import ArchiveError, ArchiveLimits, open_archive
 from harness.core.bounded_json import parse_model, problem_in
 from harness.core.errors import ConfigError, InfraError
+from harness.core.files import open_regular, written_whole
 from harness.core.names_inside import name_problem, read_inside
 from harness.core.outgoing_text import counted, without_secrets
-from harness.core.whole_file import open_regular, written_whole
 from harness.doctor.check import Checked, DoctorReport, report_of
 from harness.evidence.text import EvidenceFile, clean, fit, redact
 from harness.lab.devices import SshDeviceConfig

@@ -27,9 +27,9 @@ from typing import Final
 
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, HarnessError, InfraError
+from harness.core.files import disk_errors, read_note, scratch_folder, write_json
 from harness.core.guard import spawn_guarded
 from harness.core.verified_folder import key_of, make_file
-from harness.core.whole_file import disk_errors, read_note, scratch_folder, write_json
 from harness.dsp.dsp import DspPrograms
 
 NATIVE: Final = Path(__file__).parent / "native"

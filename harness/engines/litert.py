@@ -28,8 +28,8 @@ from harness.containers.tflite import (
 from harness.core.cache import cache_root
 from harness.core.engine import Engine, EngineProgram, FileRun, require_no_graph
 from harness.core.errors import ConfigError
+from harness.core.files import scratch_folder
 from harness.core.outgoing_text import counted
-from harness.core.whole_file import scratch_folder
 from harness.diagnosis.diagnosis import diagnosed
 from harness.diagnosis.error import ErrorRecord
 from harness.diagnosis.verdict import Verdict

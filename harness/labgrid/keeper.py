@@ -39,8 +39,8 @@ from labgrid.util import labgrid_version
 
 from harness.core.cache import lease_root
 from harness.core.errors import ConfigError, HarnessError, InfraError
+from harness.core.files import read_json
 from harness.core.outgoing_text import counted
-from harness.core.whole_file import read_json
 from harness.lab.lease import Leases
 from harness.labgrid.session import (
     ALIVE,

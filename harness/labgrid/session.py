@@ -27,8 +27,8 @@ from typing import Any, Final
 from harness.core.bounded_json import parse_json
 from harness.core.cache import cache_root
 from harness.core.errors import ConfigError, InfraError
+from harness.core.files import read_json
 from harness.core.guard import start_daemon
-from harness.core.whole_file import read_json
 
 
 @dataclass(frozen=True)

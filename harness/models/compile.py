@@ -21,6 +21,13 @@ from typing import Any, Final
 from harness.containers.artefact import ArtefactError, Piece
 from harness.containers.open import open_artefact
 from harness.core.errors import ConfigError, HarnessError, InfraError
+from harness.core.files import (
+    disk_errors,
+    keep_whole,
+    read_bounded,
+    scratch_folder,
+    written_whole,
+)
 from harness.core.outgoing_text import counted
 from harness.core.socs import SOCS, Soc
 from harness.core.verified_folder import (
@@ -31,13 +38,6 @@ from harness.core.verified_folder import (
     publish,
     work_folder,
     write_manifest,
-)
-from harness.core.whole_file import (
-    disk_errors,
-    keep_whole,
-    read_bounded,
-    scratch_folder,
-    written_whole,
 )
 from harness.models.compiler import CompileError, CompileJob, InputFile, ReferenceJob, run_jobs
 from harness.models.metadata import Sizes, Unreadable, check_arch, entries, memory_bytes, read_each

@@ -17,10 +17,10 @@ from typing import Final
 
 from harness.core.deadline import Deadline
 from harness.core.errors import InfraError
+from harness.core.files import read_bounded, scratch_folder, sha256_of
 from harness.core.guard import spawn_guarded
 from harness.core.socs import SOCS
 from harness.core.verified_folder import make_once, publish, work_folder, write_manifest
-from harness.core.whole_file import read_bounded, scratch_folder, sha256_of
 from harness.models.compiler import (
     WAIT_S,
     CompileError,

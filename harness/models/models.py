@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from harness.core.errors import ConfigError
-from harness.core.whole_file import keep_whole
+from harness.core.files import keep_whole
 from harness.core.yaml_document import did_you_mean
 from harness.models import generated_models
 from harness.models.generated_models import DataType, constant, graph, random_bytes, random_floats

@@ -19,9 +19,9 @@ from harness.containers.graph_partitions import GraphNode
 from harness.core.cache import cache_root
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError
+from harness.core.files import read_bounded, scratch_folder, sha256_of
 from harness.core.guard import spawn_guarded
 from harness.core.names_inside import name_problem, open_inside
-from harness.core.whole_file import read_bounded, scratch_folder, sha256_of
 from harness.models.compiler import (
     BYTES_A_SECOND,
     WAIT_S,

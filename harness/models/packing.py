@@ -22,8 +22,8 @@ from typing import Final
 from pydantic import TypeAdapter
 
 from harness.core.errors import InfraError
+from harness.core.files import keep_whole, read_json
 from harness.core.outgoing_text import counted
-from harness.core.whole_file import keep_whole, read_json
 from harness.models.compile import ContextStore
 from harness.models.models import Model
 from harness.models.source import Libraries, Move, schedule, session_start

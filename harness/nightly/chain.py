@@ -19,9 +19,9 @@ from harness.bisect.folder import LOG, BisectFolder
 from harness.bisect.new_failures import NewFailure
 from harness.core.cache import PRIVATE, cache_root
 from harness.core.errors import ConfigError, HarnessError, InfraError
+from harness.core.files import read_bounded, write_json, write_whole
 from harness.core.outgoing_text import REDACTED, clock, counted, outgoing
 from harness.core.platform import is_free
-from harness.core.whole_file import read_bounded, write_json, write_whole
 from harness.history.comparison import FailOn, apply_history
 from harness.history.comparison_text import compare_folders, markdown, page, view_of
 from harness.history.database import HISTORY, open_database

@@ -13,10 +13,10 @@ from typing import Final, Literal, get_args
 
 from harness.core.bounded_json import parse_model, problem_in
 from harness.core.errors import ConfigError, InfraError
+from harness.core.files import read_bounded
 from harness.core.outgoing_text import REDACTED, counted
 from harness.core.platform import locking_process
 from harness.core.record_part import Part, Schema1
-from harness.core.whole_file import read_bounded
 from harness.history.database import (
     CauseSummary,
     DeviceSummary,

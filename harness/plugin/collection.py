@@ -334,7 +334,7 @@ def test_code(items: Sequence[pytest.Item], selection: Selection) -> dict[str, s
     Unreadable files are left out: their cases report the error.
     """
     from harness.core.cache import cache_root
-    from harness.core.whole_file import sha256_of
+    from harness.core.files import sha256_of
 
     tests = {item.path for item in items}
     base = os.path.commonpath([path.parent for path in tests])

@@ -21,8 +21,8 @@ import pytest
 
 from harness.core.ending import Ending
 from harness.core.errors import ConfigError, HarnessError, NotYet
+from harness.core.files import read_json
 from harness.core.outgoing_text import counted
-from harness.core.whole_file import read_json
 from harness.plugin.collection import (
     file_options,
     files_sha256,

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from harness.core.errors import ConfigError, HarnessError, InfraError
+from harness.core.files import read_json, scratch_folder
 from harness.core.platform import children
-from harness.core.whole_file import read_json, scratch_folder
 from harness.plugin.case_order import learn_paces
 from harness.plugin.collection import asks_for_devices, selection
 from harness.plugin.pytest_internals import is_maxfail

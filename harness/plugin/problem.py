@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from harness.core.bounded_json import parse_model
 from harness.core.errors import ConfigError, HarnessError, VersionError
-from harness.core.whole_file import read_bounded
+from harness.core.files import read_bounded
 
 _MAX_BYTES: Final = 64 * 1024
 _MAX_CHARS: Final = 4000

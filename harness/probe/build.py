@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Final
 
 from harness.core.errors import ConfigError
+from harness.core.files import read_bounded
 from harness.core.socs import PLATFORMS
 from harness.core.verified_folder import make_file
-from harness.core.whole_file import read_bounded
 from harness.probe.plan import SOURCE_FOLDER
 from harness.runtimes.elf import ElfError, read_elf
 from harness.simulator.board import HOST_COMPILERS, ZIG_TARGET, find_compiler, run_program

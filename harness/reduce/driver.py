@@ -26,10 +26,9 @@ from harness.bisect.search import Search, case_arguments
 from harness.containers.manifest import Expects
 from harness.core.engine import DEFAULT_ENGINE, ENGINES
 from harness.core.errors import ConfigError, InfraError
-from harness.core.local_file import link_or_copy
+from harness.core.files import disk_errors, link_or_copy, write_whole
 from harness.core.names_inside import inner_name
 from harness.core.record_part import Schema1
-from harness.core.whole_file import disk_errors, write_whole
 from harness.diagnosis.error import ErrorRecord
 from harness.models.source import Residency
 from harness.plugin.user_files import isolated_arguments

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from harness.core.files import disk_errors, write_whole, written_whole
 from harness.core.outgoing_text import printable
-from harness.core.whole_file import disk_errors, write_whole, written_whole
 from harness.report.html import html_text
 from harness.report.junit import junit_parts
 from harness.report.sections import RunData, Since

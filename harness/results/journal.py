@@ -25,7 +25,7 @@ from harness.core.bounded_json import (
     require_bounded,
 )
 from harness.core.errors import ConfigError, InternalError
-from harness.core.local_file import AppendedLines, lines_of
+from harness.core.files import AppendedLines, lines_of
 from harness.core.names_inside import open_below
 from harness.core.outgoing_text import counted, without_secrets_in
 from harness.lab.health import DeviceEvent

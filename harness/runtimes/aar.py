@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from harness.core.archive import unpack_once
 from harness.core.errors import ConfigError, InfraError, VersionError
+from harness.core.files import sha256_of
 from harness.core.outgoing_text import outgoing
 from harness.core.verified_folder import HashCache, find_damage
-from harness.core.whole_file import sha256_of
 from harness.runtimes.local_sources import FolderSource, local_runtime
 from harness.runtimes.maven_repository import Coordinates, NotInRepository, Repository
 from harness.runtimes.runtime import LibrarySource, Runtime, is_library, version_key

@@ -8,7 +8,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from harness.core.local_file import LocalFile
+from harness.core.files import LocalFile
 
 # libonnxruntime.so.1.24.1 and libstdc++-1a2b3c4d.so.6 are the same library in another version.
 _NUMBERED: Final = re.compile(r"(?:-[0-9a-f]{8})?\.so(?:\.\d+)+$", re.ASCII)

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Final
 
 from harness.core.errors import ConfigError, VersionError
-from harness.core.local_file import LocalFile
+from harness.core.files import LocalFile
 from harness.core.names_inside import read_inside, stays_inside
 from harness.core.verified_folder import HashCache, valid_name
 from harness.core.versions import QnnVersion

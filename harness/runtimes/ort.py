@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from harness.core.errors import ConfigError, InfraError, VersionError
-from harness.core.local_file import LocalFile
+from harness.core.files import LocalFile
 from harness.core.outgoing_text import counted
 from harness.core.verified_folder import HashCache
 from harness.runtimes.aar import AarStore

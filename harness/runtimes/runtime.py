@@ -24,10 +24,9 @@ from harness.core.axes import BACKENDS
 from harness.core.bounded_json import parse_model
 from harness.core.cache import cache_root
 from harness.core.errors import ConfigError, VersionError
-from harness.core.local_file import LocalFile, content_key
+from harness.core.files import LocalFile, content_key, read_bounded, write_whole
 from harness.core.socs import PLATFORMS, process_environment
 from harness.core.versions import QnnVersion
-from harness.core.whole_file import read_bounded, write_whole
 from harness.deploy.deploy import KEY_LENGTH, Deployer
 from harness.deploy.layout import FileSet
 from harness.runtimes.elf import ElfError, ElfFacts, read_elf

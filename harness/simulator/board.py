@@ -23,8 +23,8 @@ from typing import Any, Final, Self
 
 from harness.core.axes import RPC_LIBRARY
 from harness.core.errors import ConfigError, HarnessError, InfraError
+from harness.core.files import read_bounded
 from harness.core.verified_folder import key_of, make_file
-from harness.core.whole_file import read_bounded
 from harness.dsp.dsp import (
     FOLDER as DSP_FOLDER,
     DspLimits,

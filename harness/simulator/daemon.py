@@ -18,7 +18,7 @@ from typing import Final
 
 from harness.core.cache import PRIVATE
 from harness.core.errors import ConfigError, HarnessError, InfraError
-from harness.core.whole_file import disk_errors, read_bounded
+from harness.core.files import disk_errors, read_bounded
 from harness.simulator.auth import PublicKey, parse_public_key
 from harness.simulator.device import DeviceSettings
 from harness.simulator.storage import LOCK_FILE

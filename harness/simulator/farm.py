@@ -11,7 +11,7 @@ from typing import Final, Self
 import yaml
 
 from harness.core.deadline import Deadline
-from harness.core.whole_file import scratch_folder
+from harness.core.files import scratch_folder
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.private_server import PrivateAdbServer, harness_key
 from harness.simulator.programs import device_properties

@@ -15,9 +15,9 @@ from markupsafe import Markup
 from harness import __version__
 from harness.core.bounded_json import parse_model
 from harness.core.errors import InfraError
+from harness.core.files import read_bounded, write_whole
 from harness.core.outgoing_text import counted
 from harness.core.record_part import Part, Schema1
-from harness.core.whole_file import read_bounded, write_whole
 from harness.history.attempts import FIGURES
 from harness.history.comparison_text import fails_because
 from harness.history.database import Database, DeviceSummary, NightSummary, load_nights

@@ -28,9 +28,9 @@ from markupsafe import Markup, escape
 from sqlalchemy import select
 
 from harness.core.errors import HarnessError
+from harness.core.files import write_whole
 from harness.core.names_inside import flat_name, open_below
 from harness.core.outgoing_text import counted, printable, shortened
-from harness.core.whole_file import write_whole
 from harness.diagnosis.error import signature_text
 from harness.history.database import CauseSummary, Database, NightSummary, runs
 from harness.history.previous import since_previous

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.core.errors import DeviceError, DeviceRefused, InfraError
-from harness.core.whole_file import open_regular
+from harness.core.files import open_regular
 from harness.transport.faults import reason
 
 MAX_PATH_BYTES: Final = 1024

@@ -21,8 +21,8 @@ import click
 from harness.bisect.folder import read_log
 from harness.cli.main import commands
 from harness.core.errors import ConfigError, HarnessError
+from harness.core.files import read_note
 from harness.core.verified_folder import FolderChangedError, HashCache, open_verified
-from harness.core.whole_file import read_note
 from harness.history.database import HISTORY, open_database
 from harness.history.importing import list_runs
 from harness.lab.health import Quarantine

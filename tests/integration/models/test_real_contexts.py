@@ -16,7 +16,7 @@ import pytest
 from onnx import helper
 
 from harness.core.errors import ConfigError, InfraError
-from harness.core.whole_file import sha256_of
+from harness.core.files import sha256_of
 from harness.models import compile, compiler, worker
 from harness.models.compile import ContextKey, ContextStore
 from harness.models.compiler import CompileError, CompileJob, InputFile, Job, ReferenceJob, run_jobs

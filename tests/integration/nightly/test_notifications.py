@@ -16,7 +16,7 @@ import yaml
 
 from harness.core.deadline import Deadline
 from harness.core.errors import InfraError
-from harness.core.whole_file import write_json
+from harness.core.files import write_json
 from harness.lab.inventory import load_lab
 from harness.nightly.chain import Chain
 from harness.nightly.night import STATE, STEPS, Night, lock_nights

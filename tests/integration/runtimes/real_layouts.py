@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from harness.core.local_file import LocalFile
+from harness.core.files import LocalFile
 from harness.runtimes.runtime import Runtime
 
 TOOLCHAINS = {"linux-x64": "x86_64-linux-clang", "linux-arm64": "aarch64-oe-linux-gcc11.2"}

@@ -12,7 +12,7 @@ from harness.containers.artefact import Artefact, ArtefactError, Blob, Piece
 from harness.containers.extract import extract, piece_file
 from harness.containers.open import open_artefact, open_artefacts
 from harness.core.errors import ConfigError, InfraError
-from harness.core.local_file import copy_range
+from harness.core.files import copy_range
 from tests.logged import Logged
 from tests.snapshots import Snapshot
 from tests.unit.containers.made import CONTEXT, FIELD, OTHER, bytes_of, epcontext

@@ -98,6 +98,7 @@ def test_a_plug_in_of_a_run_implements_a_hook(tmp_path: Path) -> None:
 
 MODULE = """
 import pytest
+from harness.core.engine import Engine
 
 class Acme(Engine):
     name = {name!r}

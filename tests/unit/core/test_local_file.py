@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from harness.core.errors import InfraError, InternalError
-from harness.core.local_file import (
+from harness.core.files import (
     AppendedLines,
     copy_range,
     lines_of,

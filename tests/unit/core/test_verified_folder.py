@@ -17,6 +17,7 @@ from hypothesis import given, settings, strategies as st
 
 from harness.core import verified_folder
 from harness.core.errors import InfraError
+from harness.core.files import write_json
 from harness.core.names_inside import NotInsideError
 from harness.core.verified_folder import (
     MANIFEST,
@@ -29,7 +30,6 @@ from harness.core.verified_folder import (
     work_folder,
     write_manifest,
 )
-from harness.core.whole_file import write_json
 from tests.logged import Logged
 from tests.properties import reached, reaches
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.whole_file import (
+from harness.core.files import (
     open_regular,
     read_bounded,
     read_json,
@@ -100,7 +100,7 @@ def test_what_came_in_the_place_of_a_file_is_not_read(tmp_path: Path) -> None:
 HOLDER = """
 import sys, time
 from pathlib import Path
-from harness.core.whole_file import scratch_folder
+from harness.core.files import scratch_folder
 with scratch_folder(Path(sys.argv[1])) as folder:
     (folder / "file").write_text("")
     print(folder, flush=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.local_file import LocalFile
+from harness.core.files import LocalFile
 from harness.deploy.client import Eviction, Inventory, ScriptName, parse_inventory, script
 from harness.deploy.deploy import plan_push
 from harness.deploy.layout import (

@@ -10,8 +10,8 @@ import yaml
 from hypothesis import given, strategies as st
 
 from harness.core.errors import ConfigError
+from harness.core.files import scratch_folder
 from harness.core.socs import Target, near_socs
-from harness.core.whole_file import scratch_folder
 from harness.doctor.new_lab import lab_text
 from harness.lab import new_devices
 from harness.lab.attach import AttachedDevice

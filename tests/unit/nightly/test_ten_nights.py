@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import HarnessError
-from harness.core.whole_file import read_json
+from harness.core.files import read_json
 from harness.nightly import chain as chain_module
 from harness.nightly.chain import AGAIN as TIMES, SUMMARY, Chain
 from harness.nightly.issues import Issue

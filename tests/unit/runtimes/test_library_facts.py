@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.core.local_file import LocalFile
+from harness.core.files import LocalFile
 from harness.runtimes.local_sources import FolderSource
 from harness.runtimes.runtime import (
     LibraryKind,

@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 
 from harness.core.axes import BACKENDS, Backend
 from harness.core.errors import ConfigError
-from harness.core.local_file import LocalFile
+from harness.core.files import LocalFile
 from harness.runtimes.difference import FileChange, difference, plain_name
 from harness.runtimes.runtime import DRIVERS, Driver, Runtime, narrowed
 

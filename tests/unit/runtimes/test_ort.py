@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import ConfigError
-from harness.core.local_file import LocalFile
+from harness.core.files import LocalFile
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.local_sources import FolderSource
 from harness.runtimes.ort import (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.core.local_file import LocalFile, content_key
+from harness.core.files import LocalFile, content_key
 from harness.runtimes.pypi import essential_line, known_sha256, use_of
 from tests.snapshots import Snapshot
 

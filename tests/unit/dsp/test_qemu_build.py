@@ -125,21 +125,15 @@ def test_apt_fetches_it_from_the_mirror_of_this_computer(
         build_qemu(tmp_path / "c", environment=environment)
 
 
-def test_all_that_is_missing_is_named_at_once(tmp_path: Path, environment: dict[str, str]) -> None:
-    environment["PATH"] = str(tmp_path)
-    with pytest.raises(ConfigError) as raised:
-        build_qemu(tmp_path / "cache", source=archive(tmp_path), environment=environment)
-    packages = ("ninja-build", "pkg-config", "flex", "bison", "patch", "xz-utils", "gcc libc6-dev")
-    for package in packages:
-        assert package in str(raised.value).partition("apt install")[2]
-
-
-def test_the_headers_of_glib_are_looked_for(
+def test_all_that_is_missing_is_named_at_once(
     tmp_path: Path, environment: dict[str, str], snapshot: Snapshot
 ) -> None:
     (tmp_path / "mocks" / "pkg-config").write_text("#!/bin/sh\nexit 1\n")
-    with snapshot.raises(ConfigError):
-        build_qemu(tmp_path / "cache", source=archive(tmp_path), environment=environment)
+    for variables in ({}, {"PATH": str(tmp_path)}):  # without GLib's headers, without anything
+        with snapshot.raises(ConfigError):
+            build_qemu(
+                tmp_path / "cache", source=archive(tmp_path), environment=environment | variables
+            )
 
 
 @pytest.mark.parametrize(

@@ -16,24 +16,17 @@ from harness.transport.shell import RemoteProcesses
 NOTHING = Plan((Step("noop"),))
 
 
-@given(st.floats(0.01, 10_000), st.booleans())
+@given(st.floats(0.0001, 10_000), st.booleans())
 def test_a_probe_can_tell_of_its_deadline_before_it_is_told(
     timeout_s: float, inspects: bool
 ) -> None:
     """A look is beyond all deadlines, so it takes nothing from the plan's own time either."""
     settings = with_deadline(NOTHING, timeout_s, lingers=inspects).settings
     assert settings.deadline_ms is not None
-    assert timeout_s * 0.7 <= settings.deadline_ms / 1000 + 0.003 <= timeout_s + 0.003
-    assert timeout_s - settings.deadline_ms / 1000 <= 2.001
     assert settings.deadline_ms == with_deadline(NOTHING, timeout_s).settings.deadline_ms
+    kept_s = min(timeout_s / 4, 2)  # for what comes behind
+    assert settings.deadline_ms == pytest.approx((timeout_s - kept_s) * 1000, abs=2)
     assert settings.linger_ms == (LOOK_S * 1000 if inspects else Settings().linger_ms)
-
-
-@pytest.mark.parametrize(("timeout_s", "deadline_ms"), [(0.0001, 1), (4, 3000), (20, 18_000)])
-def test_a_quarter_of_the_time_is_kept_for_what_comes_behind_and_2_s_at_most(
-    timeout_s: float, deadline_ms: int
-) -> None:
-    assert with_deadline(NOTHING, timeout_s).settings.deadline_ms == deadline_ms
 
 
 def test_a_plans_own_deadline_stays() -> None:

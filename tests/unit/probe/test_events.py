@@ -130,7 +130,7 @@ WRONG: tuple[dict[str, Any], ...] = (
     {},
     {"event": ["done"]},
     {"event": "dance"},
-    *({"event": "done", "elapsed_us": wrong} for wrong in ("7", -1, 1.5, 2**63, True)),
+    *({"event": "done", "elapsed_us": wrong} for wrong in ("7", 2**63)),
     {"event": "begin", "step": 1},
     {"event": "begin", "verb": "noop"},
     {"event": "begin", "step": 1, "verb": "noop"},

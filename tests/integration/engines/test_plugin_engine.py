@@ -40,6 +40,14 @@ def test_environment(bench):
     assert completed.exit_code == 5
     assert bench.libraries().backend.startswith(folder)
 """
+IMPORTS = """
+from pathlib import Path
+
+import pytest
+
+from harness.core.engine import EngineProgram
+from harness.models.artefact_sources import WholeFile
+"""
 METHODS = """
     def fitting_qnn(self, build, made_by):
         return ">=2.49,<2.50", "Acme takes no other"
@@ -47,7 +55,20 @@ METHODS = """
     def findings(self, subject, build):
         from harness.runtimes.findings import Finding
 
-        yield Finding("acme-licence", "info", (), "there is no licence", "Ask for one", None)
+        yield Finding(
+            code="acme-licence",
+            severity="info",
+            files=(),
+            explanation="there is no licence",
+            fix="Ask for one",
+            thread=None,
+        )
+
+    def driver(self, file_names):
+        return "program"
+
+    def program(self, prepared):
+        return EngineProgram("Acme", "7", "acme-tool", {"acme-tool": Path(__file__)})
 
     def manual(self, model, plan):
         return f"  ./{model.removeprefix('model/')} libQnnHtp.so of {plan.qnn}"
@@ -125,14 +146,14 @@ def test_an_engine_names_its_versions_graphs_and_findings(
     simulated_lab: Path, tmp_path: Path
 ) -> None:
     build(tmp_path, "7")
-    module = ENGINE.replace("    def cases(self, path, options):", METHODS).replace(
-        "import pytest\n",
-        "import pytest\n\nfrom harness.models.artefact_sources import WholeFile\n",
-    )
+    module = ENGINE.replace("    def cases(self, path, options):", METHODS)
+    module = module.replace("import pytest\n", IMPORTS, 1)
+    planned = run_with_plugin(module, tmp_path, "pytest", "-m", "device", "app.acme", "--plan")
+    assert planned.stdout.count("acme-tool") == 2, planned.stdout
     completed = run_with_plugin(module, tmp_path, "pytest", "-m", "device", "app.acme")
     assert "running with QNN 2.49.40: Acme takes no other" in completed.stdout
     records = {record["case"].rpartition("-")[2]: record for record in case_records(tmp_path)}
-    assert records.keys() == {"one]", "two]"}
+    assert records.keys() == {"one]", "two]"}, completed.stdout
     record = records["two]"]
     assert record["runtime"]["qnn"] == "2.49.40"
     assert [item["code"] for item in record["preflight"]] == ["acme-licence"]
@@ -143,6 +164,8 @@ def test_an_engine_names_its_versions_graphs_and_findings(
         plan = json.loads(bundle.read("manifest.json"))["plan"]
         assert (plan["engine"], plan["graph"]) == ("acme", "two")
         assert b"\n\n  ./app.acme libQnnHtp.so of 2.49.40\n" in bundle.read("README.txt")
+    refused = run_with_plugin(module, tmp_path, main, "contexts", "reduce", record["case"])
+    assert (refused.returncode, "that engine loads a file as it is" in refused.stdout) == (2, True)
     run = ("run", "case.zip", f"--lab={simulated_lab}")
     assert run_with_plugin(module, tmp_path, main, *run).returncode == 1
     assert [item["case"].rpartition("-")[2] for item in case_records(tmp_path)] == ["two]"]

@@ -94,11 +94,6 @@ def test_what_is_missing_is_said(snapshot: Snapshot) -> None:
     assert [" / ".join(report(answer)[1]) for answer in LACKING] == snapshot
 
 
-def test_after_a_jump_all_is_kept() -> None:
-    evidence, _ = report({"clock": CLOCK + "jump_s=77\n", "logcat": LOG})
-    assert files(evidence)["logcat.txt"] == LOG
-
-
 def test_dsps_are_compared() -> None:
     before = Baseline("abc def", 1716282700, {"a/state": "running", "a/crash_count": "0"})
     evidence, notes = report({"dsps": "a/state=offline\na/crash_count=1\nb/state=x\n"}, before)
@@ -189,7 +184,9 @@ def test_another_boot_id_or_less_uptime_than_the_case_took_tells_of_a_boot(
 
 
 def test_facts_of_an_answer_are_what_the_device_said() -> None:
-    evidence, _ = report({"clock": CLOCK + "jump_s=77\n", "dsps": "a/state=running\n"})
+    answer = {"clock": CLOCK + "jump_s=77\n", "dsps": "a/state=running\n", "logcat": LOG}
+    evidence, _ = report(answer)
+    assert files(evidence)["logcat.txt"] == LOG, "after a jump all is kept"
     assert evidence.facts == {
         "window_s": 10,
         "device_clock": "1716287700",

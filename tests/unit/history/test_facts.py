@@ -87,14 +87,7 @@ def test_only_the_last_run_that_had_it_says_where_and_an_earlier_one_since_when(
 
 
 def test_since_when_is_looked_for_before_the_runs_that_are_read(tmp_path: Path) -> None:
-    nights = [[on("p", "S", f"a {end}")] for end in ("passed", "failed", "failed", "failed")]
-    database = import_nights(tmp_path, *nights)
-    (facts,) = all_facts(database, most_runs=2).values()
-    assert facts.since_run == "20261102T220000Z-0000000000000002"
-    assert all_facts(open_database(str(tmp_path / "new.sqlite"))) == {}
-
-
-def test_another_cause_of_a_case_that_failed_has_a_beginning_of_its_own(tmp_path: Path) -> None:
+    # another cause of a case that failed has a beginning of its own
     nights = ["a@1.0 passed", "a@2.0 failed message=old", *["a@3.0 failed"] * 4]
     database = import_nights(tmp_path, *([on("p", "S", words)] for words in nights))
     cause = cause_id(Attempt.of(attempt(FAILED)))
@@ -102,6 +95,7 @@ def test_another_cause_of_a_case_that_failed_has_a_beginning_of_its_own(tmp_path
         facts = all_facts(database, runs)[cause]
         assert facts.since_run == "20261103T220000Z-0000000000000003"
         assert facts.versions_changed == "qnn 2.0 to 3.0"
+    assert all_facts(open_database(str(tmp_path / "new.sqlite"))) == {}
 
 
 def test_nothing_changed_before_the_first_run_of_a_case(tmp_path: Path, snapshot: Snapshot) -> None:

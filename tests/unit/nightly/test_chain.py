@@ -18,6 +18,7 @@ from tests.snapshots import Snapshot
 from tests.unit.history.runs import attempt, briefs, run_folder
 from tests.unit.nightly.nights import a_night
 
+LAB = "schema: 1\ndevices: [{name: a, serial: s}]\n"
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
@@ -52,7 +53,7 @@ def test_nights_are_in_the_order_in_which_they_were_begun(tmp_path: Path) -> Non
 
 def at_its_last_step(reports: Path) -> Chain:
     run, lab = run_folder(reports, attempt("a passed")), reports / "devices.yaml"
-    lab.write_text("schema: 1\ndevices: [{name: a, serial: s}]\n")
+    lab.write_text(LAB)
     completed = {"done": STEPS[:-1], "run": run.name, "run_exit_code": 0, "lab": str(lab)}
     night = night_at(NOON).model_copy(update=completed)
     chain = Chain(night, (), reports, None)
@@ -186,7 +187,7 @@ def test_what_pytest_refuses_is_said_before_anything_is_fetched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     lab = tmp_path / "devices.yaml"
-    lab.write_text("schema: 1\ndevices: [{name: a, serial: s}]\n")
+    lab.write_text(LAB)
     chain = Chain(night_at(NOON).model_copy(update={"lab": str(lab)}), (), tmp_path, None)
     requests: list[str] = []
 

@@ -108,12 +108,8 @@ def test_few_rounds_have_no_median(rounds: int | None, has_median: bool) -> None
     figures = {"graphs": [graph], "accuracy": [{"output": "y", "cosine": 1}]}
     (table, *_) = latency([record(measurements=figures)])
     assert isinstance(table, Table)
-    assert [name in table.columns for name in ("Median", "p95")] == [has_median, has_median]
-    assert [text in table.rows[0] for text in ("7 us", "5 us", "6 us")] == [
-        True,
-        has_median,
-        has_median,
-    ]
+    assert [name in table.columns for name in ("Median", "p95")] == [has_median] * 2
+    assert [text in table.rows[0] for text in ("7 us", "5 us", "6 us")] == [True, *[has_median] * 2]
     both = [record(measurements=figures), record(measurements=figures)]
     assert ("5 us" in markdown(versions(both))) is has_median
     many = record(measurements={"graphs": [graph, {**graph, "rounds": 9}]})
@@ -219,7 +215,6 @@ def test_nodes_on_the_npu_are_counted_and_the_others_named(snapshot: Snapshot) -
         (False, {"executed": 0}),
         (True, {"executed": 2}),
         (False, {"runs": 0}),
-        (True, {"runs": 2}),
         (True, {"runs": 0, "session_outputs": {"y": "wrong.raw"}}),
         (True, {"executed": 0, "outputs": "reference"}),
     ],

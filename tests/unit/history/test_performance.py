@@ -157,6 +157,9 @@ def test_what_is_known_to_whole_numbers_only_is_no_change_by_one_of_them() -> No
 
 # base and new of a figure each, the oldest run first
 ROWS = """
+1000 1004 1400 1402 | 1000 1001 1003
+1000 1004 997 1001 | - -
+- - | 1000 1004 997 1001 1003
 999 987 1030 | 368 368 - 368 371
 1000 1177 1162 | 909 889 872 903 900
 1000 - 999 992 1001 498 1004 | 1016

@@ -13,6 +13,7 @@ from harness.bench.placement import Placement
 from harness.core.axes import RPC_LIBRARY, backend_of
 from harness.core.cache import BOARDS, cache_root
 from harness.core.engine import ENGINES, EngineProgram
+from harness.core.errors import plugin_faults
 from harness.deploy.deploy import Deployer
 from harness.deploy.layout import FileSet
 from harness.dsp.emulator import lacks_floats
@@ -223,7 +224,9 @@ class Provisioner:
             contexts=contexts,
             qnn_version=whole.qnn_version,
         )
-        return tuple(preflight(subject, engine.findings(subject, self.builds.get(engine.name))))
+        with plugin_faults(engine, "findings"):
+            findings = [*engine.findings(subject, self.builds.get(engine.name))]
+        return tuple(preflight(subject, findings))
 
     def identity(self, placement: Placement, target: str) -> RuntimeRecord:
         """Return version, build and source of the runtime. Raises like `Catalog.runtime`."""

@@ -7,8 +7,9 @@ a result, not an exception of this family, but for a compiler that fails (Compil
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
@@ -94,6 +95,24 @@ class VersionError(ConfigError):
 
     Other versions may work: callers that try several continue with the next.
     """
+
+
+@contextlib.contextmanager
+def plugin_faults(
+    part: object, method: str, *, file: Path | None = None, field: str | None = None
+) -> Iterator[None]:
+    """Raise a ConfigError that names a method of a plug-in's object, for errors that it lets pass.
+
+    HarnessErrors, which say what is wrong, are raised unchanged.
+    """
+    try:
+        yield
+    except HarnessError:
+        raise
+    except Exception as error:
+        owner = f"{type(part).__module__}.{type(part).__qualname__}"
+        problem = f"{owner}.{method}: {type(error).__name__}: {error}"
+        raise ConfigError(problem, file=file, field=field) from error
 
 
 class InfraError(HarnessError):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Protocol, Self
 
 from harness.core.cache import BOARDS
-from harness.core.errors import ConfigError, DeviceRefused, HarnessError, InfraError
+from harness.core.errors import ConfigError, DeviceRefused, InfraError, plugin_faults
 from harness.core.guard import start_daemon
 from harness.core.notices import report_progress
 from harness.core.socs import KERNEL_SOC_IDS, PLATFORMS, SOCS, Target
@@ -529,18 +529,11 @@ class LabDevice:
         return self._lock_on_device() is None
 
     def _transport(self) -> Transport:
-        opens = f"{type(self.config).__module__}.{type(self.config).__name__}.open"
         file, field = self._described._file, f"devices, {self.name}"
-        try:
+        with plugin_faults(self.config, "open", file=file, field=field):
             transport: object = self.config.open(self.lab)
-        except HarnessError:
-            raise
-        except Exception as error:
-            problem = f"{opens}: {type(error).__name__}: {error}"
-            raise ConfigError(problem, file=file, field=field) from error
-        if not isinstance(transport, Transport):
-            problem = f"{opens} returned {transport!r}, no Transport"
-            raise ConfigError(problem, file=file, field=field)
+            if not isinstance(transport, Transport):
+                raise TypeError(f"returned {transport!r}, no Transport")
         return transport
 
     def _connect(self) -> AttachedDevice:

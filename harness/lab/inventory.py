@@ -20,7 +20,7 @@ from pydantic import (
 
 from harness.core import hooks
 from harness.core.cache import BOARDS, cache_root
-from harness.core.errors import ConfigError, NoLabError
+from harness.core.errors import ConfigError, NoLabError, plugin_faults
 from harness.core.record_part import Schema1
 from harness.core.yaml_document import (
     Document,
@@ -310,7 +310,8 @@ def _with_sources(lab: Lab, find: Callable[[DeviceSource], Iterable[SourceDevice
     devices: list[DeviceConfig] = []
     for source in lab.sources:
         try:
-            found_devices = [*find(source)]
+            with plugin_faults(source, "find", file=lab._file, field=source.section):
+                found_devices = [*find(source)]
         except ConfigError as error:
             raise ConfigError(
                 error.problem, file=lab._file, field=error.field, choices=error.choices

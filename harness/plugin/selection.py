@@ -11,7 +11,7 @@ from functools import cached_property
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.core.errors import ConfigError, HarnessError, VersionError
+from harness.core.errors import ConfigError, HarnessError, VersionError, plugin_faults
 from harness.plugin.options import Options
 from harness.plugin.terminal import NOT_ASKED
 
@@ -223,7 +223,8 @@ class Selection:
         self, engine: Engine, made_by: Callable[[], Sequence[str]]
     ) -> DeviceRuntimes | None:
         """Return for each device the newest QNN that an engine runs with; None for any QNN."""
-        fitting = engine.fitting_qnn(self.options.builds.get(engine.name), made_by)
+        with plugin_faults(engine, "fitting_qnn"):
+            fitting = engine.fitting_qnn(self.options.builds.get(engine.name), made_by)
         if fitting is None:
             return None
         version, reason = fitting

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from harness.core.errors import ConfigError, VersionError
+from harness.core.errors import ConfigError, VersionError, plugin_faults
 from harness.core.versions import QNN_WHEELS, QnnVersion
 from harness.lab.fields import PACKAGE_INDEX
 from harness.lab.inventory import Lab
@@ -74,10 +74,10 @@ class Catalog:
         """
         sources = []
         for entry in lab.runtimes:
-            source = entry.open(lab.folder, cache_root)
-            if not isinstance(source, LibrarySource):
-                problem = f"{type(entry).__name__}.open returned {source!r}, no LibrarySource"
-                raise ConfigError(problem, field=f"runtimes.{entry.name}")
+            with plugin_faults(entry, "open", field=f"runtimes.{entry.name}"):
+                source = entry.open(lab.folder, cache_root)
+                if not isinstance(source, LibrarySource):
+                    raise TypeError(f"returned {source!r}, no LibrarySource")
             sources.append(source)
         sdk = sdk_of_environment(environment)
         if sdk is not None and SDK_NAME not in {source.name for source in sources}:

@@ -7,10 +7,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.core.errors import HarnessError
+import pytest
+
+from harness.core.errors import HarnessError, InfraError, plugin_faults
 from tests.snapshots import Snapshot
 
-ROOT = Path(__file__).parents[3]
+HERE = Path(__file__)
+ROOT = HERE.parents[3]
 HARNESS = ROOT / "harness"
 RESULTS = ROOT / "docs" / "results.md"
 
@@ -37,3 +40,14 @@ def test_the_codes_of_errors_are_stable_and_in_the_page_of_results(snapshot: Sna
     _, _, section = RESULTS.read_text().partition("`symbol` is the code of its error")
     named = re.findall("`([a-z-]+)`", section.partition("\n\nThe code that")[0])
     assert sorted(named) == sorted({kind.code for kind in kinds.values()})
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("by zero"), InfraError("the rack is off")])
+def test_an_error_of_a_plug_in_names_its_method_unless_it_is_one_of_ours(
+    snapshot: Snapshot, error: Exception
+) -> None:
+    with (
+        snapshot.raises(HarnessError),
+        plugin_faults(HERE, "find", file=Path("devices.yaml"), field="rack"),
+    ):
+        raise error

@@ -28,9 +28,9 @@ _SCRIPT = re.compile(r"[;{}\n]|\$\(|&&|\|\||[\"$]\d")
 class HarnessError(Exception):
     """Base class; each subclass has its `cause`, `exit_code` and `code`.
 
-    `code` is the class's name as records have it: `device-timeout` for DeviceTimeout. The text can
-    be printed as it is, whatever a device or a file put into it: all lines but the first are
-    indented and marked.
+    `code` is the class's name as records have it: `device-timeout` for DeviceTimeout. `data` are
+    the facts of this error. The text can be printed as it is, whatever a device or a file put into
+    it: all lines but the first are indented and marked.
     """
 
     cause: ClassVar[Cause] = "harness"
@@ -44,6 +44,11 @@ class HarnessError(Exception):
     def __init__(self, text: str = "", *more: str) -> None:
         """Take further texts in `more`, each of which begins a line."""
         super().__init__("\n".join(continued(outgoing(part)) for part in (text, *more)))
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The facts of this error by name: a file and its line, a device's serial, a command."""
+        return {name: value for name, value in vars(self).items() if value is not None}
 
 
 class ConfigError(HarnessError):

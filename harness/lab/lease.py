@@ -8,8 +8,9 @@ still in place, and gives the device up if it is not. Waiting processes stand in
 
 A claim is a file beside that of the lease, locked in the same way: it ends with its process, and
 one without a heartbeat for long does not count. While there are claims, nobody but the first
-claimant takes the device. Their files sort in that order: persons before runs, and within each
-kind first come, first served.
+claimant takes the device. Their files sort in that order: persons before runs; of these the one
+whose last case was shorter, counted from when the present case began. So runs get equal shares of a
+device's time, and one of short cases that comes to a long one waits for one case.
 
 A device that other computers reach, too, is locked on itself besides (`DeviceLock`).
 """
@@ -55,6 +56,7 @@ _GLANCE_S: Final = 0.005
 MAX_BYTES: Final = 8 << 10
 _MAX_CHARS: Final = 200
 _TEXTS: Final = ("user", "host", "since", "purpose")
+_MAX_TURN_MS: Final = 10**15
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class Holder:
     """The process that holds a device or has a claim on it.
 
     `since` is RFC 3339, UTC, and so is `until`: when a person will give it back, "" for a run.
+    `turn_ms` is its place among those who want the device, the lowest first.
     """
 
     user: str
@@ -70,6 +73,7 @@ class Holder:
     since: str
     purpose: str
     until: str = ""
+    turn_ms: int = 0
 
     def __str__(self) -> str:
         until = f" until {self.until}" if self.until else ""
@@ -91,8 +95,10 @@ def parse_holder(content: bytes) -> Holder | None:
     try:
         fields = parse_json(content[:MAX_BYTES])
         texts = {name: _clean_text(fields[name]) for name in _TEXTS}
-        return Holder(pid=int(fields["pid"]), until=_clean_text(fields.get("until", "")), **texts)
-    except (ValueError, TypeError, KeyError, AttributeError):
+        until = _clean_text(fields.get("until", ""))
+        turn_ms = min(max(0, int(fields.get("turn_ms", 0))), _MAX_TURN_MS)
+        return Holder(pid=int(fields["pid"]), until=until, turn_ms=turn_ms, **texts)
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
         return None
 
 
@@ -332,14 +338,16 @@ class Claimant:
 class Claim(LockedFile):
     """A claim on a device, held until `close` or the end of this process."""
 
-    def __init__(self, folder: Path, key: str, content: bytes, kind: ClaimKind) -> None:
-        """Claim a device, after all earlier claims of the same kind. Raise InfraError."""
+    def __init__(self, folder: Path, key: str, holder: Holder, kind: ClaimKind) -> None:
+        """Claim a device, after all earlier claims of the same kind and turn. Raise InfraError."""
         now, token = time.monotonic_ns(), secrets.token_hex(4)
-        self.file = f"{device_file(key)}{_MARK}{kind}-{now:020}-{token}"
+        self.file = f"{device_file(key)}{_MARK}{kind}-{holder.turn_ms:016}-{now:020}-{token}"
         # who looks at it as it is created has it locked for a moment
-        while not isinstance(descriptor := lock_file(folder / self.file, content), int):
+        path = folder / self.file
+        while not isinstance(descriptor := lock_file(path, holder.content()), int):
             time.sleep(_GLANCE_S)
-        super().__init__(descriptor, folder / self.file)
+        super().__init__(descriptor, path)
+        self.turn_ms, self.is_used = holder.turn_ms, False
 
 
 def claimants(folder: Path, key: str, before: Claim | None = None) -> list[Claimant]:
@@ -382,6 +390,8 @@ _POLL_S: Final = (0.01, 0.05)
 """The time between two attempts in the first second; it grows with the time waited."""
 _SLOWEST_POLL: Final = 5.0
 _SETTLE_S: Final = 5.0
+_NEXT_CASE_S: Final = 0.5
+"""The time that a run has to begin its next case before others whose turn is later."""
 _LONGEST_LOAN_S: Final = 604800.0
 """The longest time that a person may keep a device."""
 
@@ -412,10 +422,12 @@ class Lease(LockedFile):
     A lost lease is logged once as a warning.
     """
 
-    def __init__(self, descriptor: int, path: Path, name: str) -> None:
+    def __init__(self, descriptor: int, path: Path, name: str, turn_ms: int) -> None:
         super().__init__(descriptor, path)
         self.name = name
         self.holders = 1
+        self.turn_ms = turn_ms
+        self.since = time.monotonic()
         self.device_lock: DeviceLock | None = None
         self._line = b""
         self._lost = ""
@@ -489,6 +501,7 @@ class Leases:
         self._loan_s = loan_s
         self._leases: dict[str, Lease] = {}
         self._claims: dict[str, Claim] = {}
+        self._last_case_ms = 0
         self._changing = threading.RLock()  # between the heartbeat and `acquire` and `free`
         self._closed = threading.Event()
         self._heart: threading.Event | None = None
@@ -530,14 +543,17 @@ class Leases:
             path = self._folder / device_file(key)
             if first_claims := claimants(self._folder, key, self._claims.get(key)):
                 return find_holding(path) or first_claims[0].holding
-            taken_file = lock_file(path, self._holder().content())
+            claim = self._claims.get(key)
+            turn_ms = claim.turn_ms if claim is not None else 0
+            taken_file = lock_file(path, self._holder(turn_ms).content())
             if isinstance(taken_file, Held):
                 return taken_file
-            lease = Lease(taken_file, path, name)
+            lease = Lease(taken_file, path, name, turn_ms)
             if first_claims := claimants(self._folder, key, self._claims.get(key)):
                 lease.close()  # somebody came in between the look at the line and the lock
                 return first_claims[0].holding
             self._leases[key] = lease
+            self._leave_line([key])
             if self._heart is None:
                 self._heart = threading.Event()
                 threading.Thread(target=self._beat, args=(self._heart,), daemon=True).start()
@@ -575,9 +591,9 @@ class Leases:
                     name, _, holding = occupied[0]
                     waited = f" (waited {now - start:.1f} s)" if wait_s else ""
                     raise DeviceHeld(f"device {name} is held by {holding}{waited}", holding)
-                for _, key, _ in occupied:
+                for _, key, holding in occupied:
                     claimed.add(key)
-                    self.stand_in_line(key)
+                    self.stand_in_line(key, after=holding.holder)
                 ours = [entry for entry in occupied if entry not in foreign]
                 name, _, holding = (ours or occupied)[0]
                 # a process that is just acquiring or freeing one has not written its name
@@ -603,14 +619,27 @@ class Leases:
                 _log.warning(f"no longer waiting for device {warned}, after {waited_s:.0f} s")
 
     def free(self, key: str) -> None:
-        """Free a device when its last user here frees it; do nothing if it is not held."""
+        """Free a device when its last user here frees it; do nothing if it is not held.
+
+        A run stays in line for a moment if others are: its next case may be the one whose turn
+        it is.
+        """
         with self._changing:
             lease = self._leases.get(key)
-            if lease is not None:
-                lease.holders -= 1
-                if not lease.holders:
-                    del self._leases[key]
-                    lease.close()
+            if lease is None:
+                return
+            lease.holders -= 1
+            if lease.holders:
+                return
+            del self._leases[key]
+            self._last_case_ms = int(1000 * (time.monotonic() - lease.since))
+            if self._of_run and claimants(self._folder, key):
+                self.stand_in_line(key, after=self._holder(lease.turn_ms))
+                if (claim := self._claims.get(key)) is not None:
+                    leave = threading.Timer(_NEXT_CASE_S, self._leave_unused, (key, claim))
+                    leave.daemon = True
+                    leave.start()
+            lease.close()
 
     def close(self) -> None:
         """Free all devices and end all waits; safe to call twice."""
@@ -648,10 +677,14 @@ class Leases:
         is_loan = holding.holder is not None and holding.holder.is_loan
         return _LONGEST_LOAN_S if wait_s and is_loan else wait_s
 
-    def stand_in_line(self, key: str) -> None:
-        """Claim a device, so that later processes wait; one claim serves all processes of a run."""
+    def stand_in_line(self, key: str, *, after: Holder | None = None) -> None:
+        """Claim a device, so that later processes wait; one claim serves all processes of a run.
+
+        `after` is the holder whose case began last.
+        """
         with self._changing:
             if (claim := self._claims.get(key)) is not None and not claim.is_gone:
+                claim.is_used = True
                 claim.touch()
                 return
             line = claimants(self._folder, key)
@@ -659,17 +692,24 @@ class Leases:
             if self._loan_s or not any(map(self._is_ours, runs)):
                 self._leave_line([key])
                 kind: ClaimKind = "asks" if self._loan_s else "waits"
-                self._claims[key] = Claim(self._folder, key, self._holder().content(), kind)
+                turn_ms = (after.turn_ms if after is not None else 0) + self._last_case_ms
+                self._claims[key] = Claim(self._folder, key, self._holder(turn_ms), kind)
+
+    def _leave_unused(self, key: str, claim: Claim) -> None:
+        with self._changing:
+            if self._claims.get(key) is claim and not claim.is_used:
+                self._leave_line([key])
 
     def _leave_line(self, keys: Iterable[str]) -> None:
         with self._changing:
             for key in self._claims.keys() & set(keys):
                 self._claims.pop(key).close()
 
-    def _holder(self) -> Holder:
+    def _holder(self, turn_ms: int = 0) -> Holder:
         now = datetime.now(UTC)
         until = _format_time(now + timedelta(seconds=self._loan_s)) if self._loan_s else ""
-        return Holder(_user(), _HOST, os.getpid(), _format_time(now), self._purpose, until)
+        since, purpose = _format_time(now), self._purpose
+        return Holder(_user(), _HOST, os.getpid(), since, purpose, until, turn_ms)
 
     def _beat(self, ended: threading.Event) -> None:
         while not ended.wait(HEARTBEAT_S):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -66,8 +67,10 @@ def night(farm: DeviceRuns, qnn: str, *more: str) -> tuple[int, dict[str, Any], 
     return completed.returncode, json.loads(completed.stdout or "{}"), completed.stderr
 
 
-def killed_when(farm: DeviceRuns, qnn: str, condition: Callable[[], object]) -> None:
-    """A night that is killed once something is there."""
+def ended_when(
+    farm: DeviceRuns, qnn: str, condition: Callable[[], object], number: signal.Signals
+) -> int:
+    """A night that gets a signal once something is there; return its exit code."""
     output = farm.folder / "output.txt"
     with output.open("wb") as stream:
         process = subprocess.Popen(
@@ -82,8 +85,8 @@ def killed_when(farm: DeviceRuns, qnn: str, condition: Callable[[], object]) -> 
         assert process.poll() is None, output.read_text()
         assert time.monotonic() < until
         time.sleep(0.05)
-    process.kill()
-    process.wait(100)
+    process.send_signal(number)
+    return process.wait(100)
 
 
 def answers(farm: DeviceRuns) -> list[str]:
@@ -109,7 +112,7 @@ def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns)
     assert (code, first["base"], first["issues"], first["failed_on"]) == (0, None, [], [])
     assert hook.got == [], "nothing is new"
     farm.file.write_text(LAB + UNREACHABLE + notify)
-    killed_when(farm, NEW, lambda: answers(farm))
+    ended_when(farm, NEW, lambda: answers(farm), signal.SIGKILL)
     assert len(runs(farm)) == 2
     code, second, stderr = night(farm, NEW)
     assert code == 1, stderr
@@ -153,6 +156,24 @@ def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns)
     (message,) = hook.got[1:]
     assert third["night"] in message["title"]
     hook.close()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("step", "number"), [("run", signal.SIGTERM), ("bisect", signal.SIGINT)])
+def test_one_that_is_ended_is_gone_on_with(
+    farm: DeviceRuns, step: str, number: signal.Signals
+) -> None:
+    night(farm, OLD)
+    conditions = {
+        "run": lambda: [run for run in runs(farm) if "failed" in run.read_text()],
+        "bisect": lambda: answers(farm),
+    }
+    assert ended_when(farm, NEW, conditions[step], number) == 130
+    code, finished, stderr = night(farm, NEW)
+    assert (code, len(runs(farm))) == (1, 2), stderr
+    (issue,) = finished["issues"]
+    assert issue["search"]["answer"] == "last good 2.48.40, first bad 2.49.40"
+    assert len(answers(farm)) == 4
 
 
 @pytest.mark.nightly

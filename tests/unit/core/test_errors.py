@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.errors import HarnessError, InfraError, plugin_faults
+from harness.core.errors import ConfigError, DeviceLost, HarnessError, InfraError, plugin_faults
 from tests.snapshots import Snapshot
 
 HERE = Path(__file__)
@@ -51,3 +51,17 @@ def test_an_error_of_a_plug_in_names_its_method_unless_it_is_one_of_ours(
         plugin_faults(HERE, "find", file=Path("devices.yaml"), field="rack"),
     ):
         raise error
+
+
+def test_the_data_of_an_error() -> None:
+    mistake = ConfigError("unknown value", file=HERE, line=3, field="devices.0.soc", choices=[1, 2])
+    assert mistake.data == {
+        "problem": "unknown value",
+        "file": HERE,
+        "line": 3,
+        "field": "devices.0.soc",
+        "choices": ["1", "2"],
+        "more": (),
+    }
+    lost = DeviceLost("closed", serial="1a2b", command="true", output=b"x")
+    assert lost.data == {"problem": "closed", "serial": "1a2b", "command": "true", "output": b"x"}

@@ -48,7 +48,7 @@ def wait_for(is_so: Callable[[], bool]) -> None:
 
 
 def claim(folder: Path, kind: ClaimKind) -> Claim:
-    return Claim(folder, KEY, b"{}\n", kind)
+    return Claim(folder, KEY, Holder("anna", "lab-pc", 1, "s", "p"), kind)
 
 
 @pytest.mark.slow
@@ -386,3 +386,29 @@ def test_a_device_that_is_acquired_after_a_close_has_a_heartbeat(
             assert time.monotonic() < until
             time.sleep(0.01)
         leases.close()
+
+
+@pytest.mark.slow
+def test_a_run_of_short_cases_waits_for_one_case_of_a_long_run(folder: Path) -> None:
+    ended: list[str] = []
+    short_is_over = False
+
+    def cases(name: str, number: int, case_s: float) -> None:
+        run = Leases(folder, purpose=name, of_run=True)
+        for _ in range(number):
+            if name == "long" and short_is_over:
+                break
+            run.acquire(KEY, "phone", wait_s=60)
+            time.sleep(case_s)
+            run.free(KEY)
+            ended.append(name)
+        run.close()
+
+    long = Thread(target=cases, args=("long", 20, 1.0))
+    long.start()
+    wait_for(lambda: (folder / device_file(KEY)).exists())
+    cases("short", 6, 0.1)
+    short_is_over = True
+    long.join()
+    assert ended[:7] == ["long", *["short"] * 6]
+    assert not list(folder.iterdir())

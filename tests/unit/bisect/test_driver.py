@@ -320,8 +320,14 @@ def test_an_edited_log_is_replayed_without_running_again_what_it_says(tmp_path: 
         for line in lines[1:]
     ]
     (tmp_path / "edited.jsonl").write_text("".join([lines[0], *edited]))
+    answered = [entry for entry in bisection.folder.read().entries if isinstance(entry, Answered)]
+    assert answered[0].run is not None
+    (tmp_path / answered[0].run).mkdir(parents=True)
     copy = replay_log(tmp_path / "edited.jsonl", tmp_path)
     assert copy.read().spec == bisection.task
+    runs_kept = [entry.run for entry in copy.read().entries if isinstance(entry, Answered)]
+    assert (copy.path / str(runs_kept[0])).samefile(tmp_path / answered[0].run)
+    assert not any(runs_kept[1:]), "a run that is not there"
     again = broke_at(VERSIONS[9])
     copy.close()
     bisection.folder = copy

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from harness.history.attempts import Attempt
 from harness.report.summary import section
-from harness.results.coverage import FAULTS, Coverage, Standing, coverage_of
+from harness.results.coverage import FAULTS, Coverage, Standing, Tally, coverage_of
 from harness.results.record import CaseRecord
 from tests.snapshots import Snapshot
 from tests.unit.results.records import final_attempts, record, records
@@ -116,3 +116,22 @@ def test_nothing_is_green_above_a_missing_verdict(
         assert coverage.lost_code in (2, 3)
     else:
         assert coverage.lost_code == 0
+
+
+@pytest.mark.parametrize(
+    ("attempts", "flaky"),
+    [
+        ([("a", "failed"), ("a", "passed")], 1),
+        ([("a", "failed"), ("b", "passed")], 0),  # of another file
+        ([("a", "passed"), ("b", "failed"), ("b", "passed")], 1),
+        ([("a", "failed"), ("a", "failed")], 0),
+    ],
+)
+def test_a_case_that_failed_and_passed_with_the_same_file_is_flaky(
+    attempts: list[tuple[str, str]], flaky: int
+) -> None:
+    tried = [
+        record(files_sha256=file * 64, outcome=outcome, attempt=number)
+        for number, (file, outcome) in enumerate(attempts, 1)
+    ]
+    assert Tally(tried).coverage().flaky == flaky

@@ -127,6 +127,13 @@ def test_the_probes_numbers_are_the_words_of_the_file() -> None:
             "Accelerator (execute) time",
         ),
         ([("other", "count", 4, "Number of HVX threads used")], None),
+        (
+            [
+                ("other", "count", 4, "Accelerator threads"),
+                ("execute", "us", 20, "QNN (execute) time"),
+            ],
+            "QNN (execute) time",
+        ),
     ],
 )
 def test_without_ops_the_accelerators_time_counts(

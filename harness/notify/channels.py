@@ -30,6 +30,9 @@ class NotifyChannel(BaseModel, extra="forbid", frozen=True):
     ]
     """A URL of apprise. ${NAME} is taken from the environment."""
 
+    runs: bool = False
+    """Send a message at the end of each pytest run of devices, too, and not only of nights."""
+
     def address(self, environ: Mapping[str, str]) -> str:
         """Return the URL with its variables filled in. Raise ConfigError for one that is unset."""
 

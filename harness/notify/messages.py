@@ -12,11 +12,13 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any, Final, Literal, Self
+
+import pytest
 
 from harness.core.bounded_json import parse_json
 from harness.core.deadline import Deadline
@@ -130,11 +132,29 @@ def notify(lab_file: Path, message: Message, sent: Path | None = None) -> list[s
         failures = send(message, load_channels(lab_file), sent)
     except HarnessError as error:
         return [f"nobody was notified: {error}"]
+    return _failures(failures)
+
+
+def _failures(failures: Mapping[str, str | None]) -> list[str]:
     return [
         f"channel {name} was not notified: {why}; to try it: qnn-harness notify --test"
         for name, why in failures.items()
         if why is not None
     ]
+
+
+@dataclass(frozen=True, eq=False)
+class RunNotifier:
+    """The plug-in that sends the summary of a run to channels."""
+
+    channels: Sequence[NotifyChannel]
+
+    @pytest.hookimpl
+    def qnn_run_finished(self, folder: Path, run: Any) -> list[str]:
+        """Send the summary of a run, and return a warning for each channel that failed."""
+        title, *lines = run.summary
+        message = Message.of_lines(f"{title} ({run.run})", lines, folder / "report.html")
+        return [f"warning: {text}" for text in _failures(send(message, self.channels))]
 
 
 def channel_problem(channel: NotifyChannel) -> str | None:

@@ -133,19 +133,23 @@ def _finish(
                 write_lines(session.config, f"error: {error}", red=True)
         if data is not None:
             try:
-                _call_plugins(session, folder, data)
+                _call_plugins(session, run, folder, data)
             except HarnessError as error:
                 session.exitstatus = session.exitstatus or error.exit_code
                 write_lines(session.config, f"error: {error}", red=True)
 
 
-def _call_plugins(session: pytest.Session, folder: RunFolder, data: RunData) -> None:
+def _call_plugins(session: pytest.Session, run: Run, folder: RunFolder, data: RunData) -> None:
     """Call `qnn_run_finished` of each plug-in, and record those that fail."""
+    from harness.notify.messages import RunNotifier
     from harness.report import ci
     from harness.report.summary import totals
 
     code, errors = int(session.exitstatus), []
     hooks.add(ci, "qnn-harness-ci")
+    channels = [channel for channel in run.selection.lab.notify if channel.runs]
+    if channels and run.options.problem_file is None:  # nights and bisections send their own
+        hooks.add(RunNotifier(channels), "qnn-harness-notify")
     arguments = {"folder": folder.path, "exit_code": code, "outcomes": totals(data.cases)}
     for plugin, call in hooks.calls("qnn_run_finished", **arguments, run=data):
         try:

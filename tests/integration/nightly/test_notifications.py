@@ -23,7 +23,7 @@ from harness.nightly.night import STATE, STEPS, Night, lock_nights
 from harness.notify.channels import NotifyChannel, load_channels
 from harness.notify.messages import SENT, Message, channel_problem, send
 from harness.results.run_folder import RunFolder
-from tests.integration.device_runs import ROOT
+from tests.integration.device_runs import ROOT, DeviceRuns
 from tests.integration.in_process import qnn_harness
 from tests.integration.nightly.servers import Mailbox, Webhook
 from tests.snapshots import Snapshot
@@ -41,7 +41,7 @@ def hook() -> Iterator[Webhook]:
     started.close()
 
 
-def lab(folder: Path, *channels: str) -> Path:
+def lab_of(folder: Path, *channels: str) -> Path:
     listed = "".join(f"  - {channel}\n" for channel in channels)
     file = folder / "devices.yaml"
     file.write_text(
@@ -75,7 +75,7 @@ def test_all_channels_get_a_message_once(
 ) -> None:
     mailbox = Mailbox()
     monkeypatch.setenv("HOOK", f"json://{hook.at}/s3cret-path")
-    file = lab(
+    file = lab_of(
         tmp_path,
         '{name: team, url: "${HOOK}"}',
         f'{{name: mail, url: "mailto://{mailbox.at}?from=lab@example.com&to=me@example.com"}}',
@@ -109,7 +109,7 @@ def test_a_channel_that_fails_says_why_and_nothing_secret(
     refusing = Webhook(lambda _: 403)
     with socket.create_server(("127.0.0.1", 0)) as mute:  # it takes connections, and no more
         silent = f"127.0.0.1:{mute.getsockname()[1]}"
-        file = lab(
+        file = lab_of(
             tmp_path,
             f'{{name: mute, url: "json://{silent}/?rto=0.1"}}',
             '{name: away, url: "json://127.0.0.1:9/"}',
@@ -143,7 +143,7 @@ def test_a_channel_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.Mo
                 return 0.0
 
         monkeypatch.setattr("harness.notify.messages.Deadline", DeadlineOnceAsked)
-        file = lab(tmp_path, f'{{name: mute, url: "json://127.0.0.1:{mute.getsockname()[1]}/"}}')
+        file = lab_of(tmp_path, f'{{name: mute, url: "json://127.0.0.1:{mute.getsockname()[1]}/"}}')
         (problem,) = send(MESSAGE, load_channels(file)).values()
         assert "60 s" in str(problem)
 
@@ -160,7 +160,7 @@ def test_the_head_of_a_summary_is_short_and_safe(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_night_goes_on_whoever_is_silent_and_sends_once(tmp_path: Path, hook: Webhook) -> None:
-    file = lab(tmp_path, chat(hook), "{name: away, url: 'json://127.0.0.1:9/'}")
+    file = lab_of(tmp_path, chat(hook), "{name: away, url: 'json://127.0.0.1:9/'}")
     chain = at_its_last_step(tmp_path, file, failed_on=("new",), issues=(an_issue(),))
     finished = chain.go_on()
     (warning,) = finished.told
@@ -184,7 +184,7 @@ def test_a_night_that_is_not_over_sends_so_once(
 ) -> None:
     """Else the last word of the night before, that nothing fails, would seem to be of tonight."""
     site = tmp_path / "site"
-    more = {"lab": str(lab(tmp_path, chat(hook))), "folder": str(tmp_path), "site": str(site)}
+    more = {"lab": str(lab_of(tmp_path, chat(hook))), "folder": str(tmp_path), "site": str(site)}
     night = a_night(night=NAME, done=STEPS[:1], until=0.0, **more)
     command = ("pytest", "-m", "device", str(tmp_path / NAME / "problem.json"))
     if is_begun:
@@ -213,7 +213,7 @@ def test_a_night_that_is_refused_sends_why(
     tmp_path: Path, hook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    file, reports = lab(tmp_path, chat(hook)), tmp_path / "reports"
+    file, reports = lab_of(tmp_path, chat(hook)), tmp_path / "reports"
     (tmp_path / "test_none.py").write_text("def test_plain(): pass\n")
     words = ("nightly", "--lab", file, "--reports", reports)
     nothing = qnn_harness(*words, tmp_path / "test_none.py")
@@ -235,7 +235,7 @@ def test_a_night_that_is_refused_sends_why(
 
 @pytest.mark.slow
 def test_a_comparison_is_sent_where_that_is_asked_for(tmp_path: Path, hook: Webhook) -> None:
-    file = lab(tmp_path, chat(hook), "{name: away, url: 'json://127.0.0.1:9/'}")
+    file = lab_of(tmp_path, chat(hook), "{name: away, url: 'json://127.0.0.1:9/'}")
     good = run_folder(tmp_path / "reports", attempt("a passed"))
     bad = run_folder(tmp_path / "reports", attempt("a failed"))
     lost = run_folder(tmp_path / "reports", attempt("a error cause=infra"))
@@ -263,7 +263,7 @@ def test_a_comparison_is_sent_where_that_is_asked_for(tmp_path: Path, hook: Webh
 
 @pytest.mark.slow
 def test_a_summary_is_sent_by_hand(tmp_path: Path, hook: Webhook) -> None:
-    file = lab(tmp_path, chat(hook))
+    file = lab_of(tmp_path, chat(hook))
     night, run = tmp_path / NAME, run_folder(tmp_path, attempt("a failed"))
     night.mkdir()
     (night / "summary.md").write_text("### Devices: failed\n\n- **new** open: `it broke`\n")
@@ -285,7 +285,7 @@ def test_a_summary_is_sent_by_hand(tmp_path: Path, hook: Webhook) -> None:
     )
     neither = qnn_harness("notify", tmp_path / "none", "--lab", file)
     assert (neither.returncode, len(hook.got)) == (2, 3)
-    lab(tmp_path, chat(hook), "{name: odd, url: 'nosuch://s3cret'}")
+    lab_of(tmp_path, chat(hook), "{name: odd, url: 'nosuch://s3cret'}")
     for more in ((), ("--dry-run",)):
         partly = qnn_harness("notify", "--test", "--lab", file, *more)
         assert (partly.returncode, "odd: not sent: " in partly.stdout) == (3, True)
@@ -294,11 +294,28 @@ def test_a_summary_is_sent_by_hand(tmp_path: Path, hook: Webhook) -> None:
     assert nobody.returncode == 2
 
 
+@pytest.mark.slow
+def test_a_run_is_sent_to_the_channels_that_want_runs(lab: DeviceRuns, hook: Webhook) -> None:
+    channels = [
+        {"name": "all", "url": f"json://{hook.at}/", "runs": True},
+        {"name": "nights", "url": f"json://{hook.at}/"},
+        {"name": "away", "url": "json://127.0.0.1:9/", "runs": True},
+    ]
+    lab.file.write_text(lab.file.read_text() + yaml.safe_dump({"notify": channels}))
+    suite = lab.write_suite("import pytest\n@pytest.mark.device\ndef test_a(bench):\n    pass\n")
+    finished = lab.run(suites=suite)
+    assert finished.output.count("warning: channel ") == 1
+    (message,) = hook.got
+    assert finished.journal[0]["run"] in message["title"]
+    lab.run(f"--qnn-problem-file={lab.folder}/problem", suites=suite)
+    assert len(hook.got) == 1, "a part of a night or of a bisection"
+
+
 def test_without_apprise_a_channel_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "apprise", None)
-    (channel,) = load_channels(lab(tmp_path, '{name: chat, url: "json://127.0.0.1/"}'))
+    (channel,) = load_channels(lab_of(tmp_path, '{name: chat, url: "json://127.0.0.1/"}'))
     assert "pip install 'qnn-harness[notify]'" in str(channel_problem(channel))
 
 

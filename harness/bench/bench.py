@@ -48,8 +48,8 @@ from harness.results.record import Check, as_json, conclusion, failure_text
 from harness.transport.shell import Completed
 
 _HINT: Final = (
-    "`--fallback allow` lets such nodes run on the CPU, and the record tells which; without it "
-    "none may"
+    "`--fallback allow` lets these nodes run on the CPU, and the record lists them; without it "
+    "no node may run there"
 )
 NO_FALLBACK: Final = re.compile(
     r"This session contains graph nodes that are assigned to the default"
@@ -210,7 +210,7 @@ class Bench:
     def _refuse_contexts(self, reason: str) -> NoReturn:
         """Raise TargetFailure: the case's backend cannot read these contexts."""
         self.libraries()
-        reason = f"{reason}, and the {self.placement.backend} backend reads none of them"
+        reason = f"{reason}; the {self.placement.backend} backend cannot load them"
         raise TargetFailure(Verdict("unsupported", None, ErrorRecord.of(message=reason)))
 
     def ort(self) -> OrtOnDevice:
@@ -230,7 +230,7 @@ class Bench:
         if not fits(engine):
             fitting = next(filter(fits, ENGINES.values()))
             marker = f'`@pytest.mark.device(engine="{fitting.name}")`'
-            raise ConfigError(f"a test that uses {fitting.title} is marked {marker}")
+            raise ConfigError(f"a test that uses {fitting.title} needs the marker {marker}")
         return engine
 
     def session(

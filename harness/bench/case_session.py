@@ -82,7 +82,7 @@ class Figures(dict[str, Any]):
     """Figures by name; the error for a missing one lists those that exist."""
 
     def __missing__(self, name: str) -> NoReturn:
-        raise NoFigureError(f"no {name!r} was measured; there are: {', '.join(self) or 'none'}")
+        raise NoFigureError(f"{name!r} was not measured; measured: {', '.join(self) or 'nothing'}")
 
 
 @dataclass(frozen=True)
@@ -163,11 +163,13 @@ class Notes:
         outcome = self.verdict.outcome if self.verdict else None
         refused = self.verdict and self.verdict.error
         if outcome is None and not self.logs:
-            raise ConfigError("nothing has run yet: `accept_refusal()` is for what ran before it")
+            raise ConfigError(
+                "nothing has run yet; call `accept_refusal()` after the call that is refused"
+            )
         if outcome in ("passed", "crashed", "hung"):
             raise ConfigError(f"the last plan was not refused: it {outcome}")
         if refused and refused.code == 0:
-            raise ConfigError("nothing was refused: the call succeeded, and its outputs are wrong")
+            raise ConfigError("nothing was refused: the call succeeded, but its outputs are wrong")
         self.measurements["refused_code"] = refused.code if refused else None
         self.verdict = None
 

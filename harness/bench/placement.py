@@ -50,7 +50,7 @@ class Placement(PlacementRecord):
         Raises ValueError for any other device: the verdict would be recorded for the wrong one.
         """
         if device not in self.candidates:
-            raise ValueError(f"a case of {self.device_name} was to run on {device}")
+            raise ValueError(f"a case planned for {self.device_name} cannot run on {device}")
         return self.model_copy(update={"device": device})
 
     @property

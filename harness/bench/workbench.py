@@ -90,7 +90,7 @@ class BackgroundTasks:
             threading.Thread(target=run, daemon=True).start()
             if not self._changed.wait_for(lambda: device not in self._abandoned, patience_s):
                 self._abandoned[device] = True
-                raise NotYet(f"device {device.name} is still being made ready")
+                raise NotYet(f"device {device.name} is still being prepared")
         if errors:
             raise errors[0]
 

@@ -59,7 +59,7 @@ def axis_step(spec: AxisSpec, evidence: Evidence) -> Question | AxisFinding:
         text = f"{state.names[0]} is {verdicts[0]}"
         return state.finding("no-change", text, verdict=verdicts[0])
     if len(state.names) == 1:
-        only = f"only {state.names[0]} can be tested: it is {verdicts[0]}"
+        only = f"only {state.names[0]} can be tested, and it is {verdicts[0]}"
         return state.finding("undecided", verdict=verdicts[0], notes=[only])
     pairs = _changes(verdicts)
     if not pairs:
@@ -68,7 +68,7 @@ def axis_step(spec: AxisSpec, evidence: Evidence) -> Question | AxisFinding:
     if high - low > 1:
         inside = range(low + 1, high)
         started = next((i for i in inside if state.tallies[i].answers), (low + high) // 2)
-        return state.question(started, f"splits {high - low} places where it can have changed")
+        return state.question(started, f"splits the {high - low} places where the change can be")
     return state.finding("change", states=verdicts, change=state.change(verdicts, low, high))
 
 
@@ -153,7 +153,7 @@ class AxisState:
         for name in holes:
             claim = _claim_of(self.spec, name)
             if claim is not None:
-                remarks.append(f"{name} was said to be {claim}, and cannot be tested")
+                remarks.append(f"--{claim} names {name}, which cannot be tested")
         between = tuple(holes) if kind == "no-change" else change.between
         if untested := [name for name in holes if name not in between]:
             remarks.append(f"could not be tested: {', '.join(untested)}")
@@ -179,7 +179,7 @@ class AxisState:
         known = [(name, claim, state) for name, claim, state in claims if claim and state]
         for name, claim, state in known:
             if claim != state:
-                yield f"{name} was said to be {claim}, and is {state}"
+                yield f"--{claim} names {name}, but it is {state}"
 
 
 def _claim_of(spec: AxisSpec, name: str) -> GoodOrBad | None:
@@ -228,7 +228,9 @@ def _no_change(state: AxisState, verdicts: Verdicts) -> AxisFinding:
     subject, notes = ("all that could be tested" if holes else "all"), list[str]()
     if len(settled) < len(state.names):
         subject = f"all {len(settled)} that were run"
-        notes = [f"{len(settled)} of {len(state.names)} candidates were run; --bad names another"]
+        notes = [
+            f"{len(settled)} of {len(state.names)} candidates were run; name another one with --bad"
+        ]
     text = f"no change: {subject} are {settled[0]}"
     return state.finding("no-change", text, verdicts, verdict=settled[0], notes=notes)
 
@@ -295,7 +297,7 @@ class _Corners:
         verdicts = [self._verdict(point) for point in (spec.good, spec.bad)]
         for point, verdict in zip((spec.good, spec.bad), verdicts, strict=True):
             if verdict is None:
-                problem = f"{self._named(point)} cannot be tested: name another pair"
+                problem = f"{self._named(point)} cannot be tested; name another pair"
                 return self.finding("undecided", [problem])
         if verdicts[0] == verdicts[1]:
             text = f"no change: both pairs are {verdicts[0]}"
@@ -304,7 +306,7 @@ class _Corners:
             return self.finding("undecided", [])
         if all(self._verdict(point) is None for point in self._mixed.values()):
             pairs = " and ".join(self._named(point) for point in self._mixed.values())
-            problem = f"{pairs} cannot be tested, so that the axes cannot be told apart"
+            problem = f"{pairs} cannot be tested, so the axis of the change is unknown"
             return self.finding("undecided", [problem])
         return None
 
@@ -355,10 +357,10 @@ class _Corners:
                 fails_with = None
                 summary = f"{unknown} makes it fail, alone or only together with {known}"
                 if alone[known] == "bad":
-                    summary = f"{known} alone makes it fail; whether {unknown} alone does, too"
+                    summary = f"{known} alone makes it fail; {unknown} alone is unknown"
                 summary += f": {self._named(self._mixed[unknown])} cannot be tested"
         lines = [
-            f"{search.axis} ({', '.join(map(' '.join, search.held.items()))} held): "
+            f"{search.axis} (with {', '.join(map(' '.join, search.held.items()))}): "
             f"{search.answer.text}"
             for search in searches
         ]
@@ -409,7 +411,7 @@ class _Corners:
     def _false_claims(self) -> Iterator[str]:
         for point, claim in ((self._spec.good, "good"), (self._spec.bad, "bad")):
             if (verdict := self._verdict(point)) not in (claim, None):
-                yield f"{self._named(point)} was said to be {claim}, and is {verdict}"
+                yield f"--{claim} names {self._named(point)}, but it is {verdict}"
 
 
 class VersionSearch(Search[AxisSpec | CornerSpec, Finding]):
@@ -468,7 +470,7 @@ class Bisection(Loop[Finding]):
             made_by = record.runtime.contexts_by if record.runtime is not None else None
             # the contexts that a case loads are certain only once it passed
             if "compiler" in self.task.axes and made_by is None and record.outcome == "passed":
-                raise ConfigError("the case takes no contexts of a compiler", field="--axis")
+                raise ConfigError("the case loads no contexts made by a compiler", field="--axis")
         if judged.answer == "unknown":
             self._turn += 1  # the next try goes to the next device that can stand in
         return judged
@@ -484,9 +486,9 @@ class Bisection(Loop[Finding]):
         if self._match.can_compare([record for record, _ in self._good_runs()]):
             return question
         if self._search.evidence.tallies.get(good, NOTHING).untestable:
-            problem = f"{' with '.join(good)} gave no result to compare others with"
-            raise ConfigError(f"{problem}: name another good end", field="--good")
-        return Question(at=good, number=question.number, why="what others are compared with")
+            problem = f"{' with '.join(good)} gave no result to compare with"
+            raise ConfigError(f"{problem}; name another version", field="--good")
+        return Question(at=good, number=question.number, why="reference of the comparison")
 
     def _measured_before(self, point: Point) -> list[float]:
         """Return the measurements of the earlier runs at a point, if one is compared."""
@@ -533,7 +535,10 @@ class Bisection(Loop[Finding]):
         if outputs is not None:
             return outputs
         if KEPT not in end.record.measurements:
-            problem = "--match drift is for a case that keeps outputs, as those of files do"
+            problem = "--match drift needs a case that keeps its outputs, as those of `run FILE` do"
             raise ConfigError(problem, field="--case")
-        problem = "its contexts are not those of the good end: hold what makes them"
+        problem = (
+            "the contexts differ from those of the good end; pass --compiler VERSION, so that one "
+            "compiler makes all of them"
+        )
         raise ConfigError(problem, field="--compiler")

@@ -204,7 +204,7 @@ class SearchFolder(Generic[AnySpec]):
     def open(cls, path: Path) -> Self:
         """Open an existing folder. Raises ConfigError if it is not one of a search."""
         if not (path / LOG).is_file():
-            raise ConfigError(f"is no {cls.noun}: there is no {LOG}", file=path)
+            raise ConfigError(f"is not a {cls.noun}: it has no {LOG}", file=path)
         return cls(path.resolve())
 
     def discard(self) -> None:
@@ -226,7 +226,7 @@ class SearchFolder(Generic[AnySpec]):
         except NotInsideError as error:
             raise ConfigError(str(error.strerror), file=error.filename) from error
         except BlockingIOError as error:
-            problem = f"this {self.noun} is still run by {locking_process(self.path / LOG)}"
+            problem = f"{locking_process(self.path / LOG)} is still running this {self.noun}"
             raise ConfigError(problem, file=self.path) from error
         except OSError as error:
             raise InfraError(f"cannot read {self.path}: {error.strerror}") from error
@@ -305,7 +305,7 @@ def log_text(path: Path) -> str:
         return read_bounded(path, _MAX_BYTES).decode("utf-8", "replace")
     except OSError as error:
         long = error.errno == errno.EFBIG
-        problem = "is too long for a log" if long else f"cannot be read: {error.strerror}"
+        problem = "is too large for a log" if long else f"cannot be read: {error.strerror}"
         raise ConfigError(problem, file=path) from error
 
 

@@ -53,7 +53,7 @@ def with_earlier_options(case: str, reports: Path, arguments: Sequence[str]) -> 
         return tuple(arguments)
     run, options = find_failed_run(reports, case)
     if extra := tuple(pytest_options(options)):
-        _log.warning("asked of the file as in %s: %s", run, shlex.join(extra))
+        _log.warning("options taken from %s: %s", run, shlex.join(extra))
     return (*arguments, *extra)
 
 
@@ -64,10 +64,10 @@ def pytest_arguments_to_resume(stored: Sequence[str], arguments: Sequence[str]) 
     and if some had a secret, which is not stored, and are not given again.
     """
     if arguments and tuple(map(without_secrets, arguments)) != tuple(stored):
-        problem = "differs from that of the search to resume: leave it out, or give the same ones"
+        problem = "differs from the arguments of this search; give the same arguments, or none"
         raise ConfigError(problem, field="--pytest-arg")
     if not arguments and REDACTED in " ".join(stored):
-        problem = "one of them had a secret, which is not stored: give all of them again"
+        problem = "an argument of this search had a secret, which is not stored; give all again"
         raise ConfigError(problem, field="--pytest-arg")
     return tuple(arguments or stored)
 

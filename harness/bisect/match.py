@@ -142,8 +142,8 @@ def figure(figures: Mapping[str, object], path: str) -> float:
         if (cost := cost_of(profile, name)) is not None:
             return cost
         largest = ", ".join(dearest(profile))
-        hint = f": the largest are {largest}" if largest else ", nor any other"
-        raise Unmeasured(f"no op {name} was profiled{hint}")
+        hint = f"; the largest ops are {largest}" if largest else "; no op was profiled"
+        raise Unmeasured(f"op {name} was not profiled{hint}")
     value: object = figures
     for part in path.split("."):
         if isinstance(value, Mapping) and part in value:
@@ -288,7 +288,7 @@ class Match:
         if record.outcome == "error" or record.cause in ("infra", "harness", "config"):
             if record.cause == "config":
                 message = f": {record.error.message}" if record.error is not None else ""
-                return Judged("untestable", f"it could not be set up{message[:_MAX_CHARS]}")
+                return Judged("untestable", f"the case could not be set up{message[:_MAX_CHARS]}")
             return Judged("unknown", f"no verdict: {record.cause}")
         if self.comparison is not None:
             return self._measured(self.comparison, record, good, earlier)
@@ -330,7 +330,7 @@ class Match:
         for output in beyond or unknown or drifting:
             difference = output.differences[1] or NOT_KEPT
             return Judged(answer, f"{output.context}, output {output.output}: {difference}")
-        return Judged(answer, "the outputs of the good end")
+        return Judged(answer, "the outputs equal those of the good end")
 
 
 ANY_FAILURE: Final = Match()
@@ -374,12 +374,12 @@ def parse_match(text: str) -> Match:
             return named is not None and fnmatchcase(named, pattern)
 
         return Match(text, is_like, others=others)
-    raise ConfigError(f"--match: {text[:80]!r} is none of its forms", choices=_FORMS)
+    raise ConfigError(f"--match: {text[:80]!r} has none of the valid forms", choices=_FORMS)
 
 
 def _code(text: str) -> int:
     if not _CODE.fullmatch(text):
-        raise ConfigError(f"--match: {text[:40]!r} is not a code", choices=("1002", "0x3ea"))
+        raise ConfigError(f"--match: {text[:40]!r} is not an error code", choices=("1002", "0x3ea"))
     return int(text, 16 if text[:2].lower() == "0x" else 10)
 
 
@@ -387,7 +387,7 @@ def parse_comparison(text: str) -> Comparison:
     """Parse `NAME SIGN NUMBER` or `NAME SIGN NUMBER * good`. Raises ConfigError."""
     match = _COMPARISON.fullmatch(text)
     if match is None or match["name"] == "good":
-        problem = f"--match: {text[:80]!r} compares no measurement with a number"
+        problem = f"--match: {text[:80]!r} does not compare a measurement with a number"
         raise ConfigError(problem, choices=("load_us > 500", "load_us > 1.2 * good"))
     number = match["number"] or match["times"] or "1"
     return Comparison(match["name"], match["sign"], float(number), match["number"] is None)

@@ -45,12 +45,12 @@ class NewFailure:
         if not self.changed:
             return "no version has changed since the run before"
         if self.after.device is None:
-            return "it is not known on which device it ran"
+            return "the device that it ran on is unknown"
         if same_failure(self.before, self.after):
             expected = ", where a known issue expected it" if self.before.known_issue else ""
-            return f"it failed alike before{expected}"
+            return f"it failed in the same way before{expected}"
         if self.before.is_bad and self.after.failure is None:
-            return "nothing tells its failure from the one before"
+            return "its failure cannot be distinguished from the one before"
         return None
 
     def command(self, lab: str, reports: str) -> list[str] | None:

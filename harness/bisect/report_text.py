@@ -67,7 +67,7 @@ def _blocks(result: BisectionResult) -> Iterator[Block]:
     yield CodeBlock([*commands(result)])
     yield from chain.from_iterable(_edge(result, edge) for edge in result.edges)
     for axis, libraries in result.libraries.items():
-        yield Heading(f"What changed in the libraries of {axis}")
+        yield Heading(f"Changes in the libraries of {axis}")
         yield Items(list(_libraries(libraries)))
     yield Heading("Every run")
     runs = [*map(_run_row, result.runs)]
@@ -133,7 +133,11 @@ def title(result: BisectionResult) -> str:
     answer, error = result.answer, _error_of(result)
     failure = (error.call or error.headline) if error is not None else ""
     test = function_of(result.case)
-    words = [f"{', '.join(result.axes)}: {answer.text if answer else 'not over'}", failure, test]
+    words = [
+        f"{', '.join(result.axes)}: {answer.text if answer else 'not finished'}",
+        failure,
+        test,
+    ]
     return "; ".join(shortened(" ".join(word.split()), _TITLE_CHARS) for word in words if word)
 
 
@@ -155,11 +159,11 @@ def summary(result: BisectionResult) -> list[str]:
     lines += [flaky.description for flaky in answer.flaky] if answer else []
     comparison = parse_match(result.match).comparison if result.match else None
     if answer and result.repeat == 1:
-        purpose = "tests that are flaky" if comparison is None else "figures that differ"
-        lines.append(f"each was run once; --repeat N is for {purpose}")
+        purpose = "flaky tests" if comparison is None else "figures that vary"
+        lines.append(f"each candidate was run once; use --repeat N for {purpose}")
     elif answer:
         rule = "bad if any run is bad" if comparison is None else "the median counts"
-        lines.append(f"each was run {result.repeat} times (--repeat): {rule}")
+        lines.append(f"each candidate was run {result.repeat} times (--repeat): {rule}")
     lines += answer.notes if answer else ()
     for search in answer.searches if isinstance(answer, CornersFinding) else ():
         lines += (f"{search.axis}: {note}" for note in search.answer.notes)
@@ -175,8 +179,8 @@ def summary(result: BisectionResult) -> list[str]:
     lines.append(f"device: {', '.join(devices)} ({result.target}, {result.backend})")
     lines += filter(None, [_simulated(result)])
     if answer:
-        spoilt = f", {answer.unknown} more spoilt by the lab" if answer.unknown else ""
-        lines.append(f"runs: {answer.runs}{spoilt}; {bound_text(result.most_runs)}")
+        lost = f", {answer.unknown} more lost to failures of the lab" if answer.unknown else ""
+        lines.append(f"runs: {answer.runs}{lost}; {bound_text(result.most_runs)}")
     return lines
 
 
@@ -212,7 +216,7 @@ def _reasons(result: BisectionResult) -> list[str]:
         points = dict.fromkeys(" with ".join(run.at) for run in runs)
         first = runs[0].record
         reasons.append(f"{', '.join(points)}: {_failure(first) if first is not None else ''}")
-    return [f"bad for different reasons, of which --match looks for one: {'; '.join(reasons)}"]
+    return [f"bad runs failed for different reasons; --match selects one: {'; '.join(reasons)}"]
 
 
 def commands(result: BisectionResult) -> Iterator[str]:

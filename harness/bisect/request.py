@@ -56,7 +56,7 @@ class Versions:
             names = self.resolve(axis, path, f"--{axis}")
             if len(names) != 1:
                 versions = counted(len(names), "version")
-                problem = f"{part} holds {versions}; name it in `runtimes` of devices.yaml"
+                problem = f"{part} has {versions}, not one; list it in `runtimes` of devices.yaml"
                 raise ConfigError(problem, field=f"--{axis}", choices=names)
             paths[names[0]] = path
         return paths
@@ -74,7 +74,7 @@ class Versions:
         if all(name in known for name in candidates):
             candidates = sorted(candidates, key=known.index)
         if not candidates:
-            raise ConfigError(f"there is no version of {axis} for {self.target}", field=field)
+            raise ConfigError(f"no version of {axis} is available for {self.target}", field=field)
         return tuple(candidates)
 
     def held_versions(
@@ -94,7 +94,8 @@ class Versions:
             names = self.resolve(axis, spec, f"--{axis}")
             if len(names) != 1:
                 problem = (
-                    f"{spec!r} means {counted(len(names), 'version')}; this axis is held at one"
+                    f"{spec!r} matches {counted(len(names), 'version')}; an axis that is not "
+                    "searched needs one"
                 )
                 raise ConfigError(problem, field=f"--{axis}", choices=names)
             versions[axis] = names[0]
@@ -138,16 +139,16 @@ def choose_devices(lab: Lab, case: str, names: Sequence[str], backend: str | Non
     target = chosen[0].target
     if target is None:
         raise ConfigError(
-            f"device {chosen[0].name!r} has no target in the lab, so that its versions are not "
-            "known beforehand; add it there",
+            f"device {chosen[0].name!r} has no `target` in the lab file, so its versions are not "
+            "known; add `target` there",
             field="--device",
             choices=[device.name for device in enabled],
         )
     similar = {device.name for device in alike(chosen[0], chosen)}
     if strangers := [device.name for device in chosen[1:] if device.name not in similar]:
         raise ConfigError(
-            f"{', '.join(strangers)} cannot stand in for {chosen[0].name}: another verdict there "
-            "would say nothing about the versions",
+            f"{', '.join(strangers)} cannot replace {chosen[0].name}: the devices differ, so a "
+            "different verdict would say nothing about the versions",
             field="--device",
         )
     backend = backend or (named and named["backend"]) or "htp"
@@ -159,8 +160,8 @@ COMPILING_TARGET: Final = "linux-x64"
 
 
 _ONE_AXIS: Final = (
-    "one axis is searched; of two, --good qnn=V,ort=V --bad qnn=V,ort=V tells which of them "
-    "matters (`pytest --qnn all --ort all` runs all pairs)"
+    "name one axis; to find which of two axes matters, use --good qnn=V,ort=V --bad qnn=V,ort=V "
+    "(`pytest --qnn all --ort all` runs all pairs)"
 )
 _OPTIONS: Final = {"repeat": "--repeat", "candidates": "--versions"}
 Ends = Mapping[str, Mapping[AxisName, str]]
@@ -199,7 +200,7 @@ def make_task(request: Request, lab: Lab, catalog: Catalog) -> Task:
     request = replace(request, axes=axes)
     _check_nothing_is_ignored(request, match)
     if match is not None and match.needs_good and "--good" not in ends:
-        raise ConfigError("--match compares with the good end: name it", field="--good")
+        raise ConfigError("--match compares with the good end; name its version", field="--good")
     placement = choose_devices(lab, request.case, request.devices, request.backend)
     versions, specs = Versions(catalog, placement.target), dict(request.versions or {})
     candidates = {axis: _candidates(axis, request, specs, versions) for axis in axes}
@@ -248,15 +249,15 @@ def _axes(request: Request) -> tuple[tuple[AxisName, ...], Ends]:
     axes = named or searched
     if len(named) > 2:
         problem = (
-            f"--good and --bad name {', '.join(named)}: both name the same one or two; another "
-            "axis is held by its own option, as in --compiler VERSION"
+            f"--good and --bad name {', '.join(named)}, but must both name the same one or two "
+            "axes; set another axis with its own option, as in --compiler VERSION"
         )
         raise ConfigError(problem)
     if len(searched) < len(request.axes) or not 1 <= len(axes) <= (2 if named else 1):
         raise ConfigError(_ONE_AXIS, field="--axis", choices=VERSIONS)
     if searched and set(searched) != set(axes):
-        problem = f"is {','.join(searched)}, and --good and --bad are about {' and '.join(axes)}"
-        raise ConfigError(f"{problem}: leave it out", field="--axis")
+        problem = f"is {','.join(searched)}, but --good and --bad name {' and '.join(axes)}"
+        raise ConfigError(f"{problem}; leave --axis out", field="--axis")
     for field, text in texts.items():
         if len(axes) == 2 and set(ends.get(field, ())) != set(axes):
             form = ",".join(f"{axis}=VERSION" for axis in axes)
@@ -285,10 +286,12 @@ def _check_nothing_is_ignored(request: Request, match: Match | None) -> None:
     """Raise ConfigError for options that would have no effect."""
     if len(request.axes) == 2 and request.candidates is not None:
         options = ", ".join(f"--{axis}" for axis in VERSIONS)
-        problem = f"with two axes give each its own candidates: {options}"
+        problem = f"lists one axis; list the candidates of two axes with {options}"
         raise ConfigError(problem, field="--versions")
     if match is not None and match.drift_steps is not None and request.axes != ("qnn",):
-        problem = "--match drift compares what QNN versions make of the same contexts: --axis qnn"
+        problem = (
+            "--match drift compares QNN versions, which load the same contexts; use --axis qnn"
+        )
         raise ConfigError(problem, field="--axis")
     named = {f"--{axis}": spec for axis, spec in (request.versions or {}).items()}
     for field, spec in {**named, "--versions": request.candidates}.items():
@@ -303,12 +306,12 @@ def pytest_root(case: str, field: str) -> Path:
     """
     file = split_node_id(case)[0].partition("::")[0]
     if "::" not in case:
-        raise ConfigError(f"{case[:200]!r} is no case: FILE::TEST[parameters]", field=field)
+        raise ConfigError(f"{case[:200]!r} is not a case; name FILE::TEST[parameters]", field=field)
     here = Path.cwd()
     for folder in (here, *here.parents):
         if (folder / file).is_file():
             return folder
-    raise ConfigError(f"there is no file {file} here, nor in a folder above", field=field)
+    raise ConfigError(f"file {file} is not in the current folder or a folder above it", field=field)
 
 
 def _candidates(
@@ -316,7 +319,7 @@ def _candidates(
 ) -> tuple[str, ...]:
     field = "--versions" if request.candidates is not None else f"--{axis}"
     if axis in specs and field != f"--{axis}":
-        problem = f"{field} lists the candidates, too: give one of the two"
+        problem = f"{field} also lists the candidates; give one of the two options"
         raise ConfigError(problem, field=f"--{axis}")
     return versions.candidates(axis, _specs(axis, request, specs), field)
 

@@ -63,7 +63,7 @@ class VersionChange(Part):
             words = ("last bad", "first good")
         text = f"{words[0]} {self.before}, {words[1]} {self.after}"
         if self.between:
-            text += f" or one of the undecided before it: {', '.join(self.between)}"
+            text += f" or one of the undecided versions before it: {', '.join(self.between)}"
         return text
 
 
@@ -78,8 +78,8 @@ class FlakyVersion(Part):
     @property
     def description(self) -> str:
         return (
-            f"flaky: {self.failed} of {self.runs} failed at {' with '.join(self.at)}; with "
-            f"--repeat {self.repeats} a miss is less likely than 1 % at that rate"
+            f"flaky: {self.failed} of {self.runs} runs failed at {' with '.join(self.at)}; at that "
+            f"rate --repeat {self.repeats} misses it with less than 1 % probability"
         )
 
 

@@ -54,7 +54,7 @@ class AxisSpec(_Spec):
             if name is not None and name not in self.candidates:
                 raise ValueError(f"{field}: {name!r} is not one of the candidates")
         if self.good is not None and self.good == self.bad:
-            raise ValueError(f"{self.good!r} cannot be good and bad")
+            raise ValueError(f"{self.good!r} cannot be both good and bad")
         return self
 
     @property

@@ -61,7 +61,7 @@ def run_bisection(
 
     A `new` one without answers is removed if its input turns out to be wrong. Raises HarnessError.
     """
-    command = f"to go on: qnn-harness bisect --resume {shlex.quote(short_path(folder.path))}"
+    command = f"to continue: qnn-harness bisect --resume {shlex.quote(short_path(folder.path))}"
     try:
         return _run_to_end(folder, stop_at, command, as_json=as_json)
     except HarnessError as error:
@@ -170,7 +170,7 @@ def log_lines(log: BisectLog) -> Iterator[str]:
             yield entry.text
     pending = log.pending()
     if pending is not None:
-        yield f"  {' with '.join(pending.at):<18} running, or cut off ({pending.why})"
+        yield f"  {' with '.join(pending.at):<18} running, or interrupted ({pending.why})"
 
 
 def result_lines(result: BisectionResult, folder: str) -> Iterator[str]:
@@ -180,7 +180,7 @@ def result_lines(result: BisectionResult, folder: str) -> Iterator[str]:
         yield from (f"  {line}" for line in summary(result))
         yield f"report: {folder}/report.html, as a bug report: {folder}/report.md"
     else:
-        yield f"not over yet, after {counted(len(result.runs), 'run')}: {folder}"
+        yield f"not finished after {counted(len(result.runs), 'run')}: {folder}"
 
 
 def _search_text(task: Task) -> str:
@@ -188,7 +188,7 @@ def _search_text(task: Task) -> str:
     if isinstance(search, CornerSpec):
         pairs = (zip(search.axes, pair, strict=True) for pair in (search.good, search.bad))
         good, bad = (" with ".join(map(" ".join, versions)) for versions in pairs)
-        text = f"corners of {' and '.join(search.axes)}: good {good}, bad {bad}"
+        text = f"bisecting {' and '.join(search.axes)}: good {good}, bad {bad}"
     else:
         searched = search.searched()
         ends = f"{searched[0]} to {searched[-1]}"
@@ -211,8 +211,8 @@ _WITH_RESUME: Final = (
 def _axis_options(command: Callable[..., int]) -> Callable[..., int]:
     first = VERSIONS[0]
     for axis in reversed(VERSIONS):
-        same = f"Versions to hold or to search, as those of --{first}."
-        text = "Version to hold this axis at, or its candidates." if axis == first else same
+        same = f"As --{first}, for this axis."
+        text = "Version of this axis; or candidates, to search it." if axis == first else same
         command = click.option(f"--{axis}", metavar="VERSION", help=text)(command)
     return command
 
@@ -294,8 +294,7 @@ def bisect(context: click.Context, /, **values: Any) -> int:
         return run_bisection(folder, stop_at, as_json=values["as_json"])
     if not values["case"] or not (values["axis"] or values["good"] or values["bad"]):
         raise click.UsageError(
-            "--case and --axis say what to bisect, or --case with --good and --bad that name axes; "
-            "or --resume"
+            "give --case and --axis, or --case with --good and --bad that name axes, or --resume"
         )
     request = _request(values)
     request = replace(request, lab=lab_or_simulated(request.lab, request.devices, notice=True))
@@ -362,7 +361,7 @@ def _check_only_resumed(context: click.Context) -> None:
         and parameter.name not in _WITH_RESUME
     ]
     if changed:
-        problem = "continues with the same options, and takes no others"
+        problem = "continues with the stored options, and accepts only a few"
         same = ("--lab if it is the same", "--pytest-arg if they are the same")
         choices = ("--reports", "--max-minutes", "--json", *same)
         raise ConfigError(f"--resume {problem}", field=changed[0].opts[0], choices=choices)
@@ -376,7 +375,9 @@ def _resumed(values: dict[str, Any], lab_named: bool) -> BisectFolder:
         folder = BisectFolder.open(Path(named))
     spec = folder.read().spec
     if lab_named and spec.lab.resolve() != values["lab_file"].resolve():
-        raise ConfigError(f"the bisection is for the lab in {spec.lab}", field="--lab")
+        raise ConfigError(
+            f"is not the lab of this bisection; leave it out, or name {spec.lab}", field="--lab"
+        )
     folder.pytest_arguments = pytest_arguments_to_resume(
         spec.pytest_arguments, values["pytest_arguments"]
     )

@@ -68,7 +68,7 @@ def compare(
     lab_file: Path,
     as_json: bool,
 ) -> int:
-    """Compare run NEW (default: reports/latest) with run BASE: new failures end with 1.
+    """Compare run NEW (default: reports/latest) with run BASE; new failures exit with 1.
 
     So do failures that changed, and cases that had a verdict and have vanished, unless --fail-on
     says otherwise. Else missing verdicts in the new run end with 2 if the input was wrong, or 3.
@@ -79,7 +79,7 @@ def compare(
     formats = {"--markdown": as_markdown, "--html": as_html, "--json": as_json}
     chosen = [name for name, is_set in formats.items() if is_set]
     if len(chosen) > 1:
-        raise click.UsageError(f"{' and '.join(chosen[:2])} do not go together")
+        raise click.UsageError(f"{' and '.join(chosen[:2])} cannot be combined")
     if notify:
         require_channels(lab_file)
     fail_rules = FailOn.parse(fail_on)
@@ -124,10 +124,10 @@ def _notify(report: ComparisonView, run: RunFolder, lab_file: Path) -> None:
 
 def _folders(runs: tuple[Path, ...], previous: bool) -> tuple[RunFolder, RunFolder]:
     if previous and len(runs) > 1:
-        raise click.UsageError("--previous finds BASE: only NEW can be named with it")
+        raise click.UsageError("--previous finds BASE; name only NEW with it")
     if not previous and not 1 <= len(runs) <= 2:
         raise click.UsageError(
-            "name the run to compare reports/latest with, or two runs, or --previous"
+            "name one run to compare reports/latest with it, or two runs, or use --previous"
         )
     if previous:
         new = RunFolder.open(runs[0] if runs else _LATEST)

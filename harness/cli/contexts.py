@@ -78,11 +78,11 @@ def compile_command(model: Path, output: Path, soc: str, qnn: str | None, lab_fi
     3 this computer failed.
     """
     if (kind := open_artefact(model).kind) != "onnx":
-        problem = f"only an .onnx can be compiled, and this is of kind {kind}"
+        problem = f"is of kind {kind}; only an .onnx can be compiled"
         raise ConfigError(problem, file=model)
     require_output(output)
     if output.suffix == ".onnx":
-        problem = "would hold a context binary: name a file that ends with .bin"
+        problem = "would be a context binary; name a file that ends with .bin"
         raise ConfigError(problem, file=output, field="--output")
     if output.exists() and output.samefile(model):
         raise ConfigError("is the model itself; name another file", file=output, field="--output")
@@ -95,7 +95,7 @@ def compile_command(model: Path, output: Path, soc: str, qnn: str | None, lab_fi
     except CompileError as error:
         return _say_refused(error, [model])
     graphs = ", ".join(str(graph.get("name")) for graph in entries(metadata, "graphs"))
-    least = f"it needs {memory_bytes(metadata):,} bytes at least"
+    least = f"needs at least {memory_bytes(metadata):,} bytes of memory"
     say(f"{output}: compiled by QNN {host.qnn_version} for {chosen.name}, HTP v{chosen.htp_arch}")
     say(f"    context of {output.stat().st_size:,} bytes; {least}; graphs: {graphs}")
     say(f"    sha256 {sha256_of(output)}")
@@ -185,7 +185,7 @@ def inspection(files: Sequence[Path], qnn: str | None, lab_file: Path) -> Inspec
         if not artefact.pieces and artefact.kind == "onnx":
             models.append(model_report(artefact.path))
         elif not artefact.pieces:
-            _log.warning("%s: %s without a context in it", artefact.path, artefact.kind)
+            _log.warning("%s: this %s has no context", artefact.path, artefact.kind)
     binaries = [piece for _, piece in opened if piece.kind == "context"]
     probes = ProbeBuilder(cache_root() / "probe")
     results: Iterator[dict[str, object] | Unreadable] = iter(
@@ -205,7 +205,7 @@ def inspection(files: Sequence[Path], qnn: str | None, lab_file: Path) -> Inspec
 def lines(report: Inspection, *, whole: bool = False) -> Iterator[str]:
     """Yield an inspection as text: a few lines for each context; for 8 at most unless `whole`."""
     for model in report.models:
-        yield f"{model.file}: an ONNX model, which `run` and `contexts compile` compile"
+        yield f"{model.file}: an ONNX model; `run` and `contexts compile` compile it"
         yield f"    {counted(model.nodes, 'node')}: {model.op_types}"
         yield from (f"    in  {tensor}" for tensor in model.inputs)
         yield from (f"    out {tensor}" for tensor in model.outputs)
@@ -232,7 +232,7 @@ def lines(report: Inspection, *, whole: bool = False) -> Iterator[str]:
 
 
 def _made_for_text(context: ContextReport) -> str:
-    htp = f"HTP v{context.htp_arch}" if context.htp_arch else "an HTP that it does not name"
+    htp = f"HTP v{context.htp_arch}" if context.htp_arch else "an unknown HTP"
     target = context.backend if context.backend != "htp" else htp
     model = f", SoC model {context.soc_model}" if context.soc_model else ""
     socs = f" ({', '.join(context.socs)})" if context.socs else ""
@@ -315,7 +315,7 @@ def fit_command(
     compiler refuses a model.
     """
     if remeasure and budget is not None:
-        raise click.UsageError("--remeasure and --budget exclude each other")
+        raise click.UsageError("--remeasure and --budget cannot be combined")
     catalog = open_catalog(lab_file)
     runtime = host_runtime(catalog, qnn)
     try:
@@ -363,9 +363,9 @@ def _contexts(
             binary = store.get(model, compiler, soc.htp_arch or 0)
             pieces = [Piece(binary.path, 0, binary.size, "", "context")]
         if (left_out := len(artefact.pieces) - len(pieces)) > 0:
-            warnings.append(f"{artefact.path}: left out, without a context: {left_out}")
+            warnings.append(f"{artefact.path}: {left_out} of its parts left out: no context")
         elif not pieces:
-            warnings.append(f"{artefact.path}: {artefact.kind} without a context in it")
+            warnings.append(f"{artefact.path}: this {artefact.kind} has no context")
         several = len(pieces) > 1
         named += [(f"{name}#{i}" if several else name, part) for i, part in enumerate(pieces)]
     if not named:

@@ -83,17 +83,17 @@ def layers_command(
     for file in filter(None, (model, reference)):
         if (kind := open_artefact(file).kind) != "onnx":
             problem = (
-                f"is a {kind}, which has only its own outputs and no intermediate tensors: name "
-                "the .onnx that it was made of"
+                f"is of kind {kind}, which has only its outputs and no intermediate tensors; name "
+                "the .onnx that it was made from"
             )
             raise ConfigError(problem, file=file)
     tested = only_version(qnn, resolve_versions, "--qnn")
     other = None if against == "cpu" else only_version(against, resolve_versions, "--against")
     if other == tested:
-        problem = f"QNN {tested} is the tested version: name another one, or --qnn"
+        problem = f"QNN {tested} is the tested version; name another one, or set --qnn"
         raise ConfigError(problem, field="--against")
     if other is not None and reference is not None:
-        raise ConfigError("it is the other side: leave out --against", field="--reference")
+        raise ConfigError("replaces --against; leave one of the two out", field="--reference")
     place = _place(lab_file, device)
     catalog = open_catalog(place.lab if place.lab != SIMULATED_LAB else DEFAULT_LAB)
     host = catalog.compiler_host(tested)
@@ -135,6 +135,6 @@ def _place(lab_file: Path | None, device: str | None) -> HtpDevice:
         device = next(iter(able))
     if device not in able:
         subject = f"no device {device!r}" if device else "no device"
-        problem = f"{subject} with a known soc or htp_arch, which models are compiled for"
+        problem = f"{subject} with a known `soc` or `htp_arch` to compile for"
         raise ConfigError(problem, file=lab_file, field="--device", choices=tuple(able))
     return HtpDevice(lab_file, str(device), able[str(device)])

@@ -85,7 +85,7 @@ def reduce_command(
     3 the lab failed (--resume continues).
     """
     if (case is None) == (resume is None):
-        raise click.UsageError("name the CASE to reduce, or --resume DIR alone")
+        raise click.UsageError("give either CASE or --resume DIR")
     if output is not None:
         require_output(output, new=resume is None)
     watcher = _Progress()
@@ -95,8 +95,8 @@ def reduce_command(
         record = find_record(str(case), options["run"], options["reports"])
         subject = _subject(record, options)
         if subject.expects is not None and subject.expects.outcome == "passed":
-            why = f"it passed in {record.run}, and only a failing case can be reduced"
-            raise ConfigError(f"{why}: name a run where it fails with --run DIR", field="CASE")
+            why = f"the case passed in {record.run}, and only a failing case can be reduced"
+            raise ConfigError(f"{why}; name a run where it fails with --run DIR", field="CASE")
         same = ("repeat", "run_timeout_s", "pytest_arguments")
         task = Reducing(subject=subject, **{name: options[name] for name in same})
         reduction = Reduction.create(options["reports"], task, watcher=watcher)
@@ -116,11 +116,11 @@ def reduce_command(
     if stopped is not None:
         result = result.model_copy(update={"exit_code": stopped})
         path = shlex.quote(str(reduction.folder.path))
-        say(f"stopped; to go on: qnn-harness contexts reduce --resume {path}", err=True)
+        say(f"stopped; to continue: qnn-harness contexts reduce --resume {path}", err=True)
     if as_json:
         say_json(result)
     elif not result.shown and stopped is None:
-        say(f"it did not fail in {counted(result.runs, 'run')}: there is nothing to reduce")
+        say(f"the case did not fail in {counted(result.runs, 'run')}; nothing to reduce")
     elif result.shown:
         for line in _lines(result, reduction.subject.plan.qnn):
             say(line)
@@ -142,7 +142,7 @@ def bundle_command(case: str, output: Path, **options: Any) -> None:
     record = find_record(case, options["run"], options["reports"])
     expects = expected_of(record)
     if expects is None:
-        raise ConfigError(f"{case} ended without a verdict: name another run", field="--run")
+        raise ConfigError(f"{case} ended without a verdict; name another run", field="--run")
     engine = engine_of(record.case)
     subject = None
     if engine.takes_contexts:
@@ -185,7 +185,9 @@ def _options_of_its_run(record: CaseRecord, options: Mapping[str, Any]) -> Model
     try:
         limits = {name: float(values[name]) if name in values else None for name in _LIMITS}
     except ValueError as error:
-        raise ConfigError(f"its command cannot be read: {error}", file=run.path) from error
+        raise ConfigError(
+            f"the command of this run cannot be parsed: {error}", file=run.path
+        ) from error
     closeness = ClosenessLimits(limits["max-error"], limits["min-cosine"], limits["min-sqnr"])
     return ModelOptions(
         inputs=folders.get("inputs"),
@@ -216,9 +218,9 @@ def _lines(result: Result, qnn: str | None) -> Iterator[str]:
         times = len(list(same))
         yield f"    {name}" + (f", {times} times" if times > 1 else "")
     if result.residency != result.residency_before:
-        yield f"{result.residency} is enough; the case is {result.residency_before}"
-    whole = "without any one of them it does not fail so" if result.minimal else "fewer may do"
-    shown = f"{result.shown} of {counted(result.confirmed, 'run')} of just these failed so"
+        yield f"residency {result.residency} is enough; the case uses {result.residency_before}"
+    whole = "each of them is needed for this failure" if result.minimal else "fewer may be enough"
+    shown = f"{result.shown} of {counted(result.confirmed, 'run')} with only these failed this way"
     runs = counted(result.runs, "run")
     yield f"{whole}; {shown}; {runs} in {result.seconds:.0f} s"
     if result.bundle is not None:

@@ -43,9 +43,9 @@ COLUMNS = ("name", "serial", "state", "health", "holder", *_DESCRIBED, *_ASKED)
 
 _LOOK_S: Final = 5.0
 SIMULATED_DSP = (
-    "its DSP is an emulator: what kernel and driver answer is the harness's (docs/dsp.md)"
+    "its DSP is emulated; the harness answers in place of kernel and driver (docs/dsp.md)"
 )
-PREPARES = "its GPU backend prepares graphs, and executes none: there is no GPU behind it"
+PREPARES = "its GPU backend prepares graphs but cannot execute them: it has no GPU"
 
 
 class ListedDevice(Part):
@@ -317,7 +317,7 @@ def reserve(name: str, how_long: str, why: str, lab_file: Path) -> None:
         device = opened.device(name)
         device.acquire()
         ends = Deadline(loan_s)
-        say(f"{name} is yours for {how_long}; Ctrl-C gives it back")
+        say(f"{name} is reserved for {how_long}; Ctrl-C releases it")
         try:
             if not device.is_simulated_here:
                 _claim(device)

@@ -99,7 +99,7 @@ def doctor(
     if acceptance and len(names) != 1:
         raise click.UsageError("--acceptance takes one DEVICE")
     if (unplug or reboot or output) and not acceptance:
-        raise click.UsageError("--unplug, --reboot and --output go with --acceptance")
+        raise click.UsageError("--unplug, --reboot and --output need --acceptance")
     options = Options(
         lab_file=lab_file,
         names=tuple(dict.fromkeys(names)),

@@ -49,7 +49,7 @@ def explain(file: str, as_json: bool) -> int:
 
 def _read(file: str) -> ScannedLog:
     if file == _STDIN and sys.stdin is None:
-        raise ConfigError("no log: standard input is closed, and no file was named")
+        raise ConfigError("standard input is closed; name the file of a log")
     try:
         if file == _STDIN:
             return _read_text(sys.stdin.buffer, "standard input")
@@ -67,10 +67,10 @@ def _read_text(stream: BinaryIO, name: str) -> ScannedLog:
     if start.startswith(b"\x1f\x8b"):
         return read_log(cast("BinaryIO", gzip.GzipFile(fileobj=buffered)))
     if packer := next((packer for mark, packer in _PACKED.items() if start.startswith(mark)), None):
-        raise ConfigError(f"{name} was packed by {packer}: explain the log in it")
+        raise ConfigError(f"{name} is compressed ({packer}); unpack it first")
     no_text = len(start) - len(start.translate(None, _NO_TEXT))
     if no_text > max(4, len(start) // 50) and not start.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
-        raise ConfigError(f"{name} is not text: explain the output of the program")
+        raise ConfigError(f"{name} is not text; name the output of the failed program")
     return read_log(cast("BinaryIO", buffered))
 
 
@@ -88,12 +88,12 @@ def _answer_lines(causes: tuple[Explained, ...], log: ScannedLog) -> Iterator[st
         return
     if not causes:
         lines = "one line" if log.line_count == 1 else f"{log.line_count} lines"
-        yield f"nothing in the {lines} is recognised as a cause"
+        yield f"no known cause found in {lines}"
         if log.error is None:
-            yield "no line says ERROR either: is it the log of what failed, and all of it?"
+            yield "no line has ERROR either; check that this is the whole log of the failed program"
         else:
-            first = f"line {log.error} is the first that says ERROR"
-            yield f"{first}: it and those right before it mostly tell more"
+            first = f"line {log.error} is the first with ERROR"
+            yield f"{first}; it and the lines just before it often name the cause"
         return
     for number, (_, group) in enumerate(groupby(causes, lambda cause: cause.failure)):
         answer, *others = group
@@ -113,7 +113,7 @@ def _failure_lines(answer: Explained, *others: Explained) -> Iterator[str]:
     last_title = ""
     for cause in others:
         known = cause.confidence == "known"
-        title = "also:" if known else "less sure, or only following from it:"
+        title = "also:" if known else "less certain, or a consequence of it:"
         if title != last_title:
             yield (last_title := title)
         yield f"  {cause.id} ({cause.confidence}): {cause.words}"

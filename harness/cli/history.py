@@ -126,7 +126,7 @@ def _import(database: Database, path: Path) -> bool:
     result = import_run(database, path)
     if result.changed and result.beside is not None:
         other = f"has the same id as another run, {result.beside}"
-        say(f"warning: {path} {other}: it is stored as {result.run}", err=True)
+        say(f"warning: {path} {other}; it is stored as {result.run}", err=True)
     for text in result.left_out.messages(path / JOURNAL):
         say(f"warning: {text}", err=True)
     return result.changed

@@ -63,9 +63,7 @@ def init(simulated: bool, server: str, boards: Sequence[str], lab_file: Path) ->
 
 
 def _exists_error(lab_file: Path) -> ConfigError:
-    return ConfigError(
-        "already exists, and is not overwritten; --lab FILE names a new one", file=lab_file
-    )
+    return ConfigError("already exists; name a new file with --lab FILE", file=lab_file)
 
 
 def _address(server: str) -> TcpAddress:

@@ -43,7 +43,7 @@ class NamedPath(click.Path):
     ) -> Any:
         """Return the path."""
         if value == "":
-            self.fail("it is empty; name a file or a folder", param, ctx)
+            self.fail("the path is empty; name a file or a folder", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -51,9 +51,9 @@ def require_output(file: Path, *, new: bool = False) -> None:
     """Raise ConfigError for an --output that cannot be written, before a long computation."""
     folder, problem = file.parent, None
     if file.is_dir():
-        problem = "is a folder: name a file"
+        problem = "is a folder; name a file"
     elif new and file.exists():
-        problem = "is there already; name another file"
+        problem = "already exists; name another file"
     elif not folder.is_dir():
         file, problem = folder, "there is no such folder"
     elif not os.access(folder, os.W_OK | os.X_OK):
@@ -133,7 +133,7 @@ def lab_or_simulated(lab_file: Path, names: Sequence[str], *, notice: bool = Fal
         noun = "device" if len(devices) == 1 else "devices"
         say(
             f"no {DEFAULT_LAB} here: running on the simulated {noun} {', '.join(devices)} of this "
-            "computer; --lab FILE names your own devices",
+            "computer; use --lab FILE for your own devices",
             err=True,
         )
     return shipped

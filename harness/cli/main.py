@@ -22,7 +22,7 @@ from harness.core.outgoing_text import OutgoingStream
 
 COMMANDS: Final = {
     "bisect": "Find the version that changed a case: which QNN runtime, ONNX Runtime or compiler.",
-    "compare": "Compare run NEW (default: reports/latest) with run BASE: new failures end with 1.",
+    "compare": "Compare run NEW (default: reports/latest) with run BASE; new failures exit with 1.",
     "contexts": "Inspect, extract, compile, fit and bundle context binaries in model files.",
     "devices": "List the lab's devices, configured ones first, then others that adb sees.",
     "doctor": "Check this computer, the lab and DEVICEs (default: all enabled), and say "
@@ -34,8 +34,8 @@ COMMANDS: Final = {
     "publish.",
     "notify": "Send the head of a summary to the channels of `notify` in devices.yaml.",
     "report": "Write reports of runs again, merge runs into one, or write the lab's pages.",
-    "run": "Load and run the contexts of FILEs on devices: context binaries, or files that have "
-    "some.",
+    "run": "Load and run the contexts of FILEs on devices: context binaries, or files that "
+    "contain them.",
     "runtimes": "List, fetch, show and verify QNN runtimes.",
     "simulator": "Start simulated devices, or build the emulator of their DSPs.",
 }
@@ -143,13 +143,13 @@ def _report_error(error: Exception) -> int:
         _complain(f"error: {error.filename}: {error.strerror}")
         return int(ConfigError.exit_code)
     if isinstance(error, FileNotFoundError) and error.filename is None:  # of os.getcwd()
-        _complain("error: the current folder is gone; change to another one")
+        _complain("error: the current folder no longer exists; change to another one")
         return int(ConfigError.exit_code)
     if isinstance(error, OSError) and number in _NO_ROOM:
         _complain(f"error: the output could not be written: {error.strerror}")
         _forget_output()
     elif isinstance(error, MemoryError):
-        _complain("error: this computer has not enough memory for that")
+        _complain("error: this computer does not have enough memory for this command")
     else:
         message = " ".join(f"{type(error).__name__}: {error}".split())[:_MOST_CHARS].rstrip(":")
         verbose = {"-v", "--verbose"} & set(sys.argv[1:2])

@@ -30,7 +30,7 @@ from harness.plugin.collection import selection
 from harness.results.run_folder import new_run_id
 
 _BUDGET: Final = "4h"
-_NO_NIGHT: Final = "the last night is over, or there is none"
+_NO_NIGHT: Final = "there is no unfinished night to resume"
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -94,9 +94,9 @@ def nightly(
         if chain is not None:
             if chain.is_kept:
                 words = f"qnn-harness nightly --resume --reports {shlex.quote(str(reports))}"
-                say(f"to go on: {words}", err=True)
+                say(f"to continue: {words}", err=True)
         elif isinstance(error, Exception) and not resume:
-            message = Message("Devices: the night did not begin", str(error))
+            message = Message("Devices: the night did not start", str(error))
             for warning in send_message(lab_file, message):
                 say(f"warning: {warning}", err=True)
         raise

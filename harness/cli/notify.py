@@ -56,7 +56,7 @@ def _message(folder: Path) -> Message:
         text = read_bounded(summary, _MOST_BYTES).decode(errors="replace")
         return Message.head_of(text, folder.resolve().name, summary)
     if not folder.exists():
-        problem = "there is no such night or run; qnn-harness nightly makes one"
+        problem = "no such night or run; `qnn-harness nightly` makes one"
         raise ConfigError(problem, file=folder)
     run = RunFolder.open(folder)
     records, report = run.contents().cases, run.path / "report.html"

@@ -58,7 +58,10 @@ def merge(runs: tuple[Path, ...], output: Path) -> None:
         say(f"warning: cut short: {why}", err=True)
     if lost_logs:
         logs = counted(len(lost_logs), "log")
-        say(f"warning: {logs} not there, or not inside its run: {', '.join(lost_logs)}", err=True)
+        say(
+            f"warning: {logs} missing, or outside the folder of the run: {', '.join(lost_logs)}",
+            err=True,
+        )
     for line in made_of.summary:
         say(line)
 

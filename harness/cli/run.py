@@ -92,7 +92,8 @@ class OutputDrifted(Output):
 @click.option("--pytest-arg", "more", multiple=True, metavar="ARG", help="Passed to pytest.")
 @json_option
 def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **options: Any) -> int:
-    """Load and run the contexts of FILEs on devices: context binaries, or files that have some.
+    """Load and run the contexts of FILEs on devices: context binaries, or files that
+    contain them.
 
     Each file is a case for every device, runtime, residency and number. It is the same as
     `pytest FILE`, with the same records and reports; --json prints the records, one per line, or
@@ -116,7 +117,9 @@ def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **options
     )
 
     if (drift := options["fail_on"]) is not None and steps_of(drift) is None:
-        raise ConfigError(f"{drift!r} is not drift:STEPS, as in drift:1", field="--fail-on")
+        raise ConfigError(
+            f"{drift!r} is not of the form drift:STEPS, as in drift:1", field="--fail-on"
+        )
 
     context_numbers(split_list(options["contexts_number"]), "--contexts")
     wrong: list[ArtefactError] = []
@@ -162,7 +165,7 @@ def _require_engines(names: Collection[str], options: Mapping[str, Any]) -> None
         engine = find_engine(name)
         for other in ENGINES.values():
             if other.option and options.get(other.option) and other.name not in names:
-                problem = f"the engine {engine.name} does without {other.title}"
+                problem = f"engine {engine.name} does not use {other.title}"
                 choices = [f"--engine {other.name}"]
                 raise ConfigError(problem, field=f"--{other.option}", choices=choices)
         for backend in split_list(options["backend"]):
@@ -183,7 +186,10 @@ def _say_bundle(folder: RunFolder, options: Mapping[str, Any]) -> None:
             words = ["qnn-harness", "contexts", "bundle", record.case]
             words += [f"--run={os.path.relpath(folder.path)}"]
             words += [] if options["lab"] is None else [f"--lab={options['lab']}"]
-            say(f"to hand it over: {shlex.join([*words, '-o', 'case.zip'])}", err=True)
+            say(
+                f"to share the first failing case: {shlex.join([*words, '-o', 'case.zip'])}",
+                err=True,
+            )
             return
 
 

@@ -228,7 +228,7 @@ def verify(lab_file: Path, version: str | None, target: str | None) -> int:
     if not damages:
         raise ConfigError(f"no runtime {version or ''} is on this computer".replace("  ", " "))
     for name, damage in damages.items():
-        say(f"{name}: {'; '.join(damage) or 'whole'}")
+        say(f"{name}: {'; '.join(damage) or 'intact'}")
     return _NEGATIVE if any(damages.values()) else 0
 
 
@@ -325,5 +325,5 @@ def _show_lines(runtime: ShownRuntime) -> Iterator[str]:
         size, digest = f"{file.bytes / 1e6:>7.1f} MB", file.sha256[:12]
         yield f" {mark} {size}  {digest}  {file.name}  {file.problem or facts}"
     arch = f" on HTP v{runtime.htp_arch}" if runtime.htp_arch else ""
-    yield f" * is pushed for backend {runtime.backend}{arch}"
+    yield f" * pushed to a device for backend {runtime.backend}{arch}"
     yield from (f"   {finding}" for finding in runtime.preflight)

@@ -32,7 +32,7 @@ def main() -> None:
             except ConfigError:
                 if target in _ALWAYS:
                     raise
-                say(f"no probe for {target}: no NDK is named", err=True)
+                say(f"no probe for {target}: no NDK found; set ANDROID_NDK_HOME", err=True)
                 continue
             shutil.copyfile(built, SHIPPED / f"{built.name}-{target}")
 

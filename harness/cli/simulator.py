@@ -141,7 +141,7 @@ def farm_command(count: int, output: Path) -> None:
             say(f"started {counted(count, 'device')}, listed in {output}; in another terminal:")
             tests = f"pytest --lab {output} -m device --any-device -n auto"
             say(f"    {tests}   # tests in this folder")
-            say(f"    {tests} --pyargs harness.suites   # those that come along")
+            say(f"    {tests} --pyargs harness.suites   # the suites of qnn-harness")
             say(f"    ADB_SERVER_SOCKET={farm.server.address.spec} adb devices -l")
             say("Ctrl-C ends them.")
             _wait_while_up(stop, farm.server.address.spec, farm.devices)
@@ -160,7 +160,7 @@ def _wait_while_up(stop: threading.Event, server: str, devices: Sequence[Simulat
             except TimeoutError:
                 continue  # a server that is busy
             except OSError as error:
-                raise InfraError(f"its adb server has ended: {path}: {error.strerror}") from error
+                raise InfraError(f"the adb server has ended: {path}: {error.strerror}") from error
         for device in [device for device in up if not device.running]:
             up.remove(device)
             ended = f"{device.name} has ended: {device.messages() or 'it was killed'}"

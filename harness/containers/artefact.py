@@ -165,9 +165,9 @@ class FileBytes:
     def require(self, offset: int, size: int, label: str) -> None:
         """Raise ArtefactError unless `size` bytes from `offset` on lie within the file."""
         if offset < 0 or size < 0 or offset + size > self.size:
-            problem = f"{label} of {size} bytes does not lie within the file of {self.size}"
+            problem = f"{label} of {size} bytes ends outside the file of {self.size} bytes"
             if offset <= self.size:
-                problem += ": the file is cut off, or damaged"
+                problem += ": the file is truncated or damaged"
             raise self.error(problem, offset)
 
     def read(self, offset: int, size: int, label: str) -> bytes:
@@ -184,7 +184,7 @@ class FileBytes:
         except OSError as error:
             raise self.error(f"{label} cannot be read: {error.strerror}", offset) from error
         if len(content) < size:
-            raise self.error(f"the file was cut off while {label} was read", offset)
+            raise self.error(f"the file was truncated while {label} was read", offset)
         return content
 
     def number(self, form: str, offset: int, label: str) -> Any:
@@ -226,7 +226,7 @@ def blob(data: FileBytes, offset: int, size: int, origin: str, facts: Mapping[st
     if head.startswith(_MAGIC_WITH_SIZES) and len(head) == _SIZES.size:
         begin, length = _SIZES.unpack(head)
         if begin + length > size:
-            problem = f"says that it has {begin + length} bytes, but {size} are there"
+            problem = f"states a size of {begin + length} bytes, but has {size}"
             raise data.error(f"{origin} {problem}", offset)
     return piece
 
@@ -239,9 +239,7 @@ def _typed_piece(
     kinds = {magic: kind for kind, magic in PIECE_MAGIC.items()}
     if head not in kinds:
         choices = ", ".join(f"{magic.hex(' ')} ({kind})" for magic, kind in kinds.items())
-        problem = (
-            f"{label} begins with {head.hex(' ') or 'nothing'}; what QNN takes, with {choices}"
-        )
+        problem = f"{label} begins with {head.hex(' ') or 'nothing'}, not with {choices}"
         raise data.error(problem, offset)
     return Piece(data.path, offset, size, origin, kinds[head], facts, root=data.root)
 
@@ -266,7 +264,7 @@ def delegate_blob(data: FileBytes, offset: int, size: int, origin: str) -> Piece
     data.require(offset, size, origin)
     head = data.read(offset, min(_WRAPPER.size, size), origin)
     if head.startswith(_GRAPH_MAGIC):
-        problem = f"{origin} holds a graph for a compiler on the device, and no context binary"
+        problem = f"{origin} has a graph that the device compiles, not a context binary"
         raise data.error(problem, offset)
     if not head.startswith(_WRAPPED):
         return blob(data, offset, size, origin, {})
@@ -277,7 +275,7 @@ def delegate_blob(data: FileBytes, offset: int, size: int, origin: str) -> Piece
         if begin + inner == size:
             return blob(data, offset + begin, inner, origin, {"signature": signature})
     problem = (
-        f"{origin} says that its context has {inner} bytes, but has {size} itself; a header of "
-        f"{_WRAPPER_BYTES[0]} or {_WRAPPER_BYTES[1]} belongs before it"
+        f"{origin} states a context of {inner} bytes, but has {size} bytes, of which the header "
+        f"takes {_WRAPPER_BYTES[0]} or {_WRAPPER_BYTES[1]}"
     )
     raise data.error(problem, offset)

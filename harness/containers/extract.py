@@ -39,7 +39,7 @@ def piece_file(piece: Blob, cache_root: Path) -> Path:
     """
     whole = piece if isinstance(piece, Piece) else None
     if whole is not None and whole.kind == "empty":
-        raise ArtefactError(f"{piece.origin} holds no context: its cache is empty", file=piece.path)
+        raise ArtefactError(f"{piece.origin} has no context: its cache is empty", file=piece.path)
     try:
         with piece.open() as file:
             status = os.fstat(file.fileno())
@@ -87,9 +87,9 @@ def _may_be_swapped(blob: Blob) -> bool:
 def no_context_error(opened: Sequence[Artefact]) -> ConfigError:
     """Return the error for artefacts without any context binary."""
     onnx = any(artefact.kind == "onnx" for artefact in opened)
-    advice = "; `qnn-harness contexts compile` makes one of a model" if onnx else ""
+    advice = "; `qnn-harness contexts compile` compiles a model to one" if onnx else ""
     kind = opened[0].kind if opened else "list"
-    problem = f"no context binary is in this {kind}{advice}"
+    problem = f"this {kind} has no context binary{advice}"
     return ConfigError(problem, file=opened[0].path if opened else None)
 
 
@@ -110,7 +110,9 @@ def unpacked_model(artefact: Artefact, cache_root: Path) -> Path:
                 with path.open("xb") as output:
                     _copy(blob, output)
                 if sha256_of(path) != hashes[name]:
-                    raise ArtefactError(f"{name} is not what was packed", file=artefact.path)
+                    raise ArtefactError(
+                        f"{name} has changed since it was packed", file=artefact.path
+                    )
             write_manifest(work, hashes, hashes=hashes)
             publish(work, folder)
 
@@ -129,7 +131,7 @@ def extract(artefacts: Iterable[Artefact], folder: Path) -> Manifest:
     opened = list(artefacts)
     if not any(artefact.pieces for artefact in opened):
         raise no_context_error(opened)
-    problem = ConfigError("is there already; name a new folder", file=folder, field="--output")
+    problem = ConfigError("already exists; name a new folder", file=folder, field="--output")
     if os.path.lexists(folder):
         raise problem
     try:
@@ -140,7 +142,9 @@ def extract(artefacts: Iterable[Artefact], folder: Path) -> Manifest:
             manifest = _extract_into(output, opened)
             output.rename(folder)
     except (FileExistsError, NotADirectoryError) as error:
-        raise ConfigError("lies in a file; name a folder", file=folder, field="--output") from error
+        raise ConfigError(
+            "has a parent that is a file; name another folder", file=folder, field="--output"
+        ) from error
     except OSError as error:
         if error.errno == errno.ENOTEMPTY:  # another process made it meanwhile
             raise problem from error
@@ -164,7 +168,7 @@ def _extract_into(folder: Path, artefacts: Sequence[Artefact]) -> Manifest:
         for number, piece in enumerate(artefact.pieces):
             place, name, digest = (piece.path, piece.offset, piece.size), None, None
             if piece.kind == "empty":
-                text = "%s: %s is empty: no file is written for it"
+                text = "%s: %s is empty; no file is written for it"
                 _log.warning(text, artefact.path, piece.origin)
             elif place in copied:
                 name, digest = copied[place]

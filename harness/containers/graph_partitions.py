@@ -129,9 +129,9 @@ def placed_as(
         reason = None if part is not None else reasons.get((name, op_type))
         if part is None and reason is None:
             reason = (
-                f"it lies within {node.parent}, and QNN takes whole models only"
+                f"it is inside {node.parent}, and QNN takes only whole models"
                 if node.parent
-                else "left to the CPU by ONNX Runtime, which names no reason"
+                else "ONNX Runtime left it to the CPU and gives no reason"
             )
         place = order.get(id(node), len(nodes))
         placed.append((place, Placed(node, on, part, reason, added_by)))

@@ -171,18 +171,18 @@ def read_at(data: FileBytes, offset: int, size: int, locate: Callable[[str], Blo
     try:
         manifest = parse_model(Manifest, data.read(offset, size, "the manifest"))
     except ValueError as error:
-        problem = f"is no manifest of `contexts extract`: {problem_in(error)}"
+        problem = f"is not a manifest of `contexts extract`: {problem_in(error)}"
         raise data.error(problem, offset) from error
     places: dict[str, Blob] = {}
 
     def blob_of(entry: PieceEntry | TensorEntry | ModelFile, name: str) -> Blob:
         if why := name_problem(name, flat=not isinstance(entry, ModelFile)):
-            problem = f"names the file {name[:200]!r}, which {why}; it names files beside it"
+            problem = f"names the file {name[:200]!r}, which {why}; name a file in the same folder"
             raise data.error(problem, offset)
         place = places.get(name) or places.setdefault(name, locate(name))
         if place.size != entry.size:
             file = name if place.path == data.path else "it"
-            problem = f"{file} has {place.size} bytes, {entry.size} when it was extracted"
+            problem = f"{file} has {place.size} bytes, but had {entry.size} when it was extracted"
             raise ArtefactError(problem, file=place.path, offset=place.offset)
         return place
 
@@ -238,7 +238,7 @@ def read_bundle(data: FileBytes) -> Artefact | None:
 
     def inside(name: str) -> Blob:
         if name not in places:
-            raise data.error(f"the bundle has no file {name!r}, which its manifest names", 0)
+            raise data.error(f"the manifest names {name!r}, which is not in the bundle", 0)
         return places[name]
 
     if MANIFEST not in places:
@@ -259,7 +259,9 @@ def _files(data: FileBytes) -> Iterator[tuple[str, int, int]]:
             raise data.error(f"the file {name[:200]!r} in the zip {problem}", offset)
         stored = member.compress_type == zipfile.ZIP_STORED
         if not stored or member.compress_size != member.file_size:
-            raise data.error(f"{name!r} is compressed: a bundle holds files as they are", offset)
+            raise data.error(
+                f"{name!r} is compressed, but files of a bundle must be stored uncompressed", offset
+            )
         lengths = _LENGTHS.unpack(data.read(offset, _HEAD_BYTES, f"the head of {name!r}"))
         content_offset = offset + _HEAD_BYTES + sum(lengths)
         data.require(content_offset, member.file_size, f"{name!r}")

@@ -46,7 +46,7 @@ def read_dlc(data: FileBytes) -> Artefact:
     try:
         with open_file(data.path, data.root) as file, open_archive(file, _LIMITS) as archive:
             if _METADATA not in archive.namelist():
-                raise data.error(f"the zip has no {_METADATA}, so it is no DLC", 0)
+                raise data.error(f"the zip has no {_METADATA}, so it is not a DLC", 0)
     except (ArchiveError, OSError) as error:
         raise data.error(f"the zip is damaged: {error}", 0) from error
     return Artefact(data.path, "dlc", (whole_file(data),))
@@ -88,10 +88,10 @@ def fields(data: FileBytes, offset: int, size: int, label: str) -> Iterator[Wire
         elif wire in _FIXED:
             length = _FIXED[wire]
         else:
-            raise data.error(f"{label} is damaged: no field is kept in way {wire}", begin)
+            raise data.error(f"{label} is damaged: {wire} is not a wire type", begin)
         if not number or length > end - offset:
-            problem = f"{label} needs {length} bytes here, and has {end - offset}"
-            raise data.error(f"{problem}: the file is cut off, or damaged", begin)
+            problem = f"{label} needs {length} bytes here, but has {end - offset}"
+            raise data.error(f"{problem}: the file is truncated or damaged", begin)
         yield WireField(number, wire, 0, offset, length)
         offset += length
 
@@ -152,7 +152,7 @@ def read_onnx(data: FileBytes) -> Artefact:
             elif item.number == _INITIALIZER and item.wire == LENGTH:
                 weight_files |= dict.fromkeys(_locations(data, item))
     if not graphs:
-        raise data.error("the model has no graph, or the file is no ONNX model", data.size)
+        raise data.error("the model has no graph, or the file is not an ONNX model", data.size)
     facts: dict[str, Any] = {"other_nodes": others, "beside": [*weight_files]}
     if not nodes:
         return Artefact(data.path, "onnx", (), facts)
@@ -188,7 +188,7 @@ def _epcontext(data: FileBytes, item: WireField) -> _Node | None:
     if op_type == _EPCONTEXT:
         return _Node(name, values, texts)
     if _CACHE in texts:
-        problem = f"node {name} has an {_CACHE}, and is of type {op_type} instead of {_EPCONTEXT}"
+        problem = f"node {name} has an {_CACHE}, but is of type {op_type} instead of {_EPCONTEXT}"
         raise data.error(problem, item.offset)
     return None
 
@@ -233,14 +233,14 @@ def _piece(data: FileBytes, node: _Node) -> Piece:
 
 def _side_file(data: FileBytes, cache: WireField, origin: str) -> Path:
     if cache.size > _MAX_PATH_BYTES:
-        problem = f"{origin} names a file with {cache.size} bytes; a name has {_MAX_PATH_BYTES}"
-        raise data.error(f"{problem} at most", cache.offset)
+        problem = f"{origin} names a file with a path of {cache.size} bytes; the most is "
+        raise data.error(f"{problem}{_MAX_PATH_BYTES}", cache.offset)
     named = _text(data, cache, f"the file of {origin}")
     try:
         # models made on Windows have backslashes
         return inside(data.path.parent, named.replace("\\", "/").removeprefix("./"))
     except NotInsideError as error:
-        why = f"it {error.strerror}, and must lie in the folder of the model"
+        why = f"it {error.strerror}, but must be in the folder of the model"
         raise data.error(f"{origin} names the file {named[:200]!r}: {why}", cache.offset) from error
 
 
@@ -303,7 +303,7 @@ def open_artefact(path: str | os.PathLike[str], root: Path | None = None) -> Art
     if suffix not in get_args(ArtefactKind) and any(suffix in e.kinds for e in ENGINES.values()):
         return Artefact(Path(path), suffix, ())
     problem = f"begins with {head.hex(' ')}" if head else "is empty (0 bytes)"
-    problem = f"is no file of a known kind: it {problem}, and should be {_KNOWN}"
+    problem = f"is not a file of a known kind: it {problem}; expected {_KNOWN}"
     raise UnknownFileError(problem, file=Path(path))
 
 
@@ -364,10 +364,10 @@ def _open_folder(folder: Path, on_error: Callable[[ArtefactError], None] | None)
     for artefact in artefacts:
         sides |= {artefact.path.parent / name for name in artefact.facts.get("beside", ())}
     if names := ", ".join(path.name for path in ignored if not path.is_dir() and path not in sides):
-        _log.info("%s: ignored, as of no known kind: %s", folder, names)
+        _log.info("%s: files of no known kind are ignored: %s", folder, names)
     for file, problem in problems.items():
         if file not in sides:
             _report(problem, on_error)
     if not artefacts and not problems:
-        raise ArtefactError(f"holds no file of a known kind, which would be {_KNOWN}", file=folder)
+        raise ArtefactError(f"has no file of a known kind; expected {_KNOWN}", file=folder)
     return [artefact for artefact in artefacts if artefact.path not in sides]

@@ -39,7 +39,7 @@ class FlatTable:
         fields = position - data.number("<i", position, label)
         size = data.number("<H", fields, f"the list of fields of {label}")
         if size < 4 or size % 2:
-            raise data.error(f"{label} is no table: its list of fields has {size} bytes", fields)
+            raise data.error(f"{label} is not a table: its list of fields has {size} bytes", fields)
         self._fields = data.read(fields, size, f"the list of fields of {label}")
 
     @classmethod
@@ -88,7 +88,7 @@ class FlatTable:
         """Return one of the tables that a field lists."""
         vector = self.vector(field, 4)
         if not 0 <= index < vector.count:
-            problem = f"{label} {index} is asked for, but there are {vector.count}"
+            problem = f"{label} {index} does not exist: there are {vector.count}"
             raise self._data.error(problem, self._position)
         return self._listed(vector, index, f"{label} {index}")
 
@@ -127,7 +127,7 @@ _PLANS, _INLINE, _SEGMENTS = 1, 3, 4
 _NAME, _VALUES, _INPUTS, _OUTPUTS, _CHAINS, _OPERATORS, _DELEGATES = 0, 2, 3, 4, 5, 6, 7
 _INSTRUCTIONS: Final = 2
 _KERNEL_CALL, _DELEGATE_CALL = 1, 2
-_PORTABLE: Final = "a kernel of ExecuTorch's own: the export left it to the CPU"
+_PORTABLE: Final = "a portable kernel of ExecuTorch: the export left it to the CPU"
 _VALUE_TYPE, _VALUE = 0, 1
 _TENSOR: Final = 5
 _SCALAR_TYPE, _SIZES = 0, 2
@@ -278,13 +278,13 @@ def _tensor(name: str, tensor: FlatTable) -> Tensor | None:
 def _segments_of(data: FileBytes) -> tuple[int, int]:
     """Return begin and end of the segments after the program; without a header there are none."""
     if data.size < _HEADER_AT + _HEADER_BYTES:
-        raise data.error("the file ends before its program does", data.size)
+        raise data.error("the file ends within its program", data.size)
     if data.read(_HEADER_AT, 4, "the extended header") != _HEADER_MAGIC:
         return data.size, data.size
     length = data.number("<I", _HEADER_AT + 4, "the length of the extended header")
     if length < _HEADER_BYTES:
-        problem = f"the extended header says that it has {length} bytes; it has {_HEADER_BYTES}"
-        raise data.error(f"{problem} or more", _HEADER_AT + 4)
+        problem = f"the extended header states a size of {length} bytes; the least is "
+        raise data.error(f"{problem}{_HEADER_BYTES}", _HEADER_AT + 4)
     program = data.number("<Q", _HEADER_AT + 8, "the size of the program")
     data.require(0, program, "the program")
     base = data.number("<Q", _HEADER_AT + 16, "where segments begin")
@@ -301,7 +301,7 @@ def _segments_of(data: FileBytes) -> tuple[int, int]:
 def _segment(data: FileBytes, segment: FlatTable, base: int, end: int) -> tuple[int, int]:
     offset, size = base + segment.number(0, "<Q"), segment.number(1, "<Q")
     if offset + size > end:
-        problem = f"{segment.label} of {size} bytes ends behind byte {end}, where segments end"
+        problem = f"{segment.label} of {size} bytes ends after byte {end}, the end of all segments"
         raise data.error(problem, offset)
     return offset, size
 

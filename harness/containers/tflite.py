@@ -131,9 +131,7 @@ def read_tflite_graph(path: Path) -> TfliteGraph:
         codes = [_op(code) for code in model.tables(_CODES, "operator code")]
         subgraphs = list(model.tables(_SUBGRAPHS, "subgraph"))
         if len(subgraphs) != 1:
-            problem = (
-                f"has {counted(len(subgraphs), 'graph')}; only a model of one is taken apart here"
-            )
+            problem = f"has {counted(len(subgraphs), 'graph')}; only models with one are supported"
             raise ArtefactError(problem, file=path)
         return _graph(data, subgraphs[0], codes)
 
@@ -166,7 +164,7 @@ def _graph(data: FileBytes, table: FlatTable, codes: Sequence[str]) -> TfliteGra
     first, last = (table.integers(field) for field in (_GRAPH_INPUTS, _GRAPH_OUTPUTS))
     for used in (first, last, *(node.inputs + node.outputs for node in nodes)):
         if any(not 0 <= number < len(tensors) for number in used):
-            raise data.error(f"a tensor is named, and there are {len(tensors)}: {used[:8]}", 0)
+            raise data.error(f"a tensor of {used[:8]} does not exist: there are {len(tensors)}", 0)
     return TfliteGraph(tensors, first, last, tuple(nodes))
 
 

@@ -121,7 +121,7 @@ def unpack_once(
             unfinished.mkdir()
             files = unpack(archive, unfinished, is_wanted)
             if any(name.split("/")[0] == MANIFEST for name in files):
-                raise InfraError(f"{archive.name} has a {MANIFEST}, a name that is reserved here")
+                raise InfraError(f"{archive.name} has a {MANIFEST}, which is a reserved name")
             write_manifest(unfinished, facts, data_of(unfinished, files), files)
             publish(unfinished, folder)
 
@@ -171,17 +171,19 @@ def _bound_directory(file: IO[bytes], limits: ArchiveLimits) -> None:
     if position < 0 or tail[position : position + 4] != _END_MAGIC or tail[-2:] != b"\0\0":
         position = tail.rfind(_END_MAGIC)
     if position < 0 or len(tail) - position < _END_BYTES:
-        raise zipfile.BadZipFile("it is no zip archive, or one that was cut short")
+        raise zipfile.BadZipFile("it is not a zip archive, or it is truncated")
     entries, directory_bytes = struct.unpack_from("<HI", tail, position + 10)
     locator = tail[max(0, position - _ZIP64_LOCATOR_BYTES) : position]
     if locator[:4] == _ZIP64_LOCATOR_MAGIC:
         if not limits.zip64:
-            raise ValueError("it is a zip64 archive, which nothing of this size needs")
+            raise ValueError("it is a zip64 archive, which is not needed for this size")
         entries, directory_bytes = _zip64_end(
             file, locator, size - len(tail) + position - len(locator)
         )
     if entries > limits.members or directory_bytes > limits.directory_bytes:
-        raise ValueError(f"{entries} members in a directory of {directory_bytes} bytes")
+        raise ValueError(
+            f"{entries} members in a directory of {directory_bytes} bytes are too many"
+        )
     file.seek(0)
 
 

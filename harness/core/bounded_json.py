@@ -52,7 +52,7 @@ def parse_json(content: bytes | str) -> Any:
         elif type(item) is list:
             values.extend(item)
         elif type(item) is int and not -INTEGERS < item < INTEGERS:
-            raise JsonError("has a whole number of more than 64 bits")
+            raise JsonError("has an integer of more than 64 bits")
         elif type(item) is float and math.isinf(item):
             raise JsonError("has a number beyond 1e308")
     return value
@@ -103,8 +103,8 @@ def other_schema(schema: object, known: int) -> str:
     """
     reads = f"this version reads schema {known}"
     if type(schema) is not int:  # true is one for isinstance
-        return f"is damaged: its schema is {reprlib.repr(schema)[:40]}, which is no number; {reads}"
-    advice = ": a newer qnn-harness wrote it, so update this one" if schema > known else ""
+        return f"is damaged: its schema is {reprlib.repr(schema)[:40]}, not a number; {reads}"
+    advice = ": a newer qnn-harness wrote it; update this one" if schema > known else ""
     return f"{OTHER_SCHEMA}{str(schema)[:20]}; {reads}{advice}"
 
 

@@ -45,7 +45,7 @@ def cache_problem(error: OSError, problem: str = "cannot write to the cache") ->
     """Return the error for a failed write to the cache (pure)."""
     path = f": {error.filename}" if error.filename else ""
     why = f"{error.strerror or error}{path}"
-    return InfraError(f"{problem}: {why}; {CACHE_VARIABLE} names another folder")
+    return InfraError(f"{problem}: {why}; set {CACHE_VARIABLE} to use another folder")
 
 
 def cache_path() -> Path:
@@ -107,12 +107,12 @@ def open_to_others(folder: Path) -> str | None:
     except OSError:
         return None
     if status.st_uid not in (0, os.geteuid()):
-        return f"belongs to user {status.st_uid}, who could change programs that are run from there"
+        return f"belongs to user {status.st_uid}, who could change programs that run from there"
     if status.st_mode & 0o022:
         mode = stat.S_IMODE(status.st_mode)
         return (
-            f"other accounts can write to it (mode {mode:o}), hence change programs that are run "
-            f"from there: `chmod go-w {folder}`"
+            f"other accounts can write to it (mode {mode:o}), and so change programs that run "
+            f"from there; run `chmod go-w {folder}`"
         )
     return None
 

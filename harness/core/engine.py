@@ -150,7 +150,7 @@ class Engine:
 def require_no_graph(engine: Engine, path: Path, options: ModelOptions) -> None:
     """Raise ConfigError if a graph was chosen for an engine that executes whole models."""
     if options.graph is not None:
-        problem = f"{engine.title} executes a whole model: there is no graph to choose"
+        problem = f"{engine.title} executes the whole model; leave the graph out"
         raise ConfigError(problem, file=path, field="graph")
 
 
@@ -187,14 +187,14 @@ class _Engines(Mapping[str, Engine]):
         for plugin, result in hooks.results("qnn_engines"):
             for engine in result if isinstance(result, Iterable) else [result]:
                 if not isinstance(engine, Engine):
-                    problem = f"qnn_engines returned {engine!r:.80}, which is no Engine"
+                    problem = f"qnn_engines returned {engine!r:.80}, which is not an Engine"
                     raise ConfigError(f"plug-in {plugin}: {problem}")
                 name = str(getattr(engine, "name", None))
                 if not _NAME.fullmatch(name) or not hasattr(engine, "title"):
-                    problem = f"an engine needs a title and a name like ort2, and is called {name}"
+                    problem = f"engine {name}: an engine needs a title, and a name like ort2"
                     raise ConfigError(f"plug-in {plugin}: {problem}")
                 if engine.name in engines:
-                    raise ConfigError(f"plug-in {plugin}: the engine {engine.name!r} exists")
+                    raise ConfigError(f"plug-in {plugin}: an engine {engine.name!r} already exists")
                 engines[engine.name] = engine
         self._manager, self._implementations = hooks.current(), implementations
         self._engines = engines

@@ -94,7 +94,7 @@ def open_regular(path: Path, size: int | None = None) -> io.FileIO:
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
         if size not in (None, status.st_size):
-            problem = f"was changed while it was in use: {status.st_size} bytes, {size} before"
+            problem = f"was changed while it was in use: {status.st_size} bytes now, {size} before"
             raise OSError(errno.ESTALE, problem, str(path))
         return io.FileIO(opened)
     except BaseException:
@@ -238,7 +238,7 @@ class AppendedLines:
         self._torn = written < len(content)
         if self._torn:
             # only a full disk makes a write shorter than requested
-            raise InfraError(f"cannot write {self.path}: no space left on the disk")
+            raise InfraError(f"cannot write {self.path}: the disk is full")
         if time.monotonic() - self._synced_at >= self._every_s:
             self._sync()
 

@@ -155,8 +155,8 @@ def start_daemon(
         except subprocess.TimeoutExpired:
             os.killpg(started.pid, signal.SIGKILL)
             started.wait()
-            raise InfraError(f"{title} took more than {within_s:g} s") from None
+            raise InfraError(f"{title} did not finish within {within_s:g} s") from None
         output.seek(max(0, output.seek(0, os.SEEK_END) - _TAIL_BYTES))
         why = output.read().decode("utf-8", "replace").strip()
     if code:
-        raise InfraError(f"{title} ended with {code}: {why.rpartition(chr(10))[2]}")
+        raise InfraError(f"{title} ended with exit code {code}: {why.rpartition(chr(10))[2]}")

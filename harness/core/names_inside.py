@@ -28,7 +28,7 @@ _PLAIN: Final = re.compile(
     r"[a-z0-9_](?:[\w.-]{0,250}\w)?(?:/[a-z0-9_](?:[\w.-]{0,250}\w)?)*", re.ASCII | re.I
 )
 _NO_FILE: Final = "is not a file"
-_LINK: Final = "is a link, and links in a folder are not followed: put the file itself there"
+_LINK: Final = "is a link, and links in a folder are not followed; put the file itself there"
 
 
 class NotInsideError(OSError):
@@ -50,14 +50,14 @@ def name_problem(name: str, *, flat: bool = False) -> str | None:
     try:
         size = len(name.encode())
     except UnicodeEncodeError:
-        return "has bytes in its name that are no UTF-8"
+        return "has a name that is not UTF-8"
     if size > MAX_NAME_BYTES or any(len(p.encode()) > _MAX_PART_BYTES for p in name.split("/")):
-        return "has too long a name"
+        return "has a name that is too long"
     for form in (name, unicodedata.normalize("NFKC", name)):
         if form.startswith("/") or "\\" in form or ":" in form:
-            return "has an absolute name or one of another system"
+            return "has a name that is absolute, or not a POSIX path"
         if any(part in ("", ".", "..") for part in form.split("/")):
-            return "has a name that leads elsewhere"
+            return "has a name with an empty part, '.' or '..'"
         if form.count("/") != name.count("/"):
             return "has a character in its name that looks like a slash"
     if flat and "/" in name:
@@ -66,7 +66,7 @@ def name_problem(name: str, *, flat: bool = False) -> str | None:
         return "has control characters in its name"
     parts = name.split("/")
     if any(part.startswith("-") for part in parts):
-        return "has a name that a command takes for an option"
+        return "has a name that begins with a dash"
     if any(part != part.strip(" ") or part.endswith(".") for part in parts):
         return "has a name with spaces at its ends, or a dot at its end"
     return None
@@ -75,14 +75,14 @@ def name_problem(name: str, *, flat: bool = False) -> str | None:
 def inner_name(name: str) -> str:
     """Return the name if a file inside a folder may have it (pure). Raises ValueError."""
     if (problem := name_problem(name)) is not None:
-        raise ValueError(f"must be a path inside the folder, and {problem}")
+        raise ValueError(f"must be a path inside the folder, but {problem}")
     return name
 
 
 def flat_name(name: str) -> str:
     """Return the name if a file directly in a folder may have it (pure). Raises ValueError."""
     if (problem := name_problem(name, flat=True)) is not None:
-        raise ValueError(f"must be a name in the folder, and {problem}")
+        raise ValueError(f"must be a name in the folder, but {problem}")
     return name
 
 

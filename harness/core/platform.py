@@ -32,7 +32,7 @@ def locking_process(path: Path) -> str:
             _, kind, _, _, process, locked, *_ = line.split()
             if (kind, locked) == ("FLOCK", file) and int(process) > 0:
                 return f"process {process}"
-    return "another process, which this computer does not know"
+    return "another process"
 
 
 def is_free(path: Path, seconds: float) -> bool:

@@ -78,7 +78,7 @@ def _in_utc(moment: datetime) -> datetime:
     try:
         return moment.astimezone(UTC)
     except OverflowError as error:
-        raise ValueError("is no time of the calendar in UTC") from error
+        raise ValueError("is outside the range of dates in UTC") from error
 
 
 Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]

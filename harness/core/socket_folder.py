@@ -34,7 +34,7 @@ def host_file(server: object, kind: str) -> Path:
         folder.mkdir(mode=0o700)
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
-        raise InfraError(f"{folder} is not a private folder of this user (mode 0700); remove it")
+        raise InfraError(f"{folder} is not a folder of this user with mode 0700; remove it")
     return folder / f"{hashlib.sha256(repr(server).encode()).hexdigest()[:10]}.{kind}"
 
 
@@ -50,7 +50,7 @@ def new_socket_path() -> Path:
     try:
         return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base)) / _NAME
     except OSError as error:
-        raise InfraError(f"no folder for a socket in {base}: {error}") from error
+        raise InfraError(f"cannot make a folder for a socket in {base}: {error}") from error
 
 
 def socket_base(longest: str) -> Path:
@@ -65,7 +65,7 @@ def socket_base(longest: str) -> Path:
         if _fits(folder / longest) and _keeps_others_off(folder):
             return folder
     raise InfraError(
-        f"no folder for a socket: in {tempfile.gettempdir()} and {_LAST_RESORT} "
+        f"cannot make a folder for a socket: in {tempfile.gettempdir()} and {_LAST_RESORT} "
         "other accounts can rename files (no sticky bit), or the path is too long; set "
         "XDG_RUNTIME_DIR to a folder of yours with mode 0700"
     )

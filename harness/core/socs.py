@@ -237,16 +237,16 @@ def limits_of_simulation(
     if not simulated:
         return None
     if claim == "speed":
-        return "these times are of a simulator: they say nothing about a phone"
+        return "these times come from a simulator and say nothing about a phone"
     if target != "linux-x64":
         return (
-            "its DSP is simulated: the libraries are those for devices, but a phone shares its "
-            "DSP's memory with other programs, and its driver may answer otherwise"
+            "its DSP is simulated: the libraries are those for devices, but on a phone other "
+            "programs share the DSP's memory, and the driver may answer differently"
         )
     if claim == "version":
         return (
-            "it ran on Qualcomm's simulator of these versions: their libraries for devices may do "
-            "otherwise"
+            "it ran on Qualcomm's simulator of these versions; their libraries for devices may "
+            "behave differently"
         )
     parsed = sorted(filter(None, map(QnnVersion.found_in, dict.fromkeys(versions))))
     since = QnnVersion.parse(LIMITED_SINCE)
@@ -254,12 +254,12 @@ def limits_of_simulation(
     if free and len(free) == len(parsed):
         return (
             f"the simulator of QNN {', '.join(free)} enforces no limit of memory (only those from "
-            f"{LIMITED_SINCE} on do): it does not tell what fits on a device"
+            f"{LIMITED_SINCE} on do), so it does not show what fits on a device"
         )
     if free:
         return (
-            f"only simulators from {LIMITED_SINCE} on enforce a limit of memory, those of "
-            f"{', '.join(free)} do not: a failure of memory that begins there is the simulator's, "
-            "and tells no change of the libraries for devices"
+            f"simulators from {LIMITED_SINCE} on enforce a limit of memory, those of "
+            f"{', '.join(free)} do not: a failure of memory that begins there comes from the "
+            "simulator, and shows no change of the libraries for devices"
         )
-    return "this limit of memory is the simulator's, one protection domain; a device has its own"
+    return "this limit of memory is the simulator's (one protection domain); a device has its own"

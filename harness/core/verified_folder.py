@@ -81,7 +81,7 @@ def open_verified(folder: Path, facts: Mapping[str, Any]) -> VerifiedFolder | No
     if (manifest := _read_manifest(folder)) is None:
         return None
     if manifest["facts"] != parse_json(json.dumps(facts)):
-        raise FolderChangedError("it was made from something else")
+        raise FolderChangedError("it was made from other inputs")
     files, touched = {}, False
     for name, entry in manifest["files"].items():
         path = folder.joinpath(*name.split("/"))
@@ -174,7 +174,7 @@ def locked(lock: Path, doing: str, *, timeout_s: float) -> Iterator[None]:
             _log.warning(f"waiting for {locking_process(lock)}, at {doing}")
             holder.acquire(timeout=max(0.0, timeout_s - _LOOK_S))
     except filelock.Timeout as error:
-        text = f"{locking_process(lock)} is at {doing} and did not finish within {timeout_s:g} s"
+        text = f"{locking_process(lock)} has not finished {doing} within {timeout_s:g} s"
         raise InfraError(text) from error
     except OSError as error:
         holder.release()
@@ -222,13 +222,13 @@ def make_once(
         try:
             verified = open_verified(folder, facts)
         except FolderChangedError as damage:
-            _log.warning(f"{folder.name} in the cache is not as it was ({damage}); {doing} again")
+            _log.warning(f"{folder.name} in the cache is damaged ({damage}); {doing} again")
             verified = None
         if verified is None:
             make()
             verified = open_verified(folder, facts)
     if verified is None:
-        raise InfraError(f"{folder} was removed while it was being used")
+        raise InfraError(f"{folder} was removed while it was in use")
     return verified
 
 
@@ -317,7 +317,7 @@ class HashCache:
             entry = known.get(str(path))
             try:
                 if entry is not None and sha256_of(path) != entry.sha256:
-                    changes.append(f"{key} is not what it was when it was last used")
+                    changes.append(f"{key} has changed since it was last used")
             except OSError as error:
                 changes.append(f"{key}: {error.strerror or error}")
         return changes
@@ -413,18 +413,18 @@ class FetchedFiles:
                 if sha256 == (pinned := expected or self.noted_sha256(name)):
                     return FetchedFile(path, sha256)
                 problem = _difference(path, sha256, pinned)
-                _log.warning(f"damaged in the cache: {problem}; fetching it again")
+                _log.warning(f"the cached file is damaged: {problem}; fetching it again")
             _log.info(f"fetching {title}")
             start = time.monotonic()
-            with disk_errors(f"{title} cannot be kept in the cache"):
+            with disk_errors(f"cannot write {title} to the cache"):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with scratch_folder(self._root) as folder:
                     fetched = bring(folder)
                     sha256, size = sha256_of(fetched), fetched.stat().st_size
                     if expected not in (None, sha256):
                         raise InfraError(
-                            f"what is served as {title} has sha256 {sha256}, expected {expected}; "
-                            "it was not kept"
+                            f"the server sent {title} with sha256 {sha256}, expected {expected}; "
+                            "the file was discarded"
                         )
                     write_json(self.path(f"{name}.json"), {"sha256": sha256})
                     fetched.replace(path)
@@ -433,4 +433,4 @@ class FetchedFiles:
 
 
 def _difference(path: Path, sha256: str, expected: str | None) -> str:
-    return f"{path.name} has sha256 {sha256}, expected {expected or 'one that is not known'}"
+    return f"{path.name} has sha256 {sha256}, expected {expected or 'one that was not recorded'}"

@@ -52,7 +52,7 @@ class QnnVersion:
         """Parse "2.51.0" or "v2.51.0". Raises ConfigError for anything else."""
         match = _VERSION.fullmatch(text.strip())
         if match is None:
-            raise ConfigError(f"{text[:80]!r} is not a version: numbers with dots, as in 2.51.0")
+            raise ConfigError(f"{text[:80]!r} is not a version, as in 2.51.0")
         return cls(tuple(int(part) for part in match[1].split(".")))
 
     @classmethod

@@ -255,7 +255,7 @@ class _Reader:
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
             if key_node.tag == f"{_TAG}merge":
-                self._note(line, location, "merge keys (<<) are not supported; aliases are")
+                self._note(line, location, "merge keys (<<) are not supported; use aliases")
                 continue
             if key_node.tag != f"{_TAG}str" or not isinstance(key_node, yaml.ScalarNode):
                 self._note(line, location, "a key must be text: put it in quotes")
@@ -267,7 +267,7 @@ class _Reader:
                 continue
             here = (*location, key)
             if key in values:
-                self._note(line, here, f"is repeated; it already stands in line {self.lines[here]}")
+                self._note(line, here, f"is repeated; line {self.lines[here]} already has it")
                 continue
             self.lines[here] = line
             values[key] = self.value(value_node, here)
@@ -294,7 +294,7 @@ class _Reader:
 
     def _want_tag(self, node: yaml.Node, kind: str, location: Location) -> None:
         if node.tag != f"{_TAG}{kind}":
-            problem = f"{shown(node.tag.removeprefix(_TAG))} is no tag that is known here"
+            problem = f"{shown(node.tag.removeprefix(_TAG))} is not a supported tag"
             self._note(node.start_mark.line + 1, location, problem)
 
     def _note(self, line: int, location: Location, problem: str) -> None:
@@ -421,7 +421,7 @@ def duplicate_names(
         key = (named(value), *rest)
         if key in first_index:
             line = document.line((section, first_index[key], first))
-            problem = f"{value!r} is taken already by line {line}"
+            problem = f"{value!r} is already used in line {line}"
             yield document.mistake((section, index, first), problem)
         first_index.setdefault(key, index)
 
@@ -471,7 +471,7 @@ def _explain(
         keys, kinds = _keys(owner), owner.kinds() if hasattr(owner, "kinds") else {}
         owners = [f"`{owner.tag}: {name}`" for name in kinds if key in _keys(kinds[name])]
         if owners:
-            return f"is a key of {' and '.join(owners)} only", keys
+            return f"is valid only with {' or '.join(owners)}", keys
         return f"unknown key{did_you_mean(key, keys)}", keys
     if kind == "missing":
         fields: Mapping[str, FieldInfo] = getattr(owner, "model_fields", {})

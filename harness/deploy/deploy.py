@@ -196,7 +196,8 @@ class Deployer:
         on_push: OnPush = lambda push: None,
     ) -> None:
         if not workdir.startswith("/") or any(character in workdir for character in ":;\n\0"):
-            raise ConfigError(f"{workdir!r} cannot be a device's work folder", field="workdir")
+            problem = f"{workdir!r} must be an absolute path without ':', ';' or line breaks"
+            raise ConfigError(problem, field="workdir")
         self._device = device
         self._serial = device.serial
         self._workdir = workdir.rstrip("/")
@@ -311,10 +312,11 @@ class Deployer:
                     serial=self._serial,
                 )
             number = counted(len(damaged), "file")
-            _log.info(f"{number} arrived damaged on {self._serial}; once more")
+            _log.info(f"{number} arrived damaged on {self._serial}; pushing again")
             damaged_before |= damaged.keys()
         raise DeviceRefused(
-            f"{_titles(sets)}: the store does not keep what is put into it", serial=self._serial
+            f"{_titles(sets)}: files vanish from the device's store after a push",
+            serial=self._serial,
         )
 
     def _remove_delivery(self, sets: list[FileSet], end: str) -> None:
@@ -330,7 +332,7 @@ class Deployer:
         view = self._store.look(sets, self._claim, using, deadline)
         if not view.hashing and not self._warned:
             self._warned = True
-            _log.info(f"{self._serial} has no sha256sum: files are checked by size only")
+            _log.info(f"{self._serial} has no sha256sum; files are checked by size only")
         absent = [file_set for file_set in sets if not view.find_set(file_set)]
         files = {entry: file for file_set in absent for entry, file in file_set.entries.items()}
         doubtful = [
@@ -341,7 +343,7 @@ class Deployer:
         ]
         if not doubtful:
             return view
-        _log.info(f"{self._serial} was rebooted: hashing {counted(len(doubtful), 'file')} there")
+        _log.info(f"{self._serial} was rebooted; hashing {counted(len(doubtful), 'file')} there")
         self._store.check(doubtful, view.stored_at_touch, deadline)
         return self._store.look(sets, self._claim, using, deadline)
 
@@ -453,8 +455,8 @@ class Deployer:
         if limit is not None and needed > limit and not self._warned_over:
             self._warned_over = True
             _log.warning(
-                f"what is in use on {self._serial} takes {needed / 1e6:.1f} MB there, more than "
-                f"its store_limit_mb ({limit / 1e6:g}): nothing in use is removed"
+                f"files in use on {self._serial} take {needed / 1e6:.1f} MB, more than its "
+                f"store_limit_mb ({limit / 1e6:g}); files in use are not removed"
             )
         if free is not None and free < size:
             raise DeviceFull(

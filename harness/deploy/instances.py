@@ -70,7 +70,7 @@ class Instances:
         """Return the storage folder of this run's device `name`. Raises InfraError."""
         with self._lock:
             if self._closed:
-                raise InfraError(f"{name} is not started: its run has ended")
+                raise InfraError(f"{name} cannot be started: its run has ended")
             problem = f"cannot make an instance of {name} in {self._runs}"
             with disk_errors(problem), self._alone():
                 if self._descriptor is None:

@@ -217,7 +217,7 @@ def parse_answer(output: str) -> list[str]:
         if line.startswith("fail "):
             raise StoreAnswerError(line.removeprefix("fail ")[:300])
     if "done" not in lines:
-        raise StoreAnswerError("its script did not come to an end")
+        raise StoreAnswerError("the device's script ended early")
     return lines
 
 

@@ -56,9 +56,9 @@ def _merged(_: tuple[pluggy.HookImpl, ...]) -> tuple[Rule, ...]:
 def _require_valid(rule: Rule, known: Mapping[str, Rule]) -> None:
     """Raise TypeError or ValueError for what is no rule, cannot match, or has a known id."""
     if not isinstance(rule, Rule):
-        raise TypeError(f"{rule!r:.80} is no Rule of harness.diagnosis.rule")
+        raise TypeError(f"{rule!r:.80} is not a Rule of harness.diagnosis.rule")
     if rule.id in known:
-        raise ValueError(f"a rule {rule.id} exists already; choose another id")
+        raise ValueError(f"a rule {rule.id} already exists; choose another id")
     for sign in rule.signs:
         if sign.confidence not in CONFIDENCES:
             words = f"{', '.join(CONFIDENCES[:-1])} or {CONFIDENCES[-1]}"

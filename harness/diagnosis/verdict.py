@@ -49,7 +49,7 @@ class UnsupportedRule:
     lacks: Literal["dsp", "gpu"] | None = None
 
 
-EMULATORS: Final = "no phone lacks that; docs/dsp.md says what each emulator lacks"
+EMULATORS: Final = "phones can do this; docs/dsp.md lists what each emulator cannot"
 _SETTING_UP = r"Qnn(?:Log|Backend|Device)_create|QnnContext_create\w*"
 
 UNSUPPORTED: Final = (
@@ -257,9 +257,9 @@ def _difference(step: StepResult) -> str | None:
                 beyond
             ):
                 pair = _distinct(output.get("first_value"), output.get("first_expected"))
-                values = f"the first of them is {pair[0]}, and {pair[1]} was expected"
+                values = f"the first wrong value is {pair[0]}, expected {pair[1]}"
                 nan = output.get("nan")
-                nan_text = f"; NaN: {nan} of its elements" if isinstance(nan, int) and nan else ""
+                nan_text = f"; {nan} elements are NaN" if isinstance(nan, int) and nan else ""
                 return f"{name} differs by up to {most:.6g}; {values}{nan_text}"
     return None
 
@@ -347,7 +347,7 @@ class Verdict:
             place = f" in step {error.step}{context}"
         code = f" returned {error.ort.code} ({error.ort.name})" if error.ort else ""
         if error.code == 0 and self.outcome == "failed":
-            code = " succeeded, and what it gave is wrong"
+            code = " succeeded, but its result is wrong"
         elif error.code is not None:
             details = ", ".join(part for part in (error.symbol, error.component) if part)
             code = f"{code}, QNN {error.code}" if error.ort else f" returned {error.code}"
@@ -368,7 +368,9 @@ def _ending(run: ProbeRun) -> Verdict | None:
     if (damaged := damage(transcript)) is not None:
         return _no_verdict("infra", damaged)
     if transcript.plan_damaged:
-        return _no_verdict("infra", f"the plan was damaged on its way: {transcript.plan_error}")
+        return _no_verdict(
+            "infra", f"the plan was damaged on the way to the device: {transcript.plan_error}"
+        )
     if transcript.plan_error is not None:
         return _no_verdict("harness", f"the probe refused its plan: {transcript.plan_error}")
     if transcript.start is None:
@@ -379,7 +381,7 @@ def _ending(run: ProbeRun) -> Verdict | None:
             return _no_verdict("infra", _silence(run, why))
         return _judge_cut_short(run, "hung", f"did not end within {run.duration_s:.1f} s")
     if run.truncated:
-        return _judge_cut_short(run, "hung", "wrote without end and was ended")
+        return _judge_cut_short(run, "hung", "wrote output without end and was killed")
     # a crash after a complete plan comes from tearing down what a failed step never set up
     if signal is not None and not (transcript.done and transcript.first_failure is not None):
         return _judge_cut_short(run, "crashed", f"was ended by {signal}")
@@ -390,7 +392,7 @@ def _ending(run: ProbeRun) -> Verdict | None:
         return _no_verdict("infra", _silence(run, "ended, but its last output was lost"))
     # a process exits only between events; within an event only a signal ends it
     if transcript.cut_off and signal is None:
-        return _no_verdict("infra", _silence(run, "ended by itself, and within an event"))
+        return _no_verdict("infra", _silence(run, "ended by itself in the middle of an event"))
     if not transcript.done:
         ending = f"ended with exit code {run.exit_code} before its plan was done"
         return _judge_cut_short(run, "crashed", ending)

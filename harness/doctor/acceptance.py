@@ -130,13 +130,13 @@ def clean_up(trial: Trial) -> CheckResult:
         script, timeout_s=_REMOVED_S, max_output_bytes=1 << 16, doing="remove the test files"
     )
     if not ended:
-        return CheckResult("fail", "our processes could not be terminated", "reboot it")
+        return CheckResult("fail", "processes of the harness could not be killed", "reboot it")
     if not removed.ok:
         stderr = removed.stderr.decode("utf-8", "replace").strip()[:200]
-        return CheckResult("fail", f"{folder} could not be removed: {stderr}", "remove it by hand")
+        return CheckResult("fail", f"{folder} could not be removed: {stderr}", "remove it manually")
     if trial.running is not None and trial.running.is_alive():
         return CheckResult("warn", "an abandoned step may still write files", f"remove {folder}")
-    return CheckResult("ok", "no process and no file is left")
+    return CheckResult("ok", "no process or file of the harness is left")
 
 
 _SHELL_S: Final = 20.0
@@ -159,7 +159,7 @@ def shells(trial: Trial) -> CheckResult:
             problems.append(f"`{script}`: exit code {reply.exit_code}, signal {reply.signal}")
     data = os.urandom(_INPUT_BYTES)
     if way.shell("cat", stdin=data, timeout_s=_SHELL_S).stdout != data:
-        problems.append(f"{len(data)} bytes of input came back changed")
+        problems.append(f"{len(data)} bytes of standard input arrived changed")
     output = way.shell("echo out; echo err >&2", timeout_s=_SHELL_S)
     if (output.stdout, output.stderr) != (b"out\n", b"err\n"):
         problems.append(f"stdout {output.stdout[:40]!r}, stderr {output.stderr[:40]!r}")
@@ -171,12 +171,12 @@ def shells(trial: Trial) -> CheckResult:
         problems.append("`sleep 60` ended within 2 s")
     except ScriptTimeout as timeout:
         if not timeout.processes.ended:
-            problems.append("a process past its deadline could not be terminated")
+            problems.append("a process past its deadline could not be killed")
     if problems:
         return CheckResult(
-            "fail", "; ".join(problems), "its shell, or its transport, does not behave as usual"
+            "fail", "; ".join(problems), "the shell or the transport of the device misbehaves"
         )
-    text = "exit codes, a signal, input, stdout and stderr apart, a deadline, endless output"
+    text = "exit codes, a signal, stdin, separate stdout and stderr, a deadline, endless output"
     return CheckResult("ok", text)
 
 
@@ -192,7 +192,7 @@ def push(trial: Trial) -> CheckResult:
         returned = (folder / "back").read_bytes()
     if returned != content:
         return CheckResult(
-            "fail", f"{len(content)} bytes came back as {len(returned)} others", _CABLE
+            "fail", f"{len(content)} bytes came back as {len(returned)} different bytes", _CABLE
         )
     durations = (pushed - start, time.monotonic() - pushed)
     to, fro = (f"{len(content) / _MB / max(seconds, 0.001):.0f} MB/s" for seconds in durations)
@@ -226,12 +226,12 @@ def store(trial: Trial) -> CheckResult:
     if problems:
         return CheckResult("fail", "; ".join(problems), _STORE)
     return CheckResult(
-        "ok", "room is made, nothing is pushed twice, damage is detected and repaired"
+        "ok", "space is freed, nothing is pushed twice, damage is detected and repaired"
     )
 
 
-_CABLE: Final = "another cable or port; if that does not help, its flash"
-_STORE: Final = "its shell or file system does not behave as usual"
+_CABLE: Final = "try another cable or port; if that does not help, the flash may be defective"
+_STORE: Final = "the shell or the file system of the device misbehaves"
 
 
 def _files(folder: Path, number: int) -> dict[str, Path]:
@@ -250,7 +250,7 @@ _EVIDENCE_S: Final = 20.0
 _POLL_S: Final = 0.5
 _CONTEXTS: Final = 66
 _SMALL, _LARGE = Model("tiny"), Model("io-heavy", 56)
-_NO_PROBE: Final = CheckResult("unknown", "not tried: the probe is not deployed")
+_NO_PROBE: Final = CheckResult("unknown", "not tested: the probe is not deployed")
 
 
 def probe(trial: Trial) -> CheckResult:
@@ -262,7 +262,9 @@ def probe(trial: Trial) -> CheckResult:
     verdict, _ = _run(trial, "probe", Plan((Step("noop"),)), _RUN_S)
     if verdict.outcome != "passed":
         trial.probe = ""
-        return CheckResult("fail", verdict.explanation(), "its output is in the archive")
+        return CheckResult(
+            "fail", verdict.explanation(), "see the output of the probe in the archive"
+        )
     seconds = time.monotonic() - start
     return CheckResult("ok", f"for {target.target}: started, ran and ended in {seconds:.2f} s")
 
@@ -285,10 +287,12 @@ def _provoke(trial: Trial, name: str, step: Step, outcome: str, timeout_s: float
     missing = f"; missing: {'; '.join(collected.notes)}" if collected.notes else ""
     text = f"evidence: {', '.join(collected.files)}{missing}"
     if verdict.outcome != outcome or verdict.cause != "target":
-        advice = "verdicts about this device cannot be trusted: please send the archive"
+        advice = "verdicts about this device cannot be trusted; please send the archive"
         return CheckResult("fail", f"not {outcome}, but {verdict.explanation()}; {text}", advice)
     if collected.lost:
-        return CheckResult("fail", collected.lost, "its link was lost meanwhile: check its cable")
+        return CheckResult(
+            "fail", collected.lost, "the connection to the device was lost; check the cable"
+        )
     return CheckResult("ok", f"{outcome}, as expected; {text}")
 
 
@@ -349,28 +353,28 @@ def contexts(trial: Trial) -> CheckResult:
     ready = trial.provisioned.prepare(placement)
     logs = trial.logs / "66-contexts"
     small = Bench(CaseSession(ready, logs / "small")).resident(_SMALL, _CONTEXTS)
-    text = f"{small.loaded} of {_CONTEXTS} small ones loaded, executed and freed"
+    text = f"{small.loaded} of {_CONTEXTS} small contexts loaded, executed and freed"
     result = verdict_result(small.verdict, device, text, logs)
     if result.status != "ok":
         return result
     large = Bench(CaseSession(ready, logs / "large")).resident(_LARGE, _CONTEXTS)
     if large.verdict.outcome == "passed":
-        return CheckResult("ok", f"{text}; of 56 MB as many")
+        return CheckResult("ok", f"{text}; as many of 56 MB")
     verdict = verdict_result(large.verdict, device, "", logs)
     # the capacity of a process depends on device and version, and is no fault of the lab
-    return CheckResult("warn", f"{text}; of 56 MB {large.loaded}: {verdict.found}", verdict.advice)
+    return CheckResult("warn", f"{text}; {large.loaded} of 56 MB: {verdict.found}", verdict.advice)
 
 
 def unplug(trial: Trial) -> CheckResult:
     """Have the cable pulled out in the middle of a command, and plugged in again."""
     device = trial.device
-    trial.prompt(f"pull the cable of {trial.name} out now, or take its network away")
+    trial.prompt(f"unplug the cable of {trial.name} now, or disconnect its network")
     try:
         device.transport.shell("while :; do echo; sleep 1; done", timeout_s=PERSON_S)
     except DeviceLost:
         pass
     except InfraError:
-        return CheckResult("unknown", f"it was not unplugged within {PERSON_S:.0f} s")
+        return CheckResult("unknown", f"the device was not unplugged within {PERSON_S:.0f} s")
     trial.prompt(f"plug {trial.name} in again")
     deadline = Deadline(PERSON_S)
     problem = "it did not come back"
@@ -383,10 +387,10 @@ def unplug(trial: Trial) -> CheckResult:
             time.sleep(min(_POLL_S, deadline.remaining()))
             continue
         if not device.transport.end_leftovers(timeout_s=_EVIDENCE_S):
-            return CheckResult("fail", "its processes could not be terminated", "reboot it")
+            return CheckResult("fail", "processes of the harness could not be killed", "reboot it")
         seconds = PERSON_S - deadline.remaining()
         serial = returned.transport.serial
-        return CheckResult("ok", f"the loss was noticed, {serial} was back after {seconds:.0f} s")
+        return CheckResult("ok", f"the loss was detected; {serial} was back after {seconds:.0f} s")
     text = f"not back after {PERSON_S:.0f} s: {problem}"
     return CheckResult("fail", text, "see `qnn-harness devices`")
 
@@ -402,7 +406,7 @@ def reboot(trial: Trial) -> CheckResult:
     Recovery(trial.lab_device, Deadline(0)).run("reboot")
     seconds, device = time.monotonic() - start, trial.device
     if before is not None and ask_vitals(device.transport, device.workdir).boot_id == before:
-        return CheckResult("fail", "it is the same boot as before", "reboot it by hand")
+        return CheckResult("fail", "the device did not reboot", "reboot it manually")
     if not trial.probe:
         return CheckResult("ok", f"back after {seconds:.0f} s")
     pushes, target = list[Push](), trial.provisioned
@@ -471,7 +475,7 @@ def accept(
         if check.found != NO_SMOKE:  # there is a step for that
             yield check
     if not reachable:
-        text = "not tried: it does not answer, or must not be used now"
+        text = "not tested: the device does not answer, or must not be used now"
         yield Checked("acceptance", name, "steps", "unknown", text)
         return
     lab = load_lab(options.lab_file)
@@ -513,7 +517,7 @@ def run_steps(trial: Trial, steps: Sequence[Stage], enabled: Collection[str]) ->
     cleaned = run_step(clean, trial) or _given_up(clean)
     if trial.is_doubtful:
         cleaned = cleaned._replace(
-            advice=f"the next acceptance removes it: below {FOLDER} of its workdir"
+            advice=f"the next acceptance removes what is left in {FOLDER} of the workdir"
         )
     yield Checked("acceptance", trial.name, clean.name, *cleaned)
 
@@ -533,7 +537,7 @@ def run_step(step: Stage, trial: Trial) -> CheckResult | None:
             answers.put(verdict_result(failure.verdict, trial.name, "", trial.logs))
         except Exception as error:  # nothing else would report it
             text = f"{type(error).__name__}: {error}"
-            answers.put(CheckResult("fail", text, "a bug of the harness: please send the archive"))
+            answers.put(CheckResult("fail", text, "a bug of the harness; please send the archive"))
 
     thread = threading.Thread(target=act, name=step.name, daemon=True)
     thread.start()
@@ -559,5 +563,5 @@ def lost_reason(trial: Trial) -> str | None:
 
 
 def _given_up(step: Stage) -> CheckResult:
-    text = f"it did not end within {step.seconds:g} s and was abandoned"
-    return CheckResult("fail", text, "reboot the device, and try again")
+    text = f"the step did not end within {step.seconds:g} s and was abandoned"
+    return CheckResult("fail", text, "reboot the device and try again")

@@ -49,15 +49,15 @@ _LEAST_CHARS: Final = 3
 _CELL_CHARS: Final = 200
 # names that identify nobody, and occur in too many lines
 _NOBODY: Final = frozenset({"root", "user", "localhost", "/", "/root"})
-_README: Final = """What `qnn-harness doctor --acceptance` found of one device.
+_README: Final = """The result of `qnn-harness doctor --acceptance` for one device.
 
-report.txt   each thing that was looked at, each step, and what to do
+report.txt   each check, each step, and what to do
 report.json  the same for programs
-logs/        what the steps were told and answered, and what the device had to say of them
+logs/        input and output of the steps, and the logs of the device from that time
 
-Taken out: serial numbers, names of this computer, of adb hosts and of the user, where libraries
-come from, folders, accounts, e-mail addresses, Wi-Fi names, MACs, phone numbers.
-Look through it before you send it all the same.
+Removed: serial numbers, names of this computer, of adb hosts and of the user, sources of
+libraries, folders, accounts, e-mail addresses, Wi-Fi names, MACs, phone numbers.
+Please review the archive before you send it.
 """
 
 
@@ -198,7 +198,7 @@ def read_archive(path: Path) -> DoctorReport:
     try:
         return parse_model(TypeAdapter(DoctorReport), data)
     except ValueError as error:
-        problem = f"its {REPORT} is not one of `doctor`: {problem_in(error)}"
+        problem = f"its {REPORT} is not a report of `doctor`: {problem_in(error)}"
         raise ConfigError(problem, file=path) from None
 
 

@@ -24,7 +24,7 @@ from harness.runtimes.runtime import LibraryFacts
 
 _NO_ANSWER: Final = CheckResult("unknown", "the device gives no answer")
 _NO_BATTERY: Final = CheckResult("not-applicable", "it shows none")
-_NOT_KNOWN: Final = "our table does not have that SoC"
+_NOT_KNOWN: Final = "the SoC is not in the table of the harness"
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class ExaminedDevice:
         if not self.device.config.simulated:
             return None
         if self.device.simulated_dsp is not None:
-            return "a simulated DSP has no such layers"
+            return "a simulated DSP does not have these layers"
         return "a simulated board has no DSP and no GPU"
 
     @property
@@ -87,7 +87,7 @@ def _soc(examined: ExaminedDevice) -> CheckResult:
             f"devices.yaml says {configured}, the device says {reported}{number}",
             "correct or remove `soc` of the device in devices.yaml"
             if theirs
-            else "both may be names of one SoC; if not, correct `soc` in devices.yaml",
+            else "if these are not names of the same SoC, correct `soc` in devices.yaml",
         )
     name = configured or reported
     text = f"{name or 'unknown'}{number}"
@@ -102,9 +102,9 @@ def _soc(examined: ExaminedDevice) -> CheckResult:
 def unknown_soc(name: str | None, text: str) -> CheckResult:
     """Return the result for a SoC that is not in the table."""
     near = near_socs(name or "")
-    close = f"; close to it: {', '.join(near)}" if near else ""
-    advice = "set `soc`, or `htp_arch`, of the device in devices.yaml"
-    return CheckResult("warn", f"{text}, whose HTP is not known{close}", advice)
+    close = f"; similar: {', '.join(near)}" if near else ""
+    advice = "set `soc` or `htp_arch` of the device in devices.yaml"
+    return CheckResult("warn", f"the HTP of {text} is unknown{close}", advice)
 
 
 def _system(examined: ExaminedDevice) -> CheckResult:
@@ -119,14 +119,16 @@ def _system(examined: ExaminedDevice) -> CheckResult:
     if answers.has_interpreter:
         return CheckResult("ok", text)
     interpreter = examined.platform.interpreter
-    return CheckResult("fail", text, f"its programs need glibc, whose {interpreter} is missing")
+    return CheckResult(
+        "fail", text, f"programs of the harness need glibc, but {interpreter} is missing"
+    )
 
 
 def _opencl(examined: ExaminedDevice) -> CheckResult:
     drivers = readable_paths(examined.answers.opencl)
     if any(".so" in PurePosixPath(path).name for path in drivers):
         return CheckResult("ok", listed(drivers))
-    advice = "the GPU backend will end with 1006: install the vendor's Adreno OpenCL driver"
+    advice = "the GPU backend will fail with 1006; install the vendor's Adreno OpenCL driver"
     return CheckResult("warn", listed(drivers) or "none in the usual places", advice)
 
 
@@ -137,15 +139,15 @@ def _work_folder(examined: ExaminedDevice) -> CheckResult:
         return CheckResult("fail", vitals.write_problem, advice)
     if answers.exec_exit != 7:
         output = answers.exec_said or "no answer"
-        advice = "its file system is mounted noexec, or forbids it: choose another `workdir`"
+        advice = "the file system is mounted noexec, or forbids execution; choose another `workdir`"
         return CheckResult("fail", f"nothing can be executed: {output}", advice)
-    return CheckResult("ok", f"{examined.device.workdir} takes files and runs them")
+    return CheckResult("ok", f"files can be written to {examined.device.workdir} and executed")
 
 
 def _programs(examined: ExaminedDevice) -> CheckResult:
     missing = ", ".join(examined.answers.missing_programs)
     if missing:
-        advice = "deploying needs them: install busybox, toybox or coreutils on the device"
+        advice = "deploying needs these; install busybox, toybox or coreutils on the device"
         return CheckResult("fail", f"missing: {missing}", advice)
     return CheckResult("ok", examined.answers.tools or "all that are needed")
 
@@ -161,8 +163,8 @@ def _health_checks(examined: ExaminedDevice) -> Iterator[tuple[str, CheckResult]
     if examined.device.config.simulated:
         no_sensor = CheckResult("not-applicable", "it has no sensors")
     clean = "`qnn-harness devices clean` frees some"
-    cool = "let it cool down; mind its fan and case"
-    end_others = "end other programs on it, or reboot it"
+    cool = "let it cool down; check its fan and case"
+    end_others = "close other programs on it, or reboot it"
     rows: list[tuple[str, tuple[str, ...], str | None, str, CheckResult]] = [
         ("free storage", ("storage-full", "low-storage"), _size(storage), clean, _NO_ANSWER),
         ("free memory", ("low-memory",), _size(ram), end_others, _NO_ANSWER),
@@ -171,8 +173,8 @@ def _health_checks(examined: ExaminedDevice) -> Iterator[tuple[str, CheckResult]
     ]
     if examined.platform.libc == "bionic":
         throttled = None if status is None else THERMAL[status]
-        air = "let it cool down: air, out of its case"
-        plug = "unlock it, or plug it in: a phone that charges does not doze"
+        air = "let it cool down; take it out of its case"
+        plug = "unlock it, or plug it in; a charging phone does not doze"
         rows += [
             ("thermal status", ("throttled",), throttled, air, _NO_ANSWER),
             ("doze", ("doze",), vitals.doze, plug, _NO_ANSWER),
@@ -260,7 +262,7 @@ def dsp_layers(
     if session.result.status == "ok" and no_dsp is None:
         for name, (status, text, _) in answers.items():
             if name not in (SESSION, GRAPH) and status not in ("ok", "not-applicable"):
-                answers[name] = CheckResult("ok", f"{text}; yet a session came up")
+                answers[name] = CheckResult("ok", f"{text}; but a session was opened")
     for attempt in (session, graph):
         if attempt.result.status == "fail" and (layer := _ended_at(attempt)):
             answers[layer] = _result_for_failure(attempt, answers[layer])
@@ -278,11 +280,11 @@ def summary_result(answers: Mapping[str, CheckResult]) -> CheckResult:
     if answers[GRAPH].status == "ok" or (passed and answers[GRAPH].status == "not-applicable"):
         simulated = [result for result in answers.values() if result.status == "not-applicable"]
         suffix = f"; {simulated[0].found}" if simulated else ""
-        return CheckResult("ok", f"open as far as {passed[-1]}{suffix}")
+        return CheckResult("ok", f"all layers up to {passed[-1]} work{suffix}")
     if all(answers[name].status == "not-applicable" for name in (SESSION, GRAPH)):
         return CheckResult("not-applicable", answers[SESSION].found)
     first = answers[SESSION] if not passed else answers[GRAPH]
-    return CheckResult("unknown", f"no visible layer is wrong; {first.found}", first.advice)
+    return CheckResult("unknown", f"no fault found in a visible layer; {first.found}", first.advice)
 
 
 def _ended_at(attempt: DspAttempt) -> str | None:
@@ -315,14 +317,14 @@ def _nodes(examined: ExaminedDevice) -> CheckResult:
         return CheckResult(
             "fail",
             listed(sorted(all_nodes)) or "no fastrpc node in /dev",
-            "HTP needs /dev/adsprpc-smd or /dev/fastrpc-cdsp: a kernel with the fastrpc driver and "
-            "its device tree node",
+            "HTP needs /dev/adsprpc-smd or /dev/fastrpc-cdsp; use a kernel with the fastrpc driver "
+            "and its device tree node",
         )
     owners = examined.answers.owners
     text = f"no permission: {shown}" + (f" [{'; '.join(owners)}]" if owners else "")
-    advice = "let the shell user open them: `adb root`, its group, or a udev rule of the board"
+    advice = "give the shell user access: `adb root`, its group, or a udev rule of the board"
     if any(re.match(r"c.{6}r", line) for line in owners):
-        advice = "their mode lets everybody read, so SELinux refuses it: see its denials"
+        advice = "the mode lets everybody read, so SELinux denies access; see the denials"
     return CheckResult("fail", text, advice)
 
 
@@ -336,21 +338,23 @@ def _selinux(examined: ExaminedDevice) -> CheckResult:
     refused = [line for line in answers.denials if "permissive=1" not in line]
     ours = [line for line in refused if source in line and _NEEDED.search(line)]
     if ours and mode != "Permissive":
-        advice = "its policy forbids it: a rule for that, or `setenforce 0` on a test device"
-        return CheckResult("fail", f"{mode or 'enforcing'}; it refused: {ours[-1]}", advice)
-    denials = "no denial about the DSP"
+        advice = "add a rule to the policy, or `setenforce 0` on a test device"
+        return CheckResult("fail", f"{mode or 'enforcing'}; it denied: {ours[-1]}", advice)
+    denials = "no denial concerns the DSP"
     if answers.denials:
-        denials = f"denials about the DSP, none of which matters: {answers.denials[-1]}"
+        denials = f"harmless denials concern the DSP: {answers.denials[-1]}"
     return CheckResult("ok", f"{mode or 'unknown mode'}; {denials}")
 
 
 def _processor(examined: ExaminedDevice) -> CheckResult:
     states = {n: s for n, s in examined.answers.vitals.remoteprocs.items() if "cdsp" in n}
     if not states:
-        return CheckResult("unknown", "the kernel does not show it")
+        return CheckResult("unknown", "the kernel does not report the state of the DSP")
     shown = listed(f"{name}: {state}" for name, state in states.items())
     if "dsp-down" in examined.findings:
-        advice = "reboot it; if it stays down, its firmware (cdsp.mbn) does not load: see dmesg"
+        advice = (
+            "reboot it; if the DSP stays down, its firmware (cdsp.mbn) does not load, see dmesg"
+        )
         return CheckResult("fail", shown, advice)
     return CheckResult("ok", shown)
 
@@ -361,11 +365,11 @@ def _rpc_library(examined: ExaminedDevice) -> CheckResult:
         builds = examined.answers.rpc_builds
         return CheckResult("ok", listed(f"{p} ({builds[p]})" if p in builds else p for p in usable))
     if libraries:
-        advice = "without it the stub cannot be loaded: make it readable for the shell user"
+        advice = "the stub cannot be loaded without it; make it readable for the shell user"
         return CheckResult("fail", f"no permission: {listed(libraries)}", advice)
     folders = ", ".join(examined.platform.library_folders)
     install = "" if examined.platform.libc == "bionic" else " (github.com/qualcomm/fastrpc has it)"
-    advice = f"HTP cannot be reached without it: the vendor's image lacks it{install}"
+    advice = f"HTP cannot be reached without it; install it into the image{install}"
     return CheckResult("fail", f"not in {folders}", advice)
 
 
@@ -380,12 +384,12 @@ def _unsigned_pd(examined: ExaminedDevice) -> CheckResult:
     if usable := readable_paths(unsigned):
         return CheckResult("ok", f"can be started: {listed(usable)}")
     if unsigned:
-        advice = "see the session; SELinux or its mode keeps the shell from reading it"
+        advice = "see the session below; SELinux or the file mode denies the shell user reading it"
         return CheckResult("unknown", f"no permission: {listed(unsigned)}", advice)
     if shells:
-        advice = "the DSP may take signed code only (testsig): see the QAIRT docs, signing"
+        advice = "the DSP may accept only signed code (testsig); see signing in the QAIRT docs"
         return CheckResult("warn", f"only {listed(shells)}", advice)
-    return CheckResult("unknown", f"no {UNSIGNED_SHELL} where the shell user may look")
+    return CheckResult("unknown", f"no {UNSIGNED_SHELL} in folders that the shell user may read")
 
 
 def _skel(examined: ExaminedDevice, libraries: Sequence[LibraryFacts] | None) -> CheckResult:
@@ -393,18 +397,18 @@ def _skel(examined: ExaminedDevice, libraries: Sequence[LibraryFacts] | None) ->
     if examined.no_dsp is not None:
         return CheckResult("not-applicable", examined.no_dsp)
     firmware = listed(examined.answers.skels)
-    suffix = f"; the image's own come behind: {firmware}" if firmware else ""
+    suffix = f"; then those of the image: {firmware}" if firmware else ""
     if libraries is None:
-        return CheckResult("unknown", f"no runtime was looked at{suffix}")
+        return CheckResult("unknown", f"no runtime was checked{suffix}")
     arch = examined.device.htp_arch
     names = [library.file_name for library in _select(libraries, "skel", arch)]
     folders = "the runtime's folder, " + ", ".join(examined.platform.dsp_folders)
     if names:
-        return CheckResult("ok", f"{listed(names)}, looked for in {folders}{suffix}")
+        return CheckResult("ok", f"{listed(names)}, searched in {folders}{suffix}")
     name = "libQnnHtpV..Skel.so" if arch is None else f"libQnnHtpV{arch}Skel.so"
-    advice = f"a runtime with {name}: the SDK has it in lib/hexagon-v{arch or '..'}/unsigned"
+    advice = f"use a runtime with {name}; the SDK has it in lib/hexagon-v{arch or '..'}/unsigned"
     if firmware:
-        return CheckResult("warn", f"none of ours; the image's is taken: {firmware}", advice)
+        return CheckResult("warn", f"the runtime has none; the image's is used: {firmware}", advice)
     return CheckResult("fail", f"{name} is not in {folders}", advice)
 
 
@@ -420,13 +424,13 @@ def _stub_and_skel(
     kinds = {file.kind for file in files}
     shown = listed(f"{file.file_name} {file.build or 'of an unknown build'}" for file in files)
     if "stub" not in kinds:
-        advice = "take stub and skel of this HTP from the SDK that the backend is of"
+        advice = "use stub and skel for this HTP from the same SDK as the backend"
         return CheckResult(
             "fail", f"no stub for HTP v{arch or '?'} among: {shown or 'nothing'}", advice
         )
     builds = [file.build for file in files if file.build is not None]
     if any(not build.agrees_with(builds[0]) for build in builds):
-        return CheckResult("fail", f"of two builds: {shown}", "take all of them from one SDK")
+        return CheckResult("fail", f"of two builds: {shown}", "use all of them from one SDK")
     return CheckResult("ok" if len(builds) == len(files) else "unknown", shown)
 
 

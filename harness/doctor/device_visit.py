@@ -23,7 +23,7 @@ from harness.lab.lease import DeviceHeld, Leases
 from harness.probe.build import ProbeBuilder
 from harness.probe.fitness import built_probe_problem
 
-_SEE_HOST: Final = "see the probe for its target, at the host"
+_SEE_HOST: Final = "see the probe for this target in the section of the host"
 
 NO_SMOKE: Final = "left out (--no-smoke)"
 DEVICE_TIMEOUT_S: Final = 300.0
@@ -68,7 +68,12 @@ def visit(workbench: Workbench, name: str, options: Options) -> Iterator[Checked
         device = lab_device.attach()
         answers = query_device(device.transport, device.workdir, device.target)
     except DeviceHeld as error:
-        yield of("checked", "unknown", f"left alone: {error}", "wait for it, then ask again")
+        yield of(
+            "checked",
+            "unknown",
+            f"skipped: {error}",
+            "wait until it is free, then run doctor again",
+        )
         yield from absent_checks(workbench, name, options)
         return
     except WrongTarget as error:
@@ -76,13 +81,13 @@ def visit(workbench: Workbench, name: str, options: Options) -> Iterator[Checked
         yield of("target", "fail", str(error), "correct devices.yaml, or the device")
         return
     except InfraError as error:
-        advice = "see that it is on, and what is between; it is used as soon as it answers"
+        advice = "check that it is on, and its connection; it is used as soon as it answers"
         yield of(REACHABLE, "fail", str(error), advice)
         yield from absent_checks(workbench, name, options)
         return
     yield of(REACHABLE, "ok", f"{device.transport.serial} answers")
     quarantined = entry is not None and entry.until != "answers"
-    advice = f"repair it, then: qnn-harness devices heal {name}"
+    advice = f"repair it, then run: qnn-harness devices heal {name}"
     if entry is not None and quarantined:
         yield of("quarantine", "fail", f"since {entry.since}: {entry.why}", advice)
     examined = ExaminedDevice(device, answers, lab_device.health_rules)
@@ -90,16 +95,18 @@ def visit(workbench: Workbench, name: str, options: Options) -> Iterator[Checked
     health = judge_health(answers.vitals, examined.rules, has_dsp=device.has_dsp)
     if health.state == "bad":
         yield from host_needs(workbench, name, device.target, device.facts.android_api, options)
-        yield from untried(examined, CheckResult("unknown", f"not tried, it is not well: {health}"))
+        yield from untried(
+            examined, CheckResult("unknown", f"not tested: the device is not healthy: {health}")
+        )
         return
     probe = probe_result(device, options)
     yield of("probe", *probe)
     if probe.status != "ok":
-        why = CheckResult("unknown", "not tried, the probe does not run")
+        why = CheckResult("unknown", "not tested: the probe does not run")
     elif not options.smoke:
         why = CheckResult("not-applicable", NO_SMOKE)
     elif quarantined:
-        why = CheckResult("unknown", "not tried, the device is in quarantine", advice)
+        why = CheckResult("unknown", "not tested: the device is in quarantine", advice)
     else:
         yield from smoke_checks(workbench, examined, options.qnn, options.cache)
         return
@@ -113,7 +120,7 @@ def absent_checks(workbench: Workbench, name: str, options: Options) -> Iterator
     if config.soc is not None and config.soc not in SOCS and config.htp_arch is None:
         yield Checked("device", name, "SoC", *unknown_soc(config.soc, config.soc))
     if config.target is None:
-        text = "not known until it answers: devices.yaml tells no `target`"
+        text = "unknown until the device answers: devices.yaml has no `target`"
         yield Checked("device", name, "target", "unknown", text)
     else:
         yield from host_needs(workbench, name, config.target, None, options)
@@ -144,6 +151,6 @@ def probe_result(device: AttachedDevice, options: Options) -> CheckResult:
     except HarnessError as error:
         return CheckResult("fail", str(error), f"qnn-harness devices heal {device.name}")
     if why is not None:
-        advice = "its system does not start programs for this target, or forbids it in `workdir`"
+        advice = "the device does not run programs for this target, or not in `workdir`"
         return CheckResult("fail", f"it does not run: {why}", advice)
     return CheckResult("ok", f"{probe.parent.name}/{probe.name} runs")

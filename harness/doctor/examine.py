@@ -122,13 +122,13 @@ def probe_origin(builder: ProbeBuilder, target: str, needs: LabNeeds) -> CheckRe
         return CheckResult("fail", "none", advice)
     if target == "android-arm64" and needs.no_target:
         names = ", ".join(needs.no_target)
-        text = f"none; {names} may be a phone: devices.yaml has no `target`"
+        text = f"none; {names} may be a phone, since devices.yaml has no `target` for it"
         return CheckResult("warn", text, advice)
-    return CheckResult("not-applicable", "none; no device of the lab is known to need one")
+    return CheckResult("not-applicable", "none; no device of the lab needs one")
 
 
 def _adb() -> CheckResult:
-    advice = "unset ADBUTILS_ADB_PATH, name another adb in it, or reinstall adbutils"
+    advice = "unset ADBUTILS_ADB_PATH, set it to another adb, or reinstall adbutils"
     try:
         adb = adb_binary()
         version = run_program([str(adb), "--version"], timeout_s=_PROGRAM_S).stdout.splitlines()
@@ -145,13 +145,13 @@ def _adb_server(needs: LabNeeds) -> CheckResult:
         return CheckResult("ok", f"answers at {USER_SERVER}; {everybody}")
     if not needs.server:
         return CheckResult("not-applicable", "not running, and no device of the lab needs it")
-    advice = "`adb start-server`, as the user who may open the devices"
+    advice = "run `adb start-server` as a user who may open the devices"
     return CheckResult("fail", f"none answers at {USER_SERVER}", advice)
 
 
 def _cache(cache: Path) -> CheckResult:
     if (problem := _write_problem(cache)) is not None:
-        advice = "set QNN_HARNESS_CACHE to a folder that you, and only you, can write to"
+        advice = "set QNN_HARNESS_CACHE to a folder that only you can write to"
         return CheckResult("fail", f"{cache}: {problem}", advice)
     return free_space(cache, 2.0, "QNN_HARNESS_CACHE")
 
@@ -162,7 +162,7 @@ def _memory() -> CheckResult:
         if (available := memory({"memory": lines}, "MemAvailable")) is not None:
             text = f"{available / _GB:.1f} GB available"
             if available < _MEMORY_NEEDS_GB * _GB:
-                advice = "end other programs: compiling contexts takes 2 GB"
+                advice = "close other programs; compiling contexts takes 2 GB"
                 return CheckResult("warn", text, advice)
             return CheckResult("ok", text)
     return CheckResult("unknown", "the device gives no answer")
@@ -177,8 +177,8 @@ def packages(cached: list[str], missing: list[str], problem: str | None) -> Chec
     if problem is None:
         return CheckResult("ok", f"{text}; {', '.join(missing)} can be fetched")
     advice = (
-        "connect to a package index (pip's own configuration is used), or name a folder with the "
-        "wheels in PIP_FIND_LINKS"
+        "connect this computer to a package index (as pip is configured), or set PIP_FIND_LINKS "
+        "to a folder with the wheels"
     )
     status: Status = "warn" if cached else "fail"
     return CheckResult(status, f"{text}; {', '.join(missing)} cannot be fetched: {problem}", advice)
@@ -193,11 +193,11 @@ def free_space(folder: Path, least_gb: float, setting: str) -> CheckResult:
     if free >= least_gb * _GB:
         return CheckResult("ok", text)
     status: Status = "fail" if free < 0.1 * least_gb * _GB else "warn"
-    return CheckResult(status, text, f"free some, or choose another folder with {setting}")
+    return CheckResult(status, text, f"free some space, or choose another folder with {setting}")
 
 
 _ANSWER_S: Final = 5.0
-_NO_LAB: Final = "none here; a simulated device needs none: qnn-harness run FILE --device sim-v73"
+_NO_LAB: Final = "no lab file; simulated devices need none: qnn-harness run FILE --device sim-v73"
 _check = partial(Checked, "lab")
 
 
@@ -247,7 +247,9 @@ def server_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Checked
             if address.port:
                 advice += f", and let port {address.port} through"
             if isinstance(address, SshAddress):
-                advice = "see that ssh connects without a prompt, and an adb server runs there"
+                advice = (
+                    "check that ssh connects without a prompt and that an adb server runs there"
+                )
             yield _check("lab", f"adb host {name}", "fail", str(error), advice)
         else:
             yield _check("lab", f"adb host {name}", "ok", f"answers at {address}")
@@ -330,7 +332,7 @@ class Visit(threading.Thread):
                     self._add(check)
             except Exception as error:  # nothing else would report it
                 text = f"{type(error).__name__}: {error}"
-                advice = "a bug of the harness, or of this lab's files: please report it"
+                advice = "a bug of the harness or a fault in this lab's files; please report it"
                 self._add(Checked("device", self.name, "doctor", "fail", text, advice))
             finally:
                 # also closes it if it was opened after end()
@@ -348,8 +350,8 @@ class Visit(threading.Thread):
     def give_up_if_late(self) -> None:
         """Abandon it after its deadline, and let another one begin."""
         if not self.is_over and time.monotonic() >= self._until:
-            text = f"it did not end within {self._options.timeout_s:g} s and was abandoned"
-            advice = f"reboot it; `qnn-harness devices heal {self.name}` does so"
+            text = f"the check did not end within {self._options.timeout_s:g} s and was abandoned"
+            advice = f"reboot it with `qnn-harness devices heal {self.name}`"
             title = "deadline" if self.found else REACHABLE
             self._add(Checked("device", self.name, title, "fail", text, advice))
             self._is_over = True

@@ -30,7 +30,7 @@ from harness.runtimes.pypi import QNN_PLATFORMS
 from harness.runtimes.runtime import Runtime, facts_of
 
 _MODEL: Final = Model("tiny")
-_NO_CONTEXT: Final = "no context for it was compiled here"
+_NO_CONTEXT: Final = "no context was compiled for this device"
 _BYTES: Final = 8 * 8 * 4 * 4
 _TIMEOUT_S: Final = 60.0
 _SYSTEM: Final = "libQnnSystem.so"
@@ -50,7 +50,7 @@ def smoke_checks(
         runtime = workbench.catalog.runtime(name, target)
     except HarnessError as error:
         yield Checked("device", device, "runtime", "fail", str(error), _name_source(target))
-        yield from untried(examined, CheckResult("unknown", "not tried, there is no runtime"))
+        yield from untried(examined, CheckResult("unknown", "not tested: there is no runtime"))
         return
     size = f"{counted(len(runtime.files), 'file')}, {runtime.size / 1e6:.0f} MB"
     yield Checked("device", device, "runtime", "ok", f"QNN {runtime.name} for {target}, {size}")
@@ -61,7 +61,7 @@ def smoke_checks(
     elif session.result.status == "not-applicable":
         graph = session
     else:
-        graph = DspAttempt(CheckResult("unknown", "not tried, no session came up"))
+        graph = DspAttempt(CheckResult("unknown", "not tested: no session was opened"))
     yield from dsp_layers(examined, facts_of(runtime), session, graph)
     for backend in ("gpu", "cpu"):
         folder = logs / f"{device}-{backend}"
@@ -86,10 +86,10 @@ def runtime_result(workbench: Workbench, target: str, qnn: str) -> CheckResult:
 
 def _name_source(target: str) -> str:
     if target in QNN_PLATFORMS:
-        return "name a source of libraries for it, or correct --qnn"
+        return "name a source of libraries for this target, or correct --qnn"
     return (
-        "PyPI has none for phones: set QAIRT_SDK_ROOT to a QAIRT SDK, or name that, an AAR or a "
-        "Maven repository in `runtimes` of devices.yaml; or correct --qnn"
+        "PyPI has no libraries for phones: set QAIRT_SDK_ROOT to a QAIRT SDK, or name an SDK, an "
+        "AAR or a Maven repository in `runtimes` of devices.yaml, or correct --qnn"
     )
 
 
@@ -120,18 +120,18 @@ def try_backend(
         bench = Bench(case)
         if compiler is not None:
             observation = bench.run_contexts([_MODEL], 1, "sequential")
-            success = "a context loaded, executed and freed, its outputs as expected"
+            success = "a context was loaded, executed and freed, with the expected outputs"
         else:
             shown = bench.device.facts.coprocessors
             offline = backend == "gpu" and shown is not None and bool(shown.gpu_compiler)
             observation = bench.run(_one_node(ready, offline), timeout_s=_TIMEOUT_S)
-            success = "a graph of one node was made"
+            success = "a graph of one node was created"
             if bare:
-                success = "backend and device came up"
+                success = "backend and device were created"
             elif backend == "htp":
-                success = f"the backend comes up; no inference: {_NO_CONTEXT}"
+                success = f"the backend was created; no inference: {_NO_CONTEXT}"
             elif offline:
-                success += "; no inference: it only prepares, there is no GPU behind it"
+                success += "; no inference: the backend only prepares graphs, it has no GPU"
             else:
                 success += " and executed"
     except NotPassed as failure:
@@ -159,11 +159,11 @@ def verdict_result(verdict: Verdict, device: str, passed: str, logs: Path) -> Ch
     if verdict.outcome == "unsupported":
         return CheckResult("not-applicable", f"not on this target: {text}")
     advice = _lab_failed(device) if verdict.cause == "infra" else hint(verdict.error)
-    return CheckResult("fail", text, f"{advice}; all output is in {logs}")
+    return CheckResult("fail", text, f"{advice}; the output is in {logs}")
 
 
 def _lab_failed(device: str) -> str:
-    return f"the lab failed, not the target: `qnn-harness devices heal {device}`"
+    return f"the lab failed, not the target; run `qnn-harness devices heal {device}`"
 
 
 def error_text(error: ErrorRecord) -> str:
@@ -178,7 +178,7 @@ def hint(error: ErrorRecord) -> str:
     """Return the fix, as far as the kind of the failure is known (pure)."""
     diagnosis = error.diagnosis
     if diagnosis is None:
-        return "see the lines above; another --qnn shows whether it is this version"
+        return "see the lines above; try another version with --qnn"
     return f"{diagnosis.words}: {diagnosis.fix or 'no fix is known'}; see the lines above"
 
 

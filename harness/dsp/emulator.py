@@ -176,8 +176,8 @@ def find_qemu(cache: Path, environment: Mapping[str, str] = os.environ) -> Qemu:
             lacking.append(str(error))
     problems = "; ".join(lacking) or "there is no qemu-hexagon"
     raise ConfigError(
-        f"{problems}: `{SETUP}` builds one that runs all of a skel, qemu-user of Debian 13 (apt "
-        f"install qemu-user) runs its integer code, or name your own in {VARIABLE}"
+        f"{problems}; run `{SETUP}` to build one that runs a whole skel, install qemu-user of "
+        f"Debian 13 for integer code (apt install qemu-user), or name your own in {VARIABLE}"
     )
 
 
@@ -209,7 +209,7 @@ def probe_abilities(path: Path, folder: Path) -> tuple[str, frozenset[str]]:
     _run(path, "--version", folder, output)
     version = _VERSION.search("\n".join(output))
     if version is None:
-        raise ConfigError(f"{path} is no qemu-hexagon: it prints no version")
+        raise ConfigError(f"{path} is not qemu-hexagon: it prints no version")
     program = folder / "trial"
     if not _runs(path, program, [_VECTORS]):
         raise ConfigError(
@@ -332,7 +332,7 @@ def loader_missing(cache: Path, environment: Mapping[str, str] = os.environ) -> 
     """
     if _loader_path(cache, environment).is_file() or _compiler(environment) is None:
         return None
-    return "its DSP's loader is not compiled yet: the first run does it, in some minutes"
+    return "the loader of its DSP is not compiled yet; the first run compiles it in some minutes"
 
 
 def why_no_loader(cache: Path, environment: Mapping[str, str] = os.environ) -> str | None:
@@ -344,7 +344,7 @@ def why_no_loader(cache: Path, environment: Mapping[str, str] = os.environ) -> s
 
 def _compiler_advice() -> str:
     return (
-        "no compiler for Hexagon: pip install 'qnn-harness[dsp]' has one, or name your own in "
+        "no compiler for Hexagon; pip install 'qnn-harness[dsp]', or name your own in "
         f"{COMPILER_VARIABLE}"
     )
 

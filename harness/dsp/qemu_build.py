@@ -69,7 +69,7 @@ def build_qemu(
     than an hour. A build that ends early leaves nothing behind.
     """
     if not emulator.PATCH.is_dir():
-        raise ConfigError("is in a checkout of the project: run this from one", file=emulator.PATCH)
+        raise ConfigError("is missing; run this in a checkout of the project", file=emulator.PATCH)
     built = emulator.built_qemu(cache)
     if built.is_file() and not anew:
         return built
@@ -113,14 +113,14 @@ def _check_tools(environment: Mapping[str, str], step: _Step, *, fetched: bool) 
             lacking["libglib2.0-dev"] = "the headers of GLib 2.66"
     if lacking:
         raise ConfigError(
-            f"to build qemu-hexagon, this computer lacks {', '.join(lacking.values())} "
+            f"building qemu-hexagon needs {', '.join(lacking.values())} "
             f"(apt install {' '.join(lacking)})"
         )
     if fetched and not (shutil.which("apt-get", path=path) and _KEYRING.is_file()):
         raise ConfigError(
-            "QEMU's source is fetched by apt-get, and verified with the keys of Debian (apt "
-            "install debian-archive-keyring); without them, name an archive by --source: QEMU "
-            f"{SERIES}x as a .tar.xz"
+            "fetching QEMU's source needs apt-get and the keys of Debian (apt install "
+            "debian-archive-keyring); without them, give QEMU "
+            f"{SERIES}x as a .tar.xz with --source"
         )
 
 
@@ -128,7 +128,7 @@ def _fetch(folder: Path, mirror: str | None, environment: Mapping[str, str], ste
     """Fetch QEMU's verified source from a mirror of Debian by apt. Raises InfraError."""
     mirror = mirror or _mirror(step)
     if re.fullmatch(r"[a-z+]+:/[^\s\[\]]+", mirror) is None:
-        raise ConfigError(f"{mirror!r} is no URL of a Debian mirror", field="--mirror")
+        raise ConfigError(f"{mirror!r} is not the URL of a Debian mirror", field="--mirror")
     _log.info(f"fetching QEMU's source (40 MB) from {mirror}")
     (folder / "lists").write_text(f"deb-src [signed-by={_KEYRING}] {mirror} {_SUITE} main\n")
     (folder / "status").touch()
@@ -150,7 +150,7 @@ def _fetch(folder: Path, mirror: str | None, environment: Mapping[str, str], ste
         step(*apt, "source", "--download-only", "qemu", folder=folder / "source")
     archives = sorted((folder / "source").glob("qemu_*.orig.tar.xz"))
     if len(archives) != 1:
-        raise InfraError(f"what {mirror} has of qemu is no single .orig.tar.xz")
+        raise InfraError(f"{mirror} does not have exactly one .orig.tar.xz of qemu")
     return archives[0]
 
 
@@ -162,8 +162,8 @@ def _mirror(step: _Step) -> str:
         if match := _MIRROR.match(line):
             return match[1]
     raise ConfigError(
-        "apt knows no mirror of Debian here: name one by --mirror URL, or an archive that you have "
-        f"by --source: QEMU {SERIES}x as a .tar.xz"
+        "apt on this computer has no Debian mirror; name one with --mirror URL, or give QEMU "
+        f"{SERIES}x as a .tar.xz with --source"
     )
 
 
@@ -180,7 +180,7 @@ def _compile(folder: Path, archive: Path, step: _Step) -> Path:
         options = ("-p1", "--batch", "--forward", "--fuzz=1")
         step("patch", *options, "-i", emulator.PATCH / "glue.patch", folder=tree)
     except ConfigError as error:
-        raise ConfigError(f"the patch does not fit QEMU {version} any more: {error}") from error
+        raise ConfigError(f"the patch does not apply to QEMU {version}: {error}") from error
     _bring_meson(tree, step)
     _log.info(f"configuring QEMU {version}")
     build = tree / "build"
@@ -193,7 +193,7 @@ def _compile(folder: Path, archive: Path, step: _Step) -> Path:
     can = emulator.probe_abilities(program, folder)[1]
     if can != {emulator.VECTOR_FLOAT, emulator.HMX}:
         known = ", ".join(sorted(can)) or "none"
-        raise ConfigError(f"what was built executes of the patch's instructions only: {known}")
+        raise ConfigError(f"the built QEMU executes only some of the patch's instructions: {known}")
     return program
 
 
@@ -201,9 +201,9 @@ def _version(tree: Path, archive: Path) -> str:
     try:
         version = (tree / "VERSION").read_text(encoding="ascii").strip()[:30]
     except (OSError, ValueError):
-        raise ConfigError("is no archive of QEMU's source", file=archive) from None
+        raise ConfigError("is not an archive of QEMU's source", file=archive) from None
     if not version.startswith(SERIES):
-        raise ConfigError(f"is QEMU {version}, and the patch is for {SERIES}x", file=archive)
+        raise ConfigError(f"is QEMU {version}, but the patch is for {SERIES}x", file=archive)
     return version
 
 

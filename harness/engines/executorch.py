@@ -81,9 +81,13 @@ class ExecuTorch(Engine):
     ) -> tuple[str, str] | None:
         """Return the versions that the wheel takes, or for a build one that made a context."""
         if build is None:
-            return str(TAKES), f"{self.title} {VERSION} takes no other"
+            return str(TAKES), f"{self.title} {VERSION} needs this version"
         newest = max(made_by(), key=QnnVersion.parse, default=None)
-        return None if newest is None else (newest, "it made the contexts; --qnn names another")
+        return (
+            None
+            if newest is None
+            else (newest, "this version made the contexts; use --qnn for another one")
+        )
 
     def findings(self, subject: PreflightInput, build: Path | None) -> Iterator[Finding]:
         """Yield a finding for a QNN whose HTP the wheel's ExecuTorch cannot configure."""
@@ -225,7 +229,7 @@ class Program:
         """
         tensors = self.inputs if kind == "inputs" else self.outputs
         if tensors is None and (generate or files is not None):
-            problem = "not all of these are tensors of a type that a file can hold"
+            problem = "some of these are not tensors of a type that can be stored in a file"
             raise ConfigError(problem, file=self.path, field=kind)
         store = TensorFiles(cache_root())
         if files is not None:
@@ -271,10 +275,10 @@ def open_program(path: Path, method: str) -> Program:
     """Open a method of a .pte. Raises ConfigError for another file or a missing method."""
     artefact = open_artefact(path)
     if artefact.kind != "pte":
-        raise ConfigError(f"ExecuTorch runs a .pte, and this is of kind {artefact.kind}", file=path)
+        raise ConfigError(f"is of kind {artefact.kind}; ExecuTorch runs a .pte", file=path)
     methods = artefact.facts["methods"]
     if method not in methods:
-        problem = f"it has no method {method!r}; --graph, or method=, names one"
+        problem = f"has no method {method!r}; name one with --graph or method="
         choices = _with_contexts(artefact) or methods
         raise ConfigError(problem, file=path, choices=choices)
     pieces = {}
@@ -449,7 +453,7 @@ def call_runner(
     texts = (line.text for line in lines.heard)
     message = next((text for text in texts if any(t in text for t in _NOT_STARTED)), None)
     if message is not None:
-        raise ConfigError(f"the {RUNNER} given does not start: {message}", field="--executorch")
+        raise ConfigError(f"{RUNNER} does not start: {message}", field="--executorch")
     heard = lines.heard
     process = process_of(heard)
     if process is not None and not any(is_delegate_line(line.text) for line in heard):

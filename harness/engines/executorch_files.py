@@ -58,8 +58,8 @@ def executorch_folder(wheels: WheelCache, target: str) -> VerifiedFolder:
     """
     if target != TARGET:
         raise ConfigError(
-            f"ExecuTorch's wheel has no libraries for {target}; --executorch BUILD_DIR names a "
-            "build of your own with qnn_executor_runner",
+            f"ExecuTorch's wheel has no libraries for {target}; name your own build with "
+            "qnn_executor_runner by --executorch BUILD_DIR",
             choices=[TARGET],
         )
     libraries = {f"{_FOLDER}/lib/{name}" for name in LIBRARIES}
@@ -95,8 +95,8 @@ def runner_files(folder: Path, target: str) -> dict[str, Path]:
     try:
         machine = read_elf(runner.read_bytes()).machine
     except ElfError as error:
-        raise ConfigError(f"is no program: {error}", file=runner, field=field) from error
+        raise ConfigError(f"is not a program: {error}", file=runner, field=field) from error
     if machine != PLATFORMS[target].machine:
-        problem = f"is for {machine}, and the device ({target}) takes {PLATFORMS[target].machine}"
+        problem = f"is for {machine}, but the device ({target}) needs {PLATFORMS[target].machine}"
         raise ConfigError(problem, file=runner, field=field)
     return {RUNNER: runner, **libraries}

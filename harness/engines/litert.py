@@ -70,7 +70,7 @@ class LiteRT(Engine):
         """Return one case: all partitions that the compiler makes of the model."""
         require_no_graph(self, path, options)
         if options.expected is not None:
-            problem = f"{self.title} computes what is expected on this computer's CPU: leave it out"
+            problem = f"must be left out: {self.title} computes expected outputs on this computer"
             raise ConfigError(problem, file=path, field="expected")
         open_model(path)
         options.require_no_original(path)
@@ -139,7 +139,7 @@ class CompiledModel:
             name = self.graph.tensors[node.outputs[0]].name if node.outputs else ""
             reads, writes = (tuple(map(str, side)) for side in (node.inputs, node.outputs))
             graph_node = GraphNode(name or f"{index}", node.op, reads, writes)
-            reason = None if part else "LiteRT's plug-in for QNN did not take it"
+            reason = None if part else "LiteRT's plug-in for QNN left it to the CPU"
             placed.append(Placed(graph_node, NPU if part else CPU, part, reason))
         tensors = enumerate(self.graph.tensors)
         sizes = {str(index): tensor.size for index, tensor in tensors if tensor.data_type}
@@ -149,16 +149,16 @@ class CompiledModel:
         count, number = len(self.parts), len(self.sources)
         cpu = sum(partition is None for partition in self.parts)
         parts, nodes = counted(number, "partition"), counted(count, "node")
-        lines = [f"of {nodes} {count - cpu} on the NPU, in {parts}, and {cpu} on the CPU"]
+        lines = [f"{count - cpu} of {nodes} on the NPU, in {parts}, and {cpu} on the CPU"]
         if self.refused is not None:
             lines.append(
-                "LiteRT's CPU does not run this model: partitions ran on inputs that are made up, "
-                f"and nothing is compared; {self.refused}"
+                "LiteRT cannot run this model on the CPU: partitions ran on generated inputs, and "
+                f"no outputs are compared; {self.refused}"
             )
         elif cpu or number > 1:
             lines.append(
-                "each partition ran by itself, on what LiteRT's CPU computed before it; the nodes "
-                "between them ran on this computer's CPU only"
+                "each partition ran alone, on inputs that LiteRT computed on the CPU; the nodes "
+                "between partitions ran only on this computer's CPU"
             )
         return "\n".join(lines)
 
@@ -167,15 +167,15 @@ def open_model(path: Path) -> TfliteGraph:
     """Read the graph of a .tflite that can be compiled. Raises ConfigError for another file."""
     artefact = open_artefact(path)
     if artefact.kind != "tflite":
-        problem = f"LiteRT compiles a .tflite, and this is of kind {artefact.kind}"
+        problem = f"is of kind {artefact.kind}; LiteRT compiles a .tflite"
         raise ConfigError(problem, file=path)
     if artefact.pieces:
-        problem = "is compiled for QNN already: run it without --engine"
+        problem = "is already compiled for QNN; run it without --engine"
         raise ConfigError(problem, file=path)
     graph = read_tflite_graph(path)
     for tensor in graph.named(graph.inputs):
         if not tensor.data_type or any(size <= 0 for size in tensor.shape or ()):
-            problem = f"the input {tensor.name} has no fixed shape, or a type that no file can hold"
+            problem = f"input {tensor.name} has no fixed shape, or a type that a file cannot store"
             raise ConfigError(problem, file=path)
     return graph
 
@@ -202,7 +202,7 @@ def compiled_model(case: CaseSession, path: Path, inputs: Files, tolerance: floa
         compiled = read_tflite_graph(compiled_path)
         parts = assign_partitions(graph, compiled)
         if not any(parts):
-            reason = f"its plug-in took none of {counted(len(parts), 'node')} for {soc}"
+            reason = f"the plug-in accepted none of {counted(len(parts), 'node')} for {soc}"
             raise CompileError(f"LiteRT compiled nothing of {path.name}", chain=[reason])
     except CompileError as error:
         refusal = diagnosed("failed", ErrorRecord.of(message=str(error)), foreseen=case.foreseen)
@@ -220,7 +220,7 @@ def compiled_model(case: CaseSession, path: Path, inputs: Files, tolerance: floa
         refused = str(error)
         has_tolerance = 0 < tolerance < ANY_DISTANCE
         if has_tolerance or inputs is not None:
-            problem = f"of no use: LiteRT's CPU does not run this model, {refused}"
+            problem = f"has no effect, since LiteRT cannot run this model on the CPU: {refused}"
             raise ConfigError(
                 problem, file=path, field="tolerance" if has_tolerance else "inputs"
             ) from error
@@ -242,7 +242,7 @@ def numbers_of(graph: TfliteGraph, names: Collection[str]) -> dict[str, int]:
     is_ambiguous = sum(tensor.name in names for tensor in graph.tensors) > len(numbers)
     if is_ambiguous or (missing := sorted(set(names) - numbers.keys())):
         reason = "two tensors have one name" if is_ambiguous else f"it has no tensor {missing[0]!r}"
-        raise RefusedByCpu(f"what the compiler names cannot be found in the model: {reason}")
+        raise RefusedByCpu(f"the model does not match the compiler's output: {reason}")
     return numbers
 
 

@@ -205,7 +205,7 @@ def open_session(
             surface.require_outputs(path, field="--fallback")
         return SessionModel(path, (model,), surface, {}, mixed=fallback)
     if artefact.kind != "epcontext":
-        problem = f"ONNX Runtime loads an .onnx, and this is of kind {artefact.kind}"
+        problem = f"is of kind {artefact.kind}; ONNX Runtime loads an .onnx"
         raise ConfigError(problem, file=path, choices=[".onnx with EPContext nodes", "plain .onnx"])
     surface = OnnxSurface.of(path)
     folder = path.parent
@@ -214,7 +214,7 @@ def open_session(
     external_files |= {name: folder / name for name in surface.weight_files}
     for name in external_files:
         if not valid_name(name) or name == _MODEL:
-            problem = f"the external file {name!r} has a name that is invalid on a device"
+            problem = f"the name of the external file {name!r} is not valid on a device"
             raise ConfigError(problem, file=path)
         with FileBytes(folder / name, folder) as data:
             side = Blob(data.path, 0, data.size, name, root=folder)

@@ -80,7 +80,9 @@ def take_baseline(device: Transport, *, timeout_s: float) -> Baseline:
     baseline = baseline_of(split_sections(answer.stdout, token))
     if baseline is None:
         raise DeviceError(
-            "it does not report its clock and uptime", serial=device.serial, output=answer.stdout
+            "the device does not report its clock and uptime",
+            serial=device.serial,
+            output=answer.stdout,
         )
     return baseline
 
@@ -200,9 +202,9 @@ class CaseEvidence:
                     continue
                 content, cut = fit(file, min(remaining, self.limits.file_bytes))
                 if cut:
-                    self._note(f"{file.name}: cut, it would have been larger than allowed")
+                    self._note(f"{file.name} was truncated: it is larger than allowed")
                 if content and (problem := name_problem(file.name)):
-                    self._note(f"a file that the device named {problem}: {file.name[:100]!r}")
+                    self._note(f"a file of the device {problem}: {file.name[:100]!r}")
                 elif content:
                     with create_inside(folder, file.name, replace=True) as stream:
                         stream.write(content)
@@ -219,7 +221,7 @@ class CaseEvidence:
             (folder / SUMMARY).write_text(text, encoding="ascii")
             return (*written, SUMMARY)
         except OSError as error:
-            self._note(f"not everything could be written: {error}")
+            self._note(f"some files could not be written: {error}")
             return tuple(written)
 
 

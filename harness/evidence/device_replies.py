@@ -261,7 +261,7 @@ class Report:
         texts = self._texts
         for name, section in sections.items():
             if not section.whole:
-                self._note(f"{name}: the answer ended in the middle of it")
+                self._note(f"{name}: the answer is incomplete")
             content = section.content
             if name in _TAILS and len(content) > self._file_bytes:
                 self._cut.add(name)
@@ -271,7 +271,9 @@ class Report:
         clock = _clock(values)
         jumped = clock is None or "jump_s" in values
         if jumped:
-            self._note("times are not known or have jumped: the logs are not cut to the case")
+            self._note(
+                "the device's clock is unknown or jumped; logs may include lines from other cases"
+            )
         self.facts |= {"device_clock": values.get("epoch_s"), "clock_jump_s": values.get("jump_s")}
         self._compare(sections, values)
         self._check_tools()
@@ -351,7 +353,7 @@ class Report:
         if "dsps" in self._texts:
             self.facts["dsps"] = dsps = table(self._texts["dsps"])
             if not dsps:
-                self._note("no state of remote processors: nothing in /sys tells it")
+                self._note("no state of remote processors: /sys does not report it")
         with contextlib.suppress(KeyError, ValueError):
             up_s = float(clock["uptime_s"])
             self.facts["uptime_s"] = up_s if math.isfinite(up_s) else None
@@ -362,7 +364,7 @@ class Report:
             self.facts["rebooted"] = bool(self.facts.get("rebooted")) or rebooted
             self.facts["dsps_changed"] = changed(self._baseline.dsps, now.dsps)
         if self.facts.get("rebooted"):
-            self._note("the device booted during the case: logs of before are gone")
+            self._note("the device booted during the case; earlier logs are lost")
 
 
 def baseline_of(sections: Mapping[str, Section]) -> Baseline | None:

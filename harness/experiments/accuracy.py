@@ -119,7 +119,7 @@ def compare(
     import numpy as np
 
     if got.shape != expected.shape or not got.size:
-        raise ValueError(f"{output}: shape {got.shape} against {expected.shape}")
+        raise ValueError(f"{output}: shape {got.shape}, expected {expected.shape}")
     flat = got.reshape(-1), expected.reshape(-1)
     sums = np.zeros(4)
     # values are scaled, because squares of very large or small ones would overflow or underflow
@@ -198,10 +198,10 @@ def judge_accuracy(figures: Accuracy, limits: ClosenessLimits) -> list[Check]:
     count, element = figures.elements, figures.worst
     if element is not None and not figures.equals:
         place = list(element.index)
-        worst = f"; furthest at {place}: {element.got:.6g} for {element.expected:.6g}"
+        worst = f"; worst at {place}: {element.got:.6g}, expected {element.expected:.6g}"
     if figures.not_finite:
         bad = f"; {figures.not_finite} of {count} elements are NaN or infinite on one side"
-    against = f" of {figures.against}" if figures.against else ""
+    against = f" against {figures.against}" if figures.against else ""
     sqnr = math.inf if figures.equals else figures.sqnr_db
     rows = (
         ("max_error", figures.max_abs, limits.max_error, "at most", -1),
@@ -219,8 +219,8 @@ def judge_accuracy(figures: Accuracy, limits: ClosenessLimits) -> list[Check]:
         held(
             f"{name}[{figures.output}]",
             figure is not None and sign * figure >= sign * limit,
-            f"{'no figure' if figure is None else f'{figure:.9g}'}, {words} {limit:.9g}{against} "
-            f"is asked{worst}{bad}",
+            f"{'no figure' if figure is None else f'{figure:.9g}'}{against}, {words} {limit:.9g} "
+            f"required{worst}{bad}",
             **{name: figure, "asked": limit},
         )
         for name, figure, limit, words, sign in rows
@@ -244,7 +244,7 @@ def record_accuracy(bench: Bench, result: Observation, sources: SourceList) -> N
     if not result.kept:
         result.check()
         if limits:
-            problem = "there is no reference for the outputs: give expected outputs or a model"
+            problem = "there is no reference for the outputs; give expected outputs or a model"
             raise ConfigError(problem, field=CONDITIONS)
     compared: dict[tuple[str, str], KeptOutput] = {}
     not_compared = []
@@ -297,8 +297,8 @@ def _with_original(
 
 def _why_not_compared(output: KeptOutput) -> str:
     if output.file is None or not output.file.is_file():
-        return f"it was not kept: at most {MAX_BYTES >> 20} MiB of a case are"
-    return "its type or its size is not that of its reference"
+        return f"the output was not stored: the limit is {MAX_BYTES >> 20} MiB per case"
+    return "type or size of the output differ from its reference"
 
 
 def accuracy_of(output: KeptOutput) -> Accuracy:

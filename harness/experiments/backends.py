@@ -198,7 +198,7 @@ def judge_progress(result: Progress, refusal: Refusal | None) -> tuple[list[Chec
         elif index == position:
             checks.append(_refused(phase, verdict))
         elif phase == "op_support" and not result.operators:
-            checks.append(undecided(phase, "this ORT does not tell where nodes went"))
+            checks.append(undecided(phase, "this ORT does not report where nodes ran"))
         else:
             checks.append(held(phase, True, _phase_reason(phase, result)))
     return checks, verdict
@@ -211,7 +211,7 @@ def _judge_refusal(
     verdict = result.verdict
     if result.refused == "init":
         reason = _first_line(verdict)
-        checks = [_refused("init", verdict), undecided(name, "refused at init, as any model")]
+        checks = [_refused("init", verdict), undecided(name, "init fails for every model")]
         if verdict.outcome in _NO_VERDICT:
             checks[0] = undecided("init", reason)
         return checks, verdict
@@ -223,7 +223,7 @@ def _judge_refusal(
         return [opened, held(name, False, problem)], verdict
     if position >= PHASES.index("execute"):
         problem = (
-            "it ran" if result.refused is None else f"it was loaded, and failed at {result.refused}"
+            "it ran" if result.refused is None else f"it was loaded, but failed at {result.refused}"
         )
         checks = [opened, held(name, False, f"{problem}; {refusal.source}")]
         return checks, _broken(checks, verdict)
@@ -232,7 +232,7 @@ def _judge_refusal(
         checks = [opened, held(name, False, f"it took {accepted}; {refusal.source}")]
         return checks, _broken(checks, verdict)
     if result.refused == "load" and not _says_what_it_refused(result):
-        reason = "no session was made, for a reason that need not be the model"
+        reason = "no session was created, maybe for another reason than the model"
         return [opened, undecided(name, f"{reason}: {_first_line(verdict)}")], verdict
     reason = f"at {result.refused}: {_why(result)}"
     return [opened, held(name, True, reason)], Verdict("passed")
@@ -407,7 +407,7 @@ def _settle(bench: Bench, model: Model | None, result: Progress) -> bool:
     if result.refused is None:
         return True
     bench.accept_refusal()
-    bench.conclude(f"refused at {result.refused}, as it must be")
+    bench.conclude(f"refused at {result.refused}, as expected")
     return False
 
 

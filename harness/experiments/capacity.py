@@ -124,7 +124,7 @@ def conclude(points: Sequence[SizePoint]) -> Limit:
     if (worst := next(leaking, None)) is not None:
         return Limit(
             kind="leak",
-            reason=f"{worst.label}: loading and freeing in turn was refused after "
+            reason=f"{worst.label}: loading and freeing one after another was refused after "
             f"{worst.sequential_loads} of {worst.sequential_tried}",
             count=worst.sequential_loads,
         )
@@ -140,7 +140,7 @@ def conclude(points: Sequence[SizePoint]) -> Limit:
         fits = ", ".join(f"{point.fits} x {point.bytes_per_context} fit" for point in points)
         return Limit(
             kind="unclear",
-            reason=f"{fits}, and no more; one size cannot tell bytes from a count",
+            reason=f"{fits}, and no more; one size does not show if bytes or a count limits it",
             count=refused[0].fits,
         )
     low = max(point.fits * point.bytes_per_context for point in points)
@@ -165,7 +165,7 @@ def conclude(points: Sequence[SizePoint]) -> Limit:
             reason=f"the same number fits whatever the size: {figures}",
             count=max(counts),
         )
-    return Limit(kind="mixed", reason=f"neither one budget nor one count explains: {figures}")
+    return Limit(kind="mixed", reason=f"neither a budget of bytes nor a count explains: {figures}")
 
 
 def settled_limit(measure: Callable[[], Sequence[SizePoint]]) -> tuple[Limit, Sequence[SizePoint]]:

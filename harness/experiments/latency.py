@@ -79,7 +79,9 @@ def same_latency(
     }
     message = f"median {latency.median_us:g} us, {other_name} {other.median_us:g} us"
     if difference > max(allowed, noise):
-        return held(name, False, f"{message}; {allowed:.0f} us apart is allowed", **figures)
+        return held(
+            name, False, f"{message}; a difference of {allowed:.0f} us is allowed", **figures
+        )
     if noise > most or difference > allowed:
         return undecided(
             name, f"{message}, with a spread of {noise:.0f} us: too noisy to tell", **figures
@@ -231,7 +233,7 @@ def judge_growth(growth: Growth | None, tolerance: GrowthTolerance) -> list[Chec
     a leak.
     """
     if growth is None:
-        reason = "there are no samples of the process's memory, or too few"
+        reason = "there are too few samples of the process's memory"
         return [undecided(name, reason) for name in (BY_EACH, BY_ALL)]
     return [
         _growth_check(BY_EACH, growth.per_round, growth.noise, tolerance.each_bytes),
@@ -240,10 +242,12 @@ def judge_growth(growth: Growth | None, tolerance: GrowthTolerance) -> list[Chec
 
 
 def _growth_check(name: str, left_bytes: int, noise: int, most: int) -> Check:
-    reason = f"{left_bytes} bytes are left, {most} are tolerated"
+    reason = f"{left_bytes} bytes are left, {most} are allowed"
     figures = {"left_bytes": left_bytes, "noise_bytes": noise, "tolerance_bytes": most}
     if left_bytes - noise > most:
         return held(name, False, reason, **figures)
     if left_bytes > most or noise > most:
-        return undecided(name, f"{reason}; {noise} bytes come and go: too noisy to tell", **figures)
+        return undecided(
+            name, f"{reason}; memory varies by {noise} bytes: too noisy to tell", **figures
+        )
     return held(name, True, reason, **figures)

@@ -170,7 +170,9 @@ def measure_pairing(
     (context,) = bench.contexts(sources[pairing.prepare])
     actual = prepared_memory(context)
     if actual != pairing.prepare:
-        reason = f"asked for {pairing.prepare}, the compiler prepared the context for {actual}"
+        reason = (
+            f"the compiler was asked for {pairing.prepare}, but prepared the context for {actual}"
+        )
         bench.expect(held("prepared_as_asked", False, reason))
     timed = bench.device.simulated_dsp is None
     own_latencies: list[Latency] = []
@@ -335,7 +337,7 @@ def untimed(check: Check) -> Check:
     """Return the check with latency undecided, for an emulated DSP."""
     if check.name != LATENCY:
         return check
-    return undecided(LATENCY, "the DSP is emulated here, and its times tell nothing of a device's")
+    return undecided(LATENCY, "the DSP is emulated, so its times say nothing about a device")
 
 
 def _grown(
@@ -375,7 +377,7 @@ def _grown(
 def _copied(expected: bool, figures: PairingFigures, base: PairingFigures | None) -> Check:
     name = "copies_per_inference"
     if figures.copies is None and (base is None or base.copies is None):
-        return undecided(name, "no event of the profile tells of copies")
+        return undecided(name, "the profile has no event about copies")
     copies = figures.copies or 0
     expectation = "copies" if expected else "no copies"
     reason = f"expected {expectation}, the profile shows {copies} per inference"

@@ -197,7 +197,7 @@ def profile_case(
         notes=notes,
     )
     if level != "basic" and result is not None and not (notes or record["ops"]):
-        record["notes"] = ["the backend tells of no ops"]
+        record["notes"] = ["the backend reports no ops"]
     bench.measure(profile=record | {"rounds": ROUNDS})
 
 
@@ -207,7 +207,7 @@ def _run(
     """Return the result and the level that the library accepted; add problems to `notes`."""
     profiling = profiling_of(ran, requested, folder)
     if profiling is None:
-        notes.append("nothing of what ran can be profiled")
+        notes.append("no part of this case can be profiled")
         return None, requested
     if profiling.left_out:
         further = counted(profiling.left_out, "further context is", "further contexts are")
@@ -218,7 +218,7 @@ def _run(
         if error.verdict.cause == "infra":
             raise
         bench.accept_refusal()
-        notes.append(f"it could not be profiled: {error}")
+        notes.append(f"profiling failed: {error}")
         return None, requested
     failure = result.run.transcript.first_failure
     if failure is None and result.verdict.outcome == "passed":
@@ -226,8 +226,8 @@ def _run(
     if failure is not None and same_code(failure.code, _NO_PROFILE) and requested != "basic":
         notes.append(
             f"the library refuses a detailed profile of these contexts ({_NO_PROFILE}, "
-            "QNN_GRAPH_ERROR_SET_PROFILE): this is the basic one, without ops"
+            "QNN_GRAPH_ERROR_SET_PROFILE); this is the basic profile, without ops"
         )
         return _run(bench, ran, "basic", folder, notes)
-    notes.append(f"it could not be profiled: {result.verdict.explanation()}")
+    notes.append(f"profiling failed: {result.verdict.explanation()}")
     return None, requested

@@ -57,7 +57,7 @@ def measure_restart(bench: Bench, source: Source) -> None:
     (deployed,) = bench.contexts(source)
     libraries = bench.libraries()
     if bench.device.simulated_dsp is None:
-        reason = "this device's DSP cannot be restarted on demand: only that of a simulated board"
+        reason = "only the DSP of a simulated board can be restarted on demand"
         raise TargetFailure(Verdict("unsupported", None, ErrorRecord.of(message=reason)))
     plan = restart_plan(libraries, deployed)
     for call in _CALLS:
@@ -105,7 +105,7 @@ def judge_restart(transcript: Transcript) -> list[Check]:
     if not after:
         return [undecided("restart_told", "nothing failed: the DSP did not restart")]
     failure = after[0]
-    message = f"{failure.verb} of context {failure.context} gave {failure.code}"
+    message = f"{failure.verb} of context {failure.context} returned {failure.code}"
     steps = {(step.verb, step.context): step for step in after[1:]}
     return [
         held("restart_told", any(same_code(failure.code, code) for code in _TOLD), message),
@@ -126,11 +126,11 @@ def _not_silently_wrong(step: StepResult | None) -> Check:
     name = "old_context_is_not_silently_wrong"
     if step is None:
         return undecided(name, "the old context was not executed again")
-    outcome = "is right again" if step.ok else f"gave {step.code}"
+    outcome = "is right again" if step.ok else f"returned {step.code}"
     return held(name, step.ok or step.code not in (None, 0), f"its next execution {outcome}")
 
 
 def _succeeds(name: str, step: StepResult | None) -> Check:
     if step is None:
-        return held(name, False, "the process did not come so far")
-    return held(name, step.ok, f"{step.verb} of context {step.context} gave {step.code}")
+        return held(name, False, "the process ended before this step")
+    return held(name, step.ok, f"{step.verb} of context {step.context} returned {step.code}")

@@ -267,13 +267,13 @@ def judge_undersized(
     name = "undersized_refused"
     message = f"contexts {list(sharing.undersized)} need more than {sharing.group_bytes} bytes"
     if figures.failure is None:
-        return held(name, False, f"{message}, and nothing was refused")
+        return held(name, False, f"{message}, but nothing was refused")
     verb, context, code = figures.failure.verb, figures.failure.context, figures.failure.code
     refused = context in sharing.undersized and code not in (None, 0) and verb in _MAY_REFUSE
     if error is not None and error.diagnosis is not None and is_unrelated(error):
-        reason = f"{verb} of context {context} failed otherwise: {error.diagnosis.words}"
+        reason = f"{verb} of context {context} failed for another reason: {error.diagnosis.words}"
         return undecided(name, reason, context=context, code=code)
-    answer = f"{verb} of context {context} gave {code}"
+    answer = f"{verb} of context {context} returned {code}"
     return held(name, refused, f"{message}; {answer}", context=context, code=code)
 
 
@@ -290,12 +290,10 @@ def _saved(
     slack = memory_part * sum(sharing.needs)
     group = sharing.group_bytes
     if group is not None and shared - alone > slack and abs(shared - alone - group) <= slack:
-        reason = f"the group's {group} bytes were seen, and no buffer that a context has for itself"
+        reason = f"only the group's {group} bytes were seen, not the buffer of a context"
         return undecided(name, reason)
     if alone + slack < sum(sharing.needs) or not sum(sharing.needs):
-        reason = (
-            f"without sharing {alone} bytes were seen of the {sum(sharing.needs)} that they need"
-        )
+        reason = f"without sharing, only {alone} of the {sum(sharing.needs)} bytes needed were seen"
         return undecided(name, reason)
     saved, expected = alone - shared, sharing.expected_saving_bytes
     return held(
@@ -312,7 +310,7 @@ def _given_back(sharing: SharingPlan, figures: SharingFigures, memory_part: floa
     name = MEMORY[1]
     growth = figures.samples.growth("before", "freed")
     if growth is None:
-        return undecided(name, "there is no sample behind the last context")
+        return undecided(name, "there is no sample after the last context")
     if not figures.samples.visible:
         return undecided(name, "the backend shares no buffers with a DSP here")
     slack = memory_part * sum(sharing.needs)
@@ -326,9 +324,9 @@ def _same_outputs(figures: SharingFigures, reference: SharingFigures | None) -> 
     if unsteady:
         return held(name, False, f"the outputs of contexts {unsteady} are not always the same")
     if not figures.digests and (reference is None or not reference.digests):
-        return undecided(name, "nothing was executed to the end")
+        return undecided(name, "no execution finished")
     if reference is None:
-        return held(name, True, "they are what ONNX Runtime computes on the CPU, every time")
+        return held(name, True, "all outputs equal those of ONNX Runtime on the CPU")
     wrong = [
         context
         for context, outputs in reference.digests.items()

@@ -171,7 +171,7 @@ class FailOn:
             elif word == _OPS:
                 ops = True
             else:
-                problem = f"{word!r} is nothing to fail on"
+                problem = f"{word!r} is not a valid condition to fail on"
                 raise ConfigError(problem, field="--fail-on", choices=_CHOICES)
         return cls(tuple(dict.fromkeys(categories)), steps, slower, ops)
 

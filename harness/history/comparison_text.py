@@ -73,9 +73,9 @@ def op_lines(ops: OpsCompared, most: int = _MOST) -> Iterator[str]:
         yield from _listed([f"op {word}: {_op_change(change)}" for change in changes], most)
     for change in ops.suspects[:most]:
         word = "slower" if change.judged > 1 else "faster"
-        yield f"perhaps op {word}: {_op_change(change)}; more runs would tell"
+        yield f"perhaps op {word}: {_op_change(change)}; more runs are needed"
     yield from _listed([*map(_remade, ops.remade)], most)
-    yield f"ops: {ops.same} the same within {100 * ops.effect:g} %, {ops.unsure} not decided yet"
+    yield f"ops: {ops.same} unchanged within {100 * ops.effect:g} %, {ops.unsure} undecided"
 
 
 def _listed(lines: Sequence[str], most: int, rest: str = "such ops") -> Iterator[str]:
@@ -90,7 +90,7 @@ def _op_change(change: OpChange) -> str:
     fused = f" with {_names(change.also)}" if change.also else ""
     times = f"{change.base:,.0f} to {change.new:,.0f} {change.unit}"
     ratio, judged = f"x {change.ratio:.3g}", f"x {change.judged:.3g}"
-    relative = f"; {judged} by all runs, beside most ops" if judged != ratio else ""
+    relative = f"; {judged} over all runs, relative to most ops" if judged != ratio else ""
     return f"{change.op}{fused} {ratio} ({times}{relative}; {runs}, {apart})  [{change.case}]"
 
 
@@ -99,7 +99,7 @@ def _remade(change: Remade) -> str:
         share = f"{100 * change.share:.3g} % of all ops"
         return f"op {change.kind}: {change.told_as}, {share}  [{change.case}]"
     verb = "are one op now" if change.kind == "fused" else "were one op"
-    return f"{_names(change.ops)} {verb}, told as {change.told_as}  [{change.case}]"
+    return f"{_names(change.ops)} {verb}, reported as {change.told_as}  [{change.case}]"
 
 
 def _names(names: tuple[str, ...]) -> str:
@@ -117,12 +117,12 @@ def speed_lines(speed: SpeedCompared, most: int = _MOST) -> Iterator[str]:
     """Yield lines for each change, the largest first, and for the rest."""
     for verdict, rows in (("slower", speed.slower), ("faster", speed.faster)):
         yield from _listed([_change_text(row) for row in rows], most, verdict)
-    suspects = [f"perhaps {_change_text(row)}; more runs would tell" for row in speed.suspects]
+    suspects = [f"perhaps {_change_text(row)}; more runs are needed" for row in speed.suspects]
     yield from _listed(suspects, most, "that may have changed")
     if speed.same or speed.unsure or speed.slower or speed.faster:
-        undecided = f", {speed.unsure} not decided yet" if speed.unsure else ""
+        undecided = f", {speed.unsure} undecided" if speed.unsure else ""
         figures = counted(speed.same, "figure")
-        yield f"speed and memory: {figures} the same within {100 * speed.effect:g} %{undecided}"
+        yield f"speed and memory: {figures} unchanged within {100 * speed.effect:g} %{undecided}"
 
 
 def _change_text(row: SpeedRow) -> str:
@@ -142,8 +142,8 @@ _PAGE_CHARS: Final = 1000
 _ADVICE_CHARS: Final = 1000
 _NEGATIVE: Final = 1
 _MEANS: Final[Mapping[str, str]] = {
-    "added": "added (what was not judged before fails)",
-    "vanished": "vanished (what was judged before was not)",
+    "added": "added (cases without an earlier verdict fail)",
+    "vanished": "vanished (cases with an earlier verdict have none)",
 }
 
 
@@ -232,10 +232,10 @@ class ComparisonView(Comparison):
     @property
     def changed_around(self) -> str:
         """Changes around the cases, in words: files, options and devices that are gone."""
-        unused = [f"{device} is not used any more" for device in self.devices_gone]
+        unused = [f"{device} is no longer used" for device in self.devices_gone]
         files = self.files_changed
         otherwise = self.asked_otherwise
-        options = [f"what is asked of {named_files(otherwise)}"] if otherwise else []
+        options = [f"options for {named_files(otherwise)}"] if otherwise else []
         return ", ".join([*([named_files(files)] if files else []), *options, *unused])
 
     @property
@@ -429,7 +429,7 @@ def compare_folders(
     if base.path.samefile(new.path):
         return comparison
     if base.run_id == new.run_id:
-        _log.warning("%s and %s are two runs of one id", base.path, new.path)
+        _log.warning("%s and %s are two runs with the same id", base.path, new.path)
     earlier, between = runs_around(base, new)
     old = [pair.before for pair in comparison["passing"] if pair.before]
     now = [pair.after for pair in comparison["passing"] if pair.after]

@@ -156,11 +156,11 @@ class Database:
         problem = str(cause).strip().partition("\n")[0]
         code = str(getattr(cause, "sqlite_errorname", ""))
         if code == "SQLITE_NOTADB":
-            return ConfigError("is no database", file=self._name, field="--database")
+            return ConfigError("is not a database", file=self._name, field="--database")
         if code.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
-            problem = f"{problem}: may it be written? else name another place"
+            problem = f"{problem}; check that it can be written, or name another file"
             return ConfigError(problem, file=self._name, field="--database")
-        advice = ": remove it, and import the journals again"
+        advice = "; remove it, and import the journals again"
         return InfraError(f"{self._name}: {problem}{advice * code.startswith('SQLITE_CORRUPT')}")
 
 
@@ -174,7 +174,7 @@ def open_database(location: str) -> Database:
         database = Database(_postgres(location, name), name)
     elif "://" in location:
         raise ConfigError(
-            f"{location.partition('://')[0]}:// is no database that is known",
+            f"{location.partition('://')[0]}:// is not a supported database",
             field="--database",
             choices=("the path of a SQLite file", "postgresql://HOST/NAME"),
         )
@@ -190,8 +190,8 @@ def open_database(location: str) -> Database:
         version = _version_in(database, name)
     if version != VERSION:
         raise ConfigError(
-            f"has tables of version {version}, this harness knows {VERSION}: remove it, or name "
-            "another database, and import the journals again (`qnn-harness history import RUNS`)",
+            f"has tables of version {version}, but this harness needs {VERSION}; remove it, or "
+            "name another database, then run `qnn-harness history import RUNS`",
             file=name,
             field="--database",
         )
@@ -217,7 +217,7 @@ def _version_in(database: Database, name: str) -> str | None:
             tables & set(metadata.tables) if connection.dialect.name == "postgresql" else tables
         )
         if foreign:
-            problem = "holds tables of something else: name another database"
+            problem = "has tables of another program; name another database"
             raise ConfigError(problem, file=name, field="--database")
         return None
 
@@ -277,10 +277,10 @@ def _postgres(url: str, name: str) -> Engine:
             },
         )
     except ImportError as error:
-        problem = f"PostgreSQL needs one package more: {_EXTRA}"
+        problem = f"PostgreSQL needs another package: {_EXTRA}"
         raise ConfigError(problem, field="--database") from error
     except (ArgumentError, ValueError) as error:
-        raise ConfigError(f"{name} is no URL of a database", field="--database") from error
+        raise ConfigError(f"{name} is not the URL of a database", field="--database") from error
 
 
 # an index entry of PostgreSQL has at most 2,700 bytes

@@ -73,7 +73,7 @@ def runs_in(path: Path) -> list[Path]:
     if (path / JOURNAL).is_file():
         return [path]
     if not (folders := run_folders(path)):
-        raise ConfigError(f"holds no run: there is no {JOURNAL} in it or in its folders", file=path)
+        raise ConfigError(f"has no run: no {JOURNAL} in this folder or in its folders", file=path)
     return folders
 
 
@@ -211,7 +211,7 @@ def validate_device(database: Database, device: str) -> None:
     with database.transaction(writes=False) as connection:
         devices = set(connection.execute(select(attempts.c.device).distinct()).scalars())
     if device and devices and device not in devices:
-        problem = f"no run was on a device {device!r}"
+        problem = f"no run used a device {device!r}"
         raise ConfigError(problem, field="--device", choices=sorted(filter(None, devices)))
 
 

@@ -45,7 +45,7 @@ def previous_of(folder: RunFolder) -> RunFolder:
     if isinstance(selection, list):
         words = " ".join(map(str, selection)) or "all that pytest finds"
     raise ConfigError(
-        f"has no finished run before {folder.run_id} that was asked for the same cases ({words})",
+        f"has no finished run of the same cases before {folder.run_id} ({words})",
         file=folder.path.parent,
         field="--previous",
         choices=["BASE NEW"],

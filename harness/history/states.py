@@ -66,7 +66,7 @@ class CaseState:
     def summary(self) -> str:
         """The summary of a flaky case: how often it fails, and why that is not the version."""
         named = format_versions(self.versions)
-        why = "" if self.never_bad_with else ": it is not the version"
+        why = "" if self.never_bad_with else ": the version is not the cause"
         return (
             f"{format_attempts(self.failed, self.verdicts)} on the same versions, first on "
             f"{self.since[:10] or 'then'}; good and bad with {named}{why}"

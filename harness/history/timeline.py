@@ -654,7 +654,7 @@ def lines(report: HistoryReport) -> Iterator[str]:
         yield f"        {ends(case)}; {rates(case)}"
         if len(case.kinds) > 1:
             kinds = tuple(map(signature_text, case.kinds))
-            yield f"        failed for {counted(len(kinds), 'cause')}: {_some(kinds)}"
+            yield f"        failed with {counted(len(kinds), 'cause')}: {_some(kinds)}"
         if case.first_bad_at and case.last_good_at:
             good, bad = case.last_good_at[:19], case.first_bad_at[:19]
             if case.changed:
@@ -676,7 +676,7 @@ def lines(report: HistoryReport) -> Iterator[str]:
         "never had a verdict": unjudged,
     }
     parts = [f"{counted(number, 'case')} {words}" for words, number in counts.items() if number]
-    yield ", ".join(parts) or "each case failed at some time"
+    yield ", ".join(parts) or "each case has failed at least once"
 
 
 def _with(side: CaseSide | None) -> str:
@@ -692,7 +692,7 @@ def _lacks(report: HistoryReport) -> str:
         count = counted(sum(run.not_run or 0 for run in known), "case")
         text += f"; {count} not run in {_runs(known)}"
     if unknown:
-        text += f"; whether all was run is unknown of {_runs(unknown)}"
+        text += f"; {_runs(unknown)} may not have run all cases"
     return text
 
 

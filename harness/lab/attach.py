@@ -55,13 +55,17 @@ def unknown_arch(config: DeviceConfig, own_soc: str | None, file: Path | None) -
             if document and entry.get("name") == config.name:
                 line = document.line(("devices", index, "soc"))
     soc = config.soc or own_soc
-    hint = f", it says {own_soc}" if own_soc else ""
-    problem = f"its SoC is not known: set `soc` or `htp_arch`{hint}"
+    hint = f" (the device reports {own_soc})" if own_soc else ""
+    problem = f"the SoC is not known; set `soc` or `htp_arch`{hint}"
     if soc in SOCS:
         problem = f"{soc} has no HTP"
     elif config.soc:
-        hint = f", the device says {own_soc}" if own_soc in SOCS else did_you_mean(config.soc, SOCS)
-        problem = f"soc {config.soc} is unknown{hint or '; if it is right, set `htp_arch`'}"
+        hint = (
+            f" (the device reports {own_soc})"
+            if own_soc in SOCS
+            else did_you_mean(config.soc, SOCS)
+        )
+        problem = f"soc {config.soc} is unknown{hint or '; if it is correct, set `htp_arch`'}"
     return ConfigError(f"{config.name}: {problem}", file=file, line=line)
 
 
@@ -78,13 +82,13 @@ def require_own_folder(device: Transport, folder: str) -> None:
         f"mkdir -p {path}&&[ -O {path} ]&&[ ! -h {path} ]&&"
         f"case $(ls -ld {path}) in ????????w*)exit 1;;esac",
         timeout_s=_FACTS_S,
-        doing="look whose its work folder is",
+        doing="check the owner of its work folder",
     )
     if not finished.ok:
         message = finished.stderr.decode("utf-8", "replace").strip()[-300:]
-        why = f": {message}" if message else ", or others may write there"
+        why = f": {message}" if message else ", or others can write to it"
         raise DeviceRefused(
-            f"its work folder {folder} does not belong to the account of the harness{why}; name "
+            f"the work folder {folder} does not belong to the account of the harness{why}; set "
             "another `workdir`",
             serial=device.serial,
         )
@@ -142,7 +146,7 @@ class Simulation:
         """Start a device unless it runs. Raises InfraError, also after `close`."""
         with self._beginning:
             if self._closed:
-                raise InfraError(f"{config.name} is not started: its run has ended")
+                raise InfraError(f"{config.name} cannot be started: its run has ended")
             key, soc = harness_key(self._key_folder), SOCS[config.soc]
             if self.server is None or not self.server.running:
                 private = PrivateAdbServer(key_folder=self._key_folder)

@@ -148,7 +148,7 @@ class DeviceWatch:
             return False
         in_vain = fitness.strikes > _STEPS and fitness.cases_lost >= _CASES_IN_A_ROW
         if health.state != "bad" and in_vain:
-            why = f"the last {fitness.cases_lost} cases on it came to no verdict, whatever was done"
+            why = f"the last {fitness.cases_lost} cases on it got no verdict, despite recovery"
             health = Health(
                 (*health.findings, HealthFinding("bad", "keeps-failing", why)), health.vitals
             )
@@ -254,7 +254,7 @@ class DeviceWatch:
                 may_reboot=device.may_reboot and not is_full,
             ):
                 if self._is_over():
-                    raise InfraError(f"device {device.name} is not recovered: the run is over")
+                    raise InfraError(f"device {device.name} was not recovered: the run has ended")
                 if is_worth_trying(step, _codes(health)):
                     health = self._take_step(device, step, health, recovery)
                     if health.state != "bad":

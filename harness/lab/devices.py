@@ -380,7 +380,7 @@ class AdbDeviceConfig(DeviceConfig):
             problem = "is missing: a device needs one unless it is `simulated: true`"
             raise PydanticCustomError("missing", "{problem}", {"problem": problem})
         if "://" in str(serial):
-            raise _wrong("is the address of a device: write it as `address`")
+            raise _wrong("is the address of a device; set `address` instead")
         return serial or "unknown"
 
     @field_validator("host")
@@ -501,9 +501,9 @@ class SimulatedDeviceConfig(DeviceConfig):
     @classmethod
     def _check_dsp(cls, dsp: DspFields | None, info: ValidationInfo) -> DspFields | None:
         if dsp is not None and info.data.get("target", EMULATED_TARGET) != EMULATED_TARGET:
-            raise _wrong(f"needs target {EMULATED_TARGET}: others have no DSP to talk to")
+            raise _wrong(f"needs target {EMULATED_TARGET}: only its DSP can be emulated")
         if dsp is not None and (soc := info.data.get("soc")) not in (None, *DSP_SOCS):
-            raise _wrong(f"no DSP of {soc} can be simulated, but of these SoCs", DSP_SOCS)
+            raise _wrong(f"the DSP of {soc} cannot be simulated", DSP_SOCS)
         return dsp
 
     @field_validator("shows_soc")
@@ -511,19 +511,21 @@ class SimulatedDeviceConfig(DeviceConfig):
     def _check_shown(cls, is_shown: bool, info: ValidationInfo) -> bool:
         soc, target = info.data.get("soc"), info.data.get("target", EMULATED_TARGET)
         if not is_shown and info.data.get("dsp") is not None:
-            raise _wrong("is needed by `dsp`: by the SoC the libraries choose their skel")
+            raise _wrong("is needed by `dsp`: libraries choose their skel by the SoC")
         if is_shown and target != EMULATED_TARGET:
-            hint = "other simulated devices show this computer's"
+            hint = "other simulated devices show the SoC of this computer"
             raise _wrong(f"needs target {EMULATED_TARGET}: {hint}")
         if is_shown and "dsp" in info.data and soc not in (None, *KERNEL_SOC_IDS):
-            raise _wrong(f"the number that kernels give to {soc} is not known", KERNEL_SOC_IDS)
+            raise _wrong(f"the kernel's number of {soc} is not known", KERNEL_SOC_IDS)
         return is_shown
 
     @field_validator("prepares_gpu")
     @classmethod
     def _check_prepares(cls, prepares: bool | None, info: ValidationInfo) -> bool | None:
         if prepares and info.data.get("target", PREPARING_TARGET) != PREPARING_TARGET:
-            raise _wrong(f"only the GPU backend of a {PREPARING_TARGET} device can be made to")
+            raise _wrong(
+                f"needs target {PREPARING_TARGET}: only its GPU backend can prepare graphs"
+            )
         return prepares
 
     def open(self, lab: LabInUse) -> Transport:

@@ -500,7 +500,9 @@ def read_facts(way: Transport, folder: str) -> DeviceFacts:
     """
     answer = _ask(way, f"set -- {shlex.quote(folder)}\n{SCRIPT}", 15.0, "ask what it is")
     if answer.truncated:
-        raise DeviceError("its answer about itself exceeds 1 MiB", serial=way.serial)
+        raise DeviceError(
+            "the answer with the facts of the device exceeds 1 MiB", serial=way.serial
+        )
     return parse_facts(answer.stdout.decode("utf-8", "replace"))
 
 
@@ -510,7 +512,7 @@ def ask_vitals(way: Transport, workdir: str, *, timeout_s: float = VITALS_S) -> 
     answer = _ask(way, script, timeout_s, "ask how it is")
     vitals = parse_vitals(answer.stdout.decode("utf-8", "replace"))
     if vitals is None:
-        problem = "its answer about its health is incomplete"
+        problem = "the answer about the health of the device is incomplete"
         raise DeviceError(problem, serial=way.serial, output=answer.stdout[-400:])
     return vitals
 

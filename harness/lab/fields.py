@@ -81,7 +81,7 @@ def _device_url(text: str) -> str:
 
 def _ssh(text: str) -> str:
     if login_at(text) is None:
-        raise PydanticCustomError("ssh", "must be a computer that ssh knows: [user@]host[:port]")
+        raise PydanticCustomError("ssh", "must be the destination of ssh: [user@]host[:port]")
     return text
 
 
@@ -179,11 +179,9 @@ PACKAGE_INDEX: Final = "pypi"
 
 def _source_name(text: str) -> str:
     if text == PACKAGE_INDEX:
-        raise PydanticCustomError(
-            "source", "is the name of a source that is always there: take another"
-        )
+        raise PydanticCustomError("source", "is the name of a built-in source; choose another name")
     if text in ("latest", "all") or text[0].isdigit():
-        raise PydanticCustomError("source", "looks like a version: choose another name")
+        raise PydanticCustomError("source", "looks like a version; choose another name")
     return text
 
 

@@ -166,7 +166,7 @@ def judge_health(vitals: Vitals, rules: HealthRules, *, has_dsp: bool) -> Health
         # making room is for whoever puts something there, who also says best what did not fit
         say("suspect", "storage-full", f"its storage is full: {vitals.write_problem}")
     elif vitals.write_problem is not None:
-        say("bad", "not-writable", f"its work folder cannot be written: {vitals.write_problem}")
+        say("bad", "not-writable", f"its work folder is not writable: {vitals.write_problem}")
     for code, kind, free, least_mb in (
         ("low-storage", "storage", vitals.free_storage_bytes, rules.min_free_storage_mb),
         ("low-memory", "memory", vitals.free_ram_bytes, rules.min_free_ram_mb),
@@ -179,13 +179,13 @@ def judge_health(vitals: Vitals, rules: HealthRules, *, has_dsp: bool) -> Health
         text = f"its battery has {percent} % and is {charging}"
         say("suspect" if vitals.battery_charging else "bad", "low-battery", text)
     if heat is not None and heat > limit:
-        text = f"{vitals.hottest} has {heat:.1f} C, more than {limit}"
+        text = f"{vitals.hottest} is at {heat:.1f} C, more than {limit}"
         say("bad" if heat > limit + 10 else "suspect", "hot", text)
     if (status := vitals.thermal_status or 0) >= SEVERE:
         text = f"Android throttles it: {THERMAL[status]}"
         say("bad" if status >= _EMERGENCY else "suspect", "throttled", text)
     if vitals.doze in DOZING:
-        say("suspect", "doze", f"it is in doze ({vitals.doze}), and does not wake: unlock it")
+        say("suspect", "doze", f"it is in doze ({vitals.doze}) and does not wake up; unlock it")
     if vitals.uptime_s is not None and vitals.uptime_s < _JUST_BOOTED_S:
         say("suspect", "just-booted", f"it booted {vitals.uptime_s:.0f} s ago")
     for name, state in vitals.remoteprocs.items():
@@ -201,7 +201,9 @@ def judge_health(vitals: Vitals, rules: HealthRules, *, has_dsp: bool) -> Health
 def gate_problem(vitals: Vitals, busy: float | None, gate: TimedGate) -> str | None:
     """Return why a timed case must wait, None if it need not. `busy` is 0 to 1, None if unknown."""
     if vitals.hottest_c is not None and vitals.hottest_c > gate.max_temperature_c:
-        return f"{vitals.hottest} has {vitals.hottest_c:.1f} C, more than {gate.max_temperature_c}"
+        return (
+            f"{vitals.hottest} is at {vitals.hottest_c:.1f} C, more than {gate.max_temperature_c}"
+        )
     if status := vitals.thermal_status:
         return f"Android throttles it: {THERMAL[status]}"
     if busy is not None and busy * 100 > gate.max_busy_percent:
@@ -275,7 +277,7 @@ class Quarantined:
         """Return how the quarantine ends, for a person who knows the device as `name`."""
         if self.until == "answers":
             return f"{name} is used again as soon as it answers"
-        return f"When it is mended: qnn-harness devices heal {name}"
+        return f"After the repair, run: qnn-harness devices heal {name}"
 
 
 class Quarantine:
@@ -320,7 +322,7 @@ class Quarantine:
     def _problem(self, action: str, error: OSError) -> InfraError:
         return InfraError(
             f"cannot {action} which devices are in quarantine in {self._folder}: {error.strerror}; "
-            f"remove what is there, or set {QUARANTINE_VARIABLE} to a folder that can be written"
+            f"remove what is there, or set {QUARANTINE_VARIABLE} to a writable folder"
         )
 
     def _file(self, device: str) -> Path:

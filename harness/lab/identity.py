@@ -83,7 +83,7 @@ class CarriedId:
             return None
         if self.known and own_id.existed and own_id.text not in self.known:
             raise DeviceError(
-                f"another device answers here: it carries the device id {own_id.text}, not "
+                f"another device answers here: its device id is {own_id.text}, not "
                 + " or ".join(sorted(self.known)),
                 serial=way.serial,
             )
@@ -107,8 +107,8 @@ def require_same_device(serial: str, first: Sequence[str], now: Sequence[str]) -
         if kind in known:
             if name != known[kind]:
                 raise DeviceError(
-                    f"another device answers here: it says it is {kind} {name}, "
-                    f"it was {kind} {known[kind]}",
+                    f"another device answers here: it reports {kind} {name}, "
+                    f"expected {kind} {known[kind]}",
                     serial=serial,
                 )
             return
@@ -119,7 +119,9 @@ def require_serial(serial: str, reported: str | None) -> None:
     if reported is None or ":" in serial or serial.startswith(("emulator-", "adb-")):
         return
     if reported != serial:
-        raise DeviceError(f"another device answers here: it says it is {reported}", serial=serial)
+        raise DeviceError(
+            f"another device answers here: it reports serial {reported}", serial=serial
+        )
 
 
 class WrongTarget(DeviceRefused):
@@ -137,13 +139,13 @@ def require_target(config: DeviceConfig, facts: DeviceFacts, serial: str) -> Tar
     if facts.target is None:
         if facts.machine is None and config.target is not None:
             return config.target
-        why = f"device {config.name} is no known target: {facts.target_reason}"
+        why = f"device {config.name} is not a supported target: {facts.target_reason}"
         raise WrongTarget(f"{why} (known: {', '.join(PLATFORMS)})", serial=serial)
     if config.target not in (None, facts.target):
         raise WrongTarget(
-            f"devices.yaml says that {config.name} is {config.target}, and the device itself that "
-            f"it is {facts.target} ({facts.target_reason}); leave `target` out, the device is "
-            "asked, or look whether it is another device",
+            f"devices.yaml has target {config.target} for {config.name}, but the device is "
+            f"{facts.target} ({facts.target_reason}); leave `target` out, or check that this is "
+            "the right device",
             serial=serial,
         )
     return facts.target

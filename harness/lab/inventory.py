@@ -77,10 +77,12 @@ def mistakes_between_fields(document: Document) -> Iterator[ConfigError]:
     for index, host in hosts.items():
         present = [field for field in ("socket", "host", "ssh") if host.get(field) is not None]
         if not present:
-            problem = "is missing, and so are `ssh` and `socket`"
+            problem = "is missing; set `host`, `ssh` or `socket`"
             yield document.mistake(("hosts", index, "host"), problem)
         elif present[0] == "socket" and len(present) > 1:
-            yield document.mistake(("hosts", index, "socket"), f"stands in place of `{present[1]}`")
+            yield document.mistake(
+                ("hosts", index, "socket"), f"cannot be combined with `{present[1]}`"
+            )
     for index, device in by_adb.items():
         name = device.get("host")
         if isinstance(name, str) and name not in names:
@@ -103,11 +105,11 @@ def _unlike_pools(
         unlike = [key for key in ALIKE if device.get(key) != other.get(key)]
         problem = None
         if pool in names:
-            problem = "is the name of a device, too"
+            problem = "is also the name of a device"
         elif device.get("soc") is None:
-            problem = "takes devices whose `soc` is given: a verdict must say the same of each"
+            problem = "needs a `soc` for each of its devices, since a verdict is for all of them"
         elif unlike:
-            problem = f"is that of {other.get('name')}, which has other `{unlike[0]}`"
+            problem = f"is also the pool of {other.get('name')}, which has another `{unlike[0]}`"
         if problem is not None:
             yield document.mistake(("devices", index, "pool"), problem)
 
@@ -128,9 +130,9 @@ Who names none of them gets the first.
 """
 
 _NO_FILE: Final = (
-    "no such file; --lab FILE names another. `qnn-harness init` writes one of the devices that are "
-    "attached, `qnn-harness init --simulated` of a simulated one. pytest, `qnn-harness run` and "
-    "`bisect` need none for what this computer simulates: --device sim-v73 (or sim-v68, sim-v69, "
+    "no such file; name another one with --lab FILE. `qnn-harness init` writes one for the "
+    "attached devices, `qnn-harness init --simulated` for a simulated one. pytest, `qnn-harness "
+    "run` and `bisect` need none for simulated devices: --device sim-v73 (or sim-v68, sim-v69, "
     "sim-v75, sim-v79, sim-v81, sim-arm64, sim-arm64-sm8650, sim-v73-dsp)"
 )
 
@@ -300,7 +302,7 @@ def shipped_lab(names: Iterable[str]) -> Path | None:
     unknown = [name for name in names if name not in known]
     for name in unknown:
         if (hint := did_you_mean(name, known)) or name.startswith("sim-"):
-            problem = f"this computer simulates no {name!r}{hint}"
+            problem = f"no simulated device {name!r}{hint}"
             raise ConfigError(problem, field="--device", choices=known)
     return None if unknown else SIMULATED_LAB
 

@@ -125,8 +125,8 @@ class Held:
     silent_s: float
 
     def __str__(self) -> str:
-        holder = str(self.holder) if self.holder else "a process that does not say who it is"
-        silent = f", which has not moved for {self.silent_s:.0f} s"
+        holder = str(self.holder) if self.holder else "an unknown process"
+        silent = f", which has shown no activity for {self.silent_s:.0f} s"
         return holder + (silent if self.silent_s > STALE_S else "")
 
 
@@ -195,7 +195,7 @@ def lock_file(path: Path, content: bytes) -> int | Held:
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, content, 0)
             except OSError as error:
-                why = f"cannot keep a lease in {path.parent}: {error.strerror}"
+                why = f"cannot write a lease to {path.parent}: {error.strerror}"
                 raise InfraError(why) from error
             undo.pop_all()
         return descriptor
@@ -258,10 +258,10 @@ def _open_file(path: Path, *, create: bool) -> int | None:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
             os.close(descriptor)
-            raise OSError(errno.EINVAL, "is no regular file of one name")
+            raise OSError(errno.EINVAL, "is not a regular file, or has several hard links")
     except OSError as error:
         raise InfraError(
-            f"cannot keep a lease in {path}: {error.strerror}; remove what is there, or set "
+            f"cannot write a lease to {path}: {error.strerror}; remove this file, or set "
             f"{LEASES_VARIABLE} to a folder that all users of the devices can write to"
         ) from error
     return descriptor
@@ -290,9 +290,9 @@ def _danger(folder: os.stat_result) -> str | None:
         return "its folder is no folder"
     sticky = bool(folder.st_mode & stat.S_ISVTX)
     if folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
-        return "others may remove files from its folder, which is not sticky (chmod +t)"
+        return "others can remove files from its folder; run chmod +t on the folder"
     if folder.st_uid not in (0, os.getuid()) and not (sticky and folder.st_mode & stat.S_IWOTH):
-        return f"its folder belongs to user {folder.st_uid} and is not for everybody"
+        return f"its folder belongs to user {folder.st_uid} and is not writable for all users"
     return None
 
 
@@ -590,7 +590,7 @@ class Leases:
                 if left_s <= 0:
                     name, _, holding = occupied[0]
                     waited = f" (waited {now - start:.1f} s)" if wait_s else ""
-                    raise DeviceHeld(f"device {name} is held by {holding}{waited}", holding)
+                    raise DeviceHeld(f"device {name} is in use by {holding}{waited}", holding)
                 for _, key, holding in occupied:
                     claimed.add(key)
                     self.stand_in_line(key, after=holding.holder)
@@ -610,7 +610,7 @@ class Leases:
                         warned = name
                         is_loan = holding.holder is not None and holding.holder.is_loan
                         limit = "" if self._loan_s or is_loan else f" up to {wait_s:g} s"
-                        _log.warning(f"waiting{limit} for device {name}: held by {holding}")
+                        _log.warning(f"waiting{limit} for device {name}, in use by {holding}")
                 poll_s = random.uniform(*_POLL_S) * min(max(1.0, now - start), _SLOWEST_POLL)
                 if self._closed.wait(min(left_s, poll_s)):
                     raise DeviceHeld(f"no longer waiting for device {name}", holding)

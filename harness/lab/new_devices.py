@@ -108,7 +108,7 @@ def _identify(
         why = f"{listed.state}: {STATE_ADVICE.get(listed.state, 'see `adb devices -l`')}"
         return replace(unreached, problem=why)
     if not _SERIAL.fullmatch(listed.serial):
-        return replace(unreached, problem="its serial is not one that a lab can name")
+        return replace(unreached, problem="devices.yaml does not accept this serial")
     address = server.address
     host = {"name": HOST, "host": address.host, "port": getattr(address, "port", 0)}
     device = {"name": unreached.name, "serial": listed.serial, "host": HOST}
@@ -138,7 +138,7 @@ def with_addresses(
     known = {} if lab is None else {device.location(lab): device.name for device in lab.devices}
     for url in dict.fromkeys(urls):
         if parse_device_url(url) is None:
-            problem = f"{shown(url)!r} is no address of a device"
+            problem = f"{shown(url)!r} is not the address of a device"
             raise ConfigError(problem, field="--device", choices=DEVICE_URLS)
         alone = Lab.model_validate({"schema": 1, "devices": [{"name": "device", "address": url}]})
         place = alone.devices[0].location(alone)
@@ -159,7 +159,7 @@ def _config_of(visited: FoundDevice, url: str, used_names: Collection[str | None
     name = free_name(visited.serial, "", used_names)
     if device is None or (soc.name is None and soc.htp_arch is None):
         entry = f"- {{name: {name}, address: {json.dumps(url)}, soc: QCS8550}}"
-        problem = f"{url}: {soc.why}. Write what it is into devices.yaml, as in `{entry}`"
+        problem = f"{url}: {soc.why}. Add it to devices.yaml, as in `{entry}`"
         raise ConfigError(problem, field="--device")
     hardware: dict[str, object] = {
         "soc": soc.name,
@@ -199,20 +199,22 @@ def identify_soc(facts: DeviceFacts, skels: Sequence[str]) -> IdentifiedSoc:
     """Identify a SoC by its own name, the kernel's number, or the skels of its image (pure)."""
     reported = facts.soc or ""
     if reported in SOCS:
-        return IdentifiedSoc(reported, SOCS[reported].htp_arch, "it says so itself")
-    calls = f"it calls itself {reported!r}" if reported else "it does not tell its SoC"
+        return IdentifiedSoc(reported, SOCS[reported].htp_arch, "as the device reports")
+    calls = (
+        f"the device reports SoC {reported!r}" if reported else "the device does not report its SoC"
+    )
     named = [known_name for known_name, number in KERNEL_SOC_IDS.items() if number == facts.soc_id]
     if named:
         arch = SOCS[named[0]].htp_arch
-        return IdentifiedSoc(named[0], arch, f"its kernel's soc_id is {facts.soc_id}; {calls}")
+        return IdentifiedSoc(named[0], arch, f"the kernel's soc_id is {facts.soc_id}; {calls}")
     near = near_socs(reported)
-    unknown = f"{calls}, which is not in our table" if reported else calls
+    unknown = f"{calls}, which is unknown" if reported else calls
     if near:
-        unknown += f" (close to it: {', '.join(near)})"
+        unknown += f" (similar: {', '.join(near)})"
     known_name = reported if _WORD.fullmatch(reported) else None
     archs = {int(skel[1]) for path in skels if (skel := _SKEL.search(path))} & set(HTP_ARCHS)
     if len(archs) == 1:
         (arch,) = archs
-        return IdentifiedSoc(known_name, arch, f"{unknown}; its image has libQnnHtpV{arch}Skel.so")
+        return IdentifiedSoc(known_name, arch, f"{unknown}; the image has libQnnHtpV{arch}Skel.so")
     choices = ", ".join(map(str, HTP_ARCHS))
     return IdentifiedSoc(known_name, None, f"{unknown}; set htp_arch to one of {choices}")

@@ -44,11 +44,11 @@ class TaggedModel(BaseModel):
                 if isinstance(model, type) and issubclass(model, cls.others):
                     continue
                 if not isinstance(model, type) or not issubclass(model, union):
-                    problem = f"{model!r} is no subclass of {union.__name__}"
+                    problem = f"{model!r} is not a subclass of {union.__name__}"
                 elif len(names := get_args(model.model_fields[cls.tag].annotation)) != 1:
                     problem = f'{model.__name__} needs a field `{cls.tag}: Literal["NAME"]`'
                 elif kinds.setdefault(names[0], model) is not model:
-                    problem = f"{cls.tag} {names[0]!r} is taken already"
+                    problem = f"{cls.tag} {names[0]!r} is already in use"
                 else:
                     continue
                 raise ConfigError(f"plug-in {plugin}: {problem}")

@@ -246,8 +246,8 @@ class Coordinator:
         code = error.code() if error is not None else None
         why = (error.details() if error is not None else None) or "no answer"
         text = (
-            f"what listens at {self.address} is no coordinator that labgrid "
-            f"{labgrid_version()} can talk to: {why}"
+            f"the server at {self.address} is not a coordinator that labgrid "
+            f"{labgrid_version()} supports: {why}"
         )
         if code == grpc.StatusCode.UNIMPLEMENTED:
             return ConfigError(text, field="labgrid.coordinator")
@@ -420,17 +420,17 @@ class Keeper:
         if not self._places and self._passed_over and not self._tokens:
             names = ", ".join(self._passed_over)
             limit = f"within {self._request.wait_s:g} s"
-            raise InfraError(f"no exporter of labgrid shows a service for any of {names} {limit}")
+            raise InfraError(f"no labgrid exporter offered a network service for {names} {limit}")
         if not self._places:
             raise InfraError(
-                f"no place of labgrid became free within {self._request.wait_s:g} s"
+                f"no labgrid place became free within {self._request.wait_s:g} s"
                 + (f" ({self._last_notice})" if self._last_notice else "")
             )
         for token in (*self._tokens, *self._passed_over.values()):
             self._coordinator.cancel(token)
         if self._tokens:
             places = counted(number, "place")
-            send(notice=f"goes on with {len(self._places)} of {places} of labgrid")
+            send(notice=f"continuing with {len(self._places)} of {places} of labgrid")
         self._tokens.clear()
         acquired = [asdict(place) for place in self._places.values()]
         text = json.dumps({"wanted": asdict(self._request), "places": acquired})
@@ -473,7 +473,7 @@ class Keeper:
         if place is None or not place.services:
             # stays reserved for now, so that the next reservation gets another place
             self._passed_over[name] = token
-            send(notice=f"place {name} of labgrid is passed over: its exporter shows no service")
+            send(notice=f"labgrid place {name} is skipped: its exporter offers no network service")
             in_use = len(self._tokens) + len(self._passed_over) + len(self._places)
             if in_use < len(self._fitting()):
                 self._tokens.append(self._reserve())
@@ -482,7 +482,7 @@ class Keeper:
             self._coordinator.acquire(name)
             self._places[name] = place
         except CoordinatorRefused as error:
-            send(notice=f"place {name} of labgrid cannot be taken yet: {error}")
+            send(notice=f"labgrid place {name} cannot be acquired yet: {error}")
             self._tokens.append(self._reserve())
         self._coordinator.cancel(token)
 
@@ -510,7 +510,9 @@ class Keeper:
                 if not loan.token:
                     self._end_loan(name)
                 elif is_lost:
-                    self._lose(name, "labgrid's coordinator does not answer while another has it")
+                    self._lose(
+                        name, "the coordinator does not answer, and another user has the place"
+                    )
 
     def _lend(self) -> None:
         """Give places to others who wait, each between two cases, and get them back."""
@@ -563,7 +565,7 @@ class Keeper:
 
     def _lose(self, name: str, why: str) -> None:
         del self._places[name]
-        lost = f"place {name} of labgrid was taken from this run: {why}"
+        lost = f"this run lost the labgrid place {name}: {why}"
         lost_file(self._folder, name).write_text(lost)
         self._end_loan(name)
 

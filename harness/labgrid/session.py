@@ -72,8 +72,8 @@ class PlaceRequest:
 def waiting_text(filters: Mapping[str, str], holders: Collection[str], wait_s: float) -> str:
     """Return the notice of a session that waits for a place."""
     tags = " ".join(f"{key}={value}" for key, value in filters.items()) or "any tags"
-    held_by = f"; they are held by {', '.join(sorted(set(holders)))}" if holders else ""
-    return f"waiting up to {wait_s:g} s for a place of labgrid with {tags}{held_by}"
+    held_by = f"; in use by {', '.join(sorted(set(holders)))}" if holders else ""
+    return f"waiting up to {wait_s:g} s for a labgrid place with {tags}{held_by}"
 
 
 _log = logging.getLogger(__name__)
@@ -115,14 +115,14 @@ class FoundPlace:
     def why_not(self) -> str | None:
         name, holder, folder = self.place.name, self.place.acquired, self.search.folder
         if folder is None:
-            owner = f"it is held by {holder}" if holder else "nobody holds it"
-            acquire = f"a run takes it, and so does `labgrid-client -p {name} acquire`"
+            owner = f"it is acquired by {holder}" if holder else "it is not acquired"
+            acquire = f"start a run, or use `labgrid-client -p {name} acquire`"
             is_mine = holder == self.search.user
-            return None if is_mine else f"place {name} of labgrid is not yours: {owner}; {acquire}"
+            return None if is_mine else f"labgrid place {name} is not yours: {owner}; {acquire}"
         with contextlib.suppress(FileNotFoundError):
             return lost_file(folder, name).read_text()
         if not is_alive(folder):
-            return f"nobody keeps place {name} of labgrid for this run any more: its keeper ended"
+            return f"this run lost the labgrid place {name}: the process that held it ended"
         return None
 
     @property
@@ -290,7 +290,9 @@ def _answer(keeper: subprocess.Popen[bytes], within_s: float) -> Mapping[str, An
         chunk = os.read(keeper.stdout.fileno(), 1 << 16)
         if not chunk:
             why = keeper.stderr.read(MAX_BYTES)[-2000:].decode("utf-8", "replace").strip()
-            raise InfraError(f"the keeper of labgrid's places ended: {why.rpartition(chr(10))[2]}")
+            raise InfraError(
+                f"the process that holds labgrid places ended: {why.rpartition(chr(10))[2]}"
+            )
         output += chunk
     raise InfraError("labgrid's coordinator reports more places than a lab can have")
 

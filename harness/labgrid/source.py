@@ -39,7 +39,7 @@ _is_coordinator = matching(
 
 def _coordinator(text: str) -> str:
     if not is_port(_COORDINATOR.fullmatch(_is_coordinator(text))[1]):  # type: ignore[index]
-        raise PydanticCustomError("coordinator", "its port must be one of 1 to 65535")
+        raise PydanticCustomError("coordinator", "the port must be 1 to 65535")
     return text
 
 
@@ -49,7 +49,7 @@ def _filters(filters: object) -> object:
             is_value = isinstance(value, str | int) and not isinstance(value, bool)
             if not (_KEY.fullmatch(key) and is_value):
                 raise PydanticCustomError(
-                    "filters", "must be tags of places: lower-case words, each with a text"
+                    "filters", "must be tags of places: lower-case names, each with a text"
                 )
         return {key: str(value) for key, value in filters.items()}
     return filters
@@ -122,7 +122,7 @@ class LabgridConfig(DeviceSource):
             try:
                 entry = device_entry(place, self.device)
             except ValueError as error:
-                _log.warning(f"place {place.name} of labgrid is left out: {error}")
+                _log.warning(f"labgrid place {place.name} is left out: {error}")
                 continue
             yield SourceDevice(entry, FoundPlace(place, search))
 
@@ -137,7 +137,7 @@ def device_entry(place: Place, known: PlaceDevice) -> dict[str, Any]:
     services = adb_services or list(place.services)
     if len(services) != 1:
         problem = (
-            f"{counted(len(services), 'service')}, and not one that is named adb"
+            f"{counted(len(services), 'service')}, of which not exactly one is named adb"
             if services
             else "no service"
         )

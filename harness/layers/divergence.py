@@ -101,14 +101,14 @@ def lines(result: Divergence) -> Iterator[str]:
     """Format a divergence as text; of a long curve, the part around the first wrong op."""
     yield f"{result.model} on {result.tested}, against {result.against}"
     if result.refused:
-        yield f"not as a whole: {result.refused}"
+        yield f"the whole model did not run: {result.refused}"
     curve, place = result.curve, result.place or 0
     begin = max(0, min(place - _SHOWN // 2, len(curve) - _SHOWN))
     shown = curve[begin : begin + _SHOWN]
     rows = [_row(point, place == result.place) for place, point in enumerate(shown, begin)]
     yield from aligned([_COLUMNS, *rows])
     if len(shown) < len(curve):
-        yield f"{counted(len(curve) - len(shown), 'more op')} in the page and in --json"
+        yield f"{counted(len(curve) - len(shown), 'more op')} in the report and with --json"
     yield from _verdict(result)
 
 
@@ -118,21 +118,21 @@ def _verdict(result: Divergence) -> Iterator[str]:
         subject = "no op that ran" if result.refused else "no op"
         errors = [point.made for point in result.curve if point.made is not None]
         above = sum(error > result.threshold for error in errors)
-        few = f"{subject} makes an error above {result.threshold:g}"
-        many = f"no op stands out: {counted(above, 'op')} make errors above {result.threshold:g}"
+        few = f"{subject} adds an error above {result.threshold:g}"
+        many = f"no op stands out: {counted(above, 'op')} add errors above {result.threshold:g}"
         yield many if above else few
         return
     named = f"first wrong: {first.op} ({first.type})"
     alone, in_graph = (_text(error) or "not known" for error in (first.made, first.in_graph))
     far = f"relative error {_text(first.error)}" if first.error is not None else first.skipped
     if first.because == "the model":
-        yield f"{named} is not the reference's: {far}"
+        yield f"{named} differs from the reference model: {far}"
     elif first.because == "arithmetic":
-        yield f"{named} is wrong: {far} from right inputs; in the graph {in_graph}"
+        yield f"{named} is wrong: {far} with correct inputs; in the graph {in_graph}"
     else:
-        yield f"{named} is wrong in the graph only: {far}; alone, from right inputs, {alone}"
-        with_others = f"with {counted(first.together - 1, 'op')} before it it is wrong, too"
-        yield with_others if first.together > 1 else "no part of the graph up to it shows that"
+        yield f"{named} is wrong only in the graph: {far}; alone, with correct inputs, {alone}"
+        with_others = f"also wrong together with {counted(first.together - 1, 'op')} before it"
+        yield with_others if first.together > 1 else "no part of the graph reproduces this"
     if first.exported:
         folder = shlex.quote(first.exported)
         again = f"qnn-harness run {folder}/op.onnx --inputs {folder}/inputs"
@@ -152,7 +152,7 @@ def as_page(result: Divergence) -> str:
 
 _LINES: Final = (
     ("error", "#c33", "in the graph"),
-    ("made", "#36c", "made by the op of right inputs"),
+    ("made", "#36c", "added by the op with correct inputs"),
     ("inherited", "#999", "inherited from the ops before"),
 )
 _DECADES: Final = 8

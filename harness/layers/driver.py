@@ -33,7 +33,7 @@ def difference(
     are ignored. It is infinite, with the reason, if there is no figure.
     """
     if got.shape != expected.shape:
-        return inf, f"its shape is {list(got.shape)}, and should be {list(expected.shape)}"
+        return inf, f"its shape is {list(got.shape)}, expected {list(expected.shape)}"
     accuracy = compare("", got, expected, step=1.0, offset=-zero)
     if accuracy.sqnr_db is not None:
         return 10 ** (-accuracy.sqnr_db / 20), None
@@ -41,7 +41,7 @@ def difference(
         return 0.0, None
     if bad := accuracy.not_finite:
         return inf, f"{bad} of {accuracy.elements} elements are NaN or infinite on one side"
-    return inf, "it should be all zeros, and is not"
+    return inf, "it is not all zeros, as expected"
 
 
 def error_limit(errors: Sequence[float | None], threshold: float) -> float:
@@ -150,7 +150,7 @@ class FirstWrong:
             self.network.check_inputs(self.exact)
         self.units = [op for op in self.network.units() if op.gives]
         if not self.units:
-            raise ConfigError("has no op that calculates with its inputs", file=self.model)
+            raise ConfigError("has no op that depends on its inputs", file=self.model)
         for name, value in zip(self.network.inputs, model.inputs().values(), strict=True):
             self.values[name] = Stored(self.folder / f"{name}.raw", self.network.kinds[name])
             value.tofile(self.values[name].path)
@@ -225,7 +225,7 @@ class FirstWrong:
         outputs = (name for op in exact.ops() for name in op.gives)
         names = [name for name in outputs if name in self.network.producers]
         if not names:
-            raise ConfigError("has no node of a name that the model has", field="--reference")
+            raise ConfigError("has no node with a name of the model", field="--reference")
         sizes = [exact.kinds[name].size for name in names]
         # the last part needs all ops: it is the first to show that a model does not end
         for part in reversed(chunks(sizes, MOST_BYTES, MOST_TENSORS)):
@@ -286,7 +286,7 @@ class FirstWrong:
                 return mine, self.values
             theirs = self._outputs_of(self.network, ops, other, self.values, unit=True)
             if not theirs and ops:
-                raise ConfigError(f"it ran no op of the model: {self.refused}", field="--against")
+                raise ConfigError(f"no op of the model ran: {self.refused}", field="--against")
             return mine, theirs
         cpu, others = self.cpu, {op.op: op for op in self.exact.ops() if op.gives}
         same = [op for op in ops if op.op in others]

@@ -183,7 +183,7 @@ class Network:
         for name in dict.fromkeys([*mine, *theirs]):
             if name not in mine or name not in theirs or mine[name] != theirs[name]:
                 kinds = f"{mine.get(name)} and {theirs.get(name)}"
-                problem = f"the models do not take the same: input {name} is {kinds}"
+                problem = f"the inputs of the models differ: {name} is {kinds}"
                 raise ConfigError(problem, field="--reference")
 
     def _model(
@@ -426,7 +426,7 @@ class Cpu:
                 for name, tensor in calculation.feeds.items()
             ]
             outputs = {name: folder / f"{i}.raw" for i, name in enumerate(calculation.gives)}
-            complaint = "ONNX Runtime does not compute it on the CPU"
+            complaint = "ONNX Runtime cannot run it on the CPU"
             jobs.append(ReferenceJob(folder.name, complaint, model, tuple(inputs), outputs))
         failed = run_jobs(self._host, jobs)
         return [
@@ -441,7 +441,7 @@ def _values(gives: Mapping[str, TensorKind], files: Mapping[str, Path]) -> Calcu
     for name, kind in gives.items():
         size = files[name].stat().st_size if name in files and files[name].exists() else 0
         if size != kind.size:
-            return NotCalculated(f"of {name} there are {size} bytes and not {kind.size}")
+            return NotCalculated(f"{name} has {size} bytes instead of {kind.size}")
     return {name: Stored(files[name], kind) for name, kind in gives.items()}
 
 
@@ -531,11 +531,11 @@ class Qnn:
         return {str(record.axes.get("workload")): record for record in cases}, end.folder / OUTPUTS
 
     def _lost(self, problem: str) -> InfraError:
-        return InfraError(f"the run on {self._device.device} came to no verdict: {problem}")
+        return InfraError(f"the run on {self._device.device} got no verdict: {problem}")
 
     def _read(self, job: Calculation, record: CaseRecord | None, outputs: Path) -> Calculated:
         if record is None:
-            raise self._lost("it ended before its last case")
+            raise self._lost("the run ended before its last case")
         if record.outcome != "passed":
             message = record.error.message if record.error else ""
             if record.cause in ("infra", "harness"):

@@ -52,7 +52,7 @@ class ModelOptions:
         A user would believe that it was checked.
         """
         if (self.tolerance or self.closeness) and self.expected is None:
-            problem = "nothing says what its outputs should be: --expected DIR does"
+            problem = "the file has no expected outputs; pass --expected DIR"
             field = "tolerance" if self.tolerance else CONDITIONS
             raise ConfigError(problem, file=path, field=field)
         self.require_no_original(path)
@@ -60,7 +60,7 @@ class ModelOptions:
     def require_no_original(self, path: Path) -> None:
         """Raise ConfigError for a model to compare with, which only a plain .onnx may have."""
         if self.closeness.original is not None:
-            problem = "is another model for a plain .onnx, which this is not"
+            problem = "needs a plain .onnx, which this file is not"
             raise ConfigError(problem, file=path, field="reference")
 
     def whole_file(self, path: Path) -> WholeFile:
@@ -128,7 +128,7 @@ def artefacts_with_contexts(
         # a model to be compiled is such a piece itself, or has none
         without = all(piece.kind == artefact.kind != "context" for piece in artefact.pieces)
         if without and artefact.path not in paths:
-            _log.warning("%s: ignored: a %s without contexts", artefact.path, artefact.kind)
+            _log.warning("%s is ignored: this %s has no contexts", artefact.path, artefact.kind)
         else:
             artefacts.append(artefact)
     return artefacts
@@ -148,7 +148,7 @@ def contexts_of(
         inputs, expected = own_folder(options.inputs, name), own_folder(options.expected, name)
         path = artefact.path.absolute()
         if options.graph is not None:
-            problem = "it is compiled whole: there is no graph to choose"
+            problem = "the whole model is compiled; leave the graph out"
             raise ConfigError(problem, file=path, field="graph")
         require_alike(path, options.closeness.original)
         model = OnnxModel.of(path, options.tolerance, inputs=inputs, expected=expected)
@@ -156,15 +156,15 @@ def contexts_of(
     pieces = artefact.pieces
     if empty := ", ".join(piece.origin for piece in pieces if piece.kind == "empty"):
         # seen in microsoft/onnxruntime#31977
-        problem = f"{empty} holds no context, and ONNX Runtime does not load such a model"
+        problem = f"{empty} has no context, and ONNX Runtime cannot load such a model"
         cure = "compile it again with ep.context_embed_mode=0"
-        raise ConfigError(f"{problem}: {cure}", file=artefact.path)
+        raise ConfigError(f"{problem}; {cure}", file=artefact.path)
     for piece in pieces:
         if piece.kind != "context":
             prefix = f"{piece.origin}: " if piece.origin else ""
             problem = f"{prefix}is a {piece.kind.upper()}, a model that is not compiled yet"
-            cure = "give the context binary that QNN's tools make of it"
-            raise ConfigError(f"{problem}: {cure}", file=piece.path)
+            cure = "give the context binary that QNN's tools compile it to"
+            raise ConfigError(f"{problem}; {cure}", file=piece.path)
     if not pieces:
         able = [engine.name for engine in ENGINES.values() if artefact.kind in engine.default_for]
         hints = (f"; --engine {name} runs it" for name in able)
@@ -210,9 +210,9 @@ def _partial_run_notes(artefact: Artefact, contexts: int) -> list[str]:
     others = artefact.facts.get("other_nodes")
     if others is None or (not others and contexts == 1):
         return []
-    ran = f"only its {counted(contexts, 'context')} ran, each by itself"
+    ran = f"only its {counted(contexts, 'context')} ran, each alone"
     ran += f", and not its {counted(others, 'other node')}" if others else ""
-    hint = "how right all of the file is: --engine {} --inputs DIR --expected DIR"
+    hint = "to check the whole file: --engine {} --inputs DIR --expected DIR"
     engines = [engine for engine in ENGINES.values() if artefact.kind not in engine.default_for]
     return [ran, *(hint.format(each.name) for each in engines if artefact.kind in each.kinds)]
 

@@ -81,7 +81,7 @@ def reference_job(spec: Model, model: Path) -> ReferenceJob:
     }
     return ReferenceJob(
         job=f"reference of {spec}",
-        complaint=f"this computer's ORT {ORT_HOST_VERSION} does not compute {spec} on the CPU",
+        complaint=f"this computer's ORT {ORT_HOST_VERSION} cannot run {spec} on the CPU",
         model=model,
         inputs=tuple(inputs),
         outputs=outputs,
@@ -94,7 +94,7 @@ def compile_job(key: ContextKey, model: Path, folder: Path) -> CompileJob:
     folder.mkdir()
     return CompileJob(
         job=f"{spec} for v{arch}",
-        complaint=f"QNN {compiler} does not compile {spec} for HTP v{arch}",
+        complaint=f"QNN {compiler} cannot compile {spec} for HTP v{arch}",
         model=model,
         folder=folder,
         options=compile_options(arch, spec),
@@ -106,7 +106,7 @@ def compiled_binary(job: CompileJob) -> Path:
     binaries = list(job.folder.glob("*.bin"))
     if len(binaries) != 1:
         number = counted(len(binaries), "context binary", "context binaries")
-        reason = f"it made {number} instead of one"
+        reason = f"the compiler made {number} instead of one"
         raise CompileError(job.complaint, chain=[reason])
     return binaries[0]
 
@@ -152,14 +152,16 @@ def tensor_order(
     """
     graphs = entries(metadata, "graphs")
     if len(graphs) != 1:
-        reason = f"it has {counted(len(graphs), 'graph')} instead of one"
+        reason = f"the context has {counted(len(graphs), 'graph')} instead of one"
         raise CompileError(complaint, chain=[reason])
     orders = []
     for kind, expected in (("inputs", inputs), ("outputs", outputs)):
         tensors = entries(graphs[0], kind)
         sizes = {str(tensor.get("name")): tensor.get("bytes") for tensor in tensors}
         if sizes != dict(expected):
-            raise CompileError(complaint, chain=[f"its {kind} are {sizes}, the model's {expected}"])
+            raise CompileError(
+                complaint, chain=[f"the context's {kind} are {sizes}, the model's {expected}"]
+            )
         orders.append(list(sizes))
     return orders[0], orders[1]
 
@@ -216,7 +218,7 @@ class ContextStore:
                 self._build(self._catalog.compiler_host(compiler), missing, ())
         references = list(filter(None, map(self._computed, models)))
         if len(references) < len(models):
-            raise InfraError(f"references were removed from {self._root}: run again")
+            raise InfraError(f"references were removed from {self._root}; run again")
         return references
 
     def _computed(self, model: Model) -> Reference | None:
@@ -249,7 +251,7 @@ class ContextStore:
                 _log.info(f"compiling {', '.join(map(str, specs))} with QNN {compiler}")
                 self._build(host, specs, missing)
                 if self._missing(missing):
-                    raise InfraError(f"contexts were removed from {self._root}: run again")
+                    raise InfraError(f"contexts were removed from {self._root}; run again")
 
     def _missing(self, keys: Sequence[ContextKey]) -> list[ContextKey]:
         """Return the keys that are not in the cache; put the contexts of the others in `_known`."""
@@ -304,7 +306,7 @@ class ContextStore:
                 elif path is not None:
                     ours = f"this computer's ONNX Runtime {ORT_HOST_VERSION}"
                     reason = _ORT_STATUS.sub("", failed.first)
-                    problem = f"{ours} does not compute it on the CPU: {reason}"
+                    problem = f"{ours} cannot run it on the CPU: {reason}"
                     self._wrong[spec] = ConfigError(problem, file=path)
                 else:
                     failures.append(failed)
@@ -462,7 +464,9 @@ def compile_to_file(
     """
     arch = soc.htp_arch
     if arch is None:
-        raise ConfigError(f"{soc.name} has a DSP without HTP, which loads no contexts", field="soc")
+        raise ConfigError(
+            f"{soc.name} has a DSP without HTP, which cannot load contexts", field="soc"
+        )
     with scratch_folder() as work:
         source = work / "model.onnx"
         source.write_bytes(model.serialized())

@@ -37,10 +37,12 @@ WAIT_S: Final = 400.0
 """Wall time of a job beyond its processor time; exceeding it is no verdict."""
 
 _NOT_ITS_OWN: Final = {
-    -signal.SIGALRM: "it did not come to an end, and hardly computed: this computer is too busy, "
-    "or the compiler waits for ever",
-    -signal.SIGKILL: "it was killed from outside, as the kernel does when memory runs out",
-    **dict.fromkeys((-signal.SIGTERM, -signal.SIGINT), "it was told to end"),
+    -signal.SIGALRM: "it did not finish and used little CPU time: this computer is too busy, or "
+    "the compiler hangs",
+    -signal.SIGKILL: "another process or the kernel killed it, as when memory runs out",
+    **dict.fromkeys(
+        (-signal.SIGTERM, -signal.SIGINT), "it was terminated by a signal from outside"
+    ),
 }
 """Endings of a job that say nothing of the compiler."""
 
@@ -174,8 +176,8 @@ def run_jobs(host: CompilerHost, jobs: Sequence[Job]) -> dict[str, CompileError 
     results = results_of(host, jobs, events, output)
     if len(results) < len(jobs):
         end = f"did not end within {deadline.seconds:g} s" if code is None else f"exit code {code}"
-        last = output.strip().splitlines()[-1:] or ["it said nothing"]
-        raise InfraError(f"the compiler's process cannot be used ({end}): {last[0][:500]}")
+        last = output.strip().splitlines()[-1:] or ["no output"]
+        raise InfraError(f"the compiler's process failed ({end}): {last[0][:500]}")
     return results
 
 
@@ -216,7 +218,7 @@ def results_of(
 
 def without_end(seconds: float) -> str:
     """Return the message for a model that was ended after so many seconds of computing."""
-    return f"it did not come to an end in {seconds:.0f} s of computing"
+    return f"it did not finish within {seconds:.0f} s of CPU time"
 
 
 def output_of(output: str, job: str) -> str:

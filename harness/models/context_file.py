@@ -212,10 +212,10 @@ class ContextFiles:
             return self._tensors.generated(tensors, binary) if field == "inputs" else ()
         if graph is not None:
             if not isinstance(files, Path):
-                why = "the binary has several graphs: name one, or give a folder with one for each"
+                why = "the binary has several graphs; name one, or give a folder for each"
                 raise ConfigError(why, file=binary, field=field)
             if problem := name_problem(graph, flat=True):
-                why = f"no folder can be called like the graph {graph!r}, which {problem}: name one"
+                why = f"the graph {graph!r} {problem}, so no folder can have its name; name a graph"
                 raise ConfigError(why, file=binary, field=field)
             return self._tensors.resolve(field, files / graph, tensors, binary, root=files)
         return self._tensors.resolve(field, files, tensors, binary)
@@ -225,12 +225,12 @@ class ContextFiles:
             status = path.stat()
         except OSError as error:
             problem = (
-                f"no context binary can be read there: {error.strerror or error}; relative paths "
-                "are meant from the folder of the test's file"
+                f"no context binary can be read there: {error.strerror or error}; a relative path "
+                "starts in the folder of the test's file"
             )
             raise ConfigError(problem, file=path.absolute()) from error
         if not stat.S_ISREG(status.st_mode) or not 0 < status.st_size <= _MAX_BYTES:
-            problem = f"is no file of 1 to {_MAX_BYTES} bytes, as a context binary is"
+            problem = f"is not a file of 1 to {_MAX_BYTES} bytes, as a context binary must be"
             raise ConfigError(problem, file=path.absolute())
 
     def _read(self, files: Mapping[tuple[Path, str], int]) -> None:
@@ -245,12 +245,12 @@ class ContextFiles:
         for key, answer in zip(new, read_each(self._probes, library, pieces), strict=True):
             if isinstance(answer, Unreadable):
                 problem = (
-                    f"is no whole context binary for libQnnSystem.so of QNN {newest}, "
-                    f"which reads what one is made of: {answer.reason}"
+                    "is not a complete context binary: libQnnSystem.so of QNN "
+                    f"{newest} cannot read it: {answer.reason}"
                 )
                 with contextlib.suppress(ArtefactError):
                     if (kind := open_artefact(key[0]).kind) != "context":
-                        problem = f"is no context binary, but of the kind {kind}"
+                        problem = f"is of kind {kind}, not a context binary"
                 self._metadata[key] = ConfigError(problem, file=key[0])
             else:
                 self._metadata[key] = answer

@@ -111,8 +111,8 @@ def fit_lines(answer: Fit) -> Iterator[str]:
     yield from _problems(answer)
     # more than the lower bound of `contexts inspect`
     note = (
-        "a context takes more than its data: weights are rounded up, and the VTCM and what the "
-        "library adds count, too"
+        "a context takes more than its data: weights are rounded up, and the VTCM and additions "
+        "of the library count, too"
     )
     is_measured = any(context.source == "measured" for context in answer.contexts)
     notes = [note if is_measured else "", answer.simulated or ""]
@@ -120,14 +120,14 @@ def fit_lines(answer: Fit) -> Iterator[str]:
     if any(context.refused for context in answer.contexts):
         refused_count = sum(context.refused for context in dict.fromkeys(answer.contexts))
         refuses = f"QNN {answer.qnn} refuses {counted(refused_count, 'context')} even alone"
-        yield f"does not fit: {refuses}; no budget changes that"
+        yield f"does not fit: {refuses}, whatever the budget"
         return
     for number, domain in enumerate(answer.domains):
         count = counted(len(domain.contexts), "context")
         if answer.budget_bytes is None:
             yield f"{count} take {domain.used_bytes:,} bytes"
-            yield f"not known whether they fit: {answer.simulated}"
-            yield "--budget BYTES gives a limit"
+            yield f"it is unknown whether they fit: {answer.simulated}"
+            yield "set a limit with --budget BYTES"
             yield from filter(None, notes[:1])
             return
         filled = round(_BAR_CHARS * domain.used_bytes / answer.budget_bytes)
@@ -137,7 +137,7 @@ def fit_lines(answer: Fit) -> Iterator[str]:
         yield f"all fit: {counted(len(answer.contexts), 'context')} ({conditions})"
         if answer.most is not None:
             more = " or more" if answer.most == MOST_CONTEXTS else ""
-            yield f"at most, taken in turn and kept loaded: {answer.most}{more}"
+            yield f"most that fit if these are loaded again in turn: {answer.most}{more}"
         yield from filter(None, notes)
         return
     refused = answer.first_refused

@@ -60,7 +60,7 @@ def _read(
     steps = run.transcript.steps
     if steps and steps[0].ended and steps[0].failed:
         reason = steps[0].message or steps[0].error or f"code {steps[0].code}"
-        raise InfraError(f"{system_library.name} does not load on this computer: {reason}")
+        raise InfraError(f"{system_library.name} cannot be loaded on this computer: {reason}")
     answers = [_answer(step) for step in steps[2:] if step.ended]
     culprit = run.transcript.last_begun
     is_whole = culprit is None or culprit.ended or culprit.verb != "context-inspect"
@@ -72,7 +72,7 @@ def _read(
         return answers
     ending = f"crashes with signal {run.signal}" if run.signal else f"ends with {run.exit_code}"
     if run.timed_out:
-        ending = f"does not come to an end within {_TIMEOUT_S:g} s"
+        ending = f"does not finish within {_TIMEOUT_S:g} s"
     return [*answers, Unreadable(f"{system_library.name} {ending}")]
 
 
@@ -80,7 +80,7 @@ def _answer(step: StepResult) -> dict[str, Any] | Unreadable:
     if not step.failed:
         return dict(step.data)
     known = describe(step.code).symbol if step.code else None
-    reason = step.message or step.error or f"{step.code} ({known or 'no meaning is known'})"
+    reason = step.message or step.error or f"{step.code} ({known or 'unknown code'})"
     log = "\n".join(line.text for line in step.logs)
     return Unreadable(f"{step.api or step.verb}: {reason}", log)
 
@@ -115,7 +115,7 @@ def tensors_of(
         shape = tuple(dimensions) if isinstance(dimensions, list) else None
         tensor = Tensor(str(entry.get("name")), size, str(entry.get("data_type")), shape)
         if tensor.size <= 0:
-            problem = f"nobody knows the size of {tensor.name}: {entry.get('dimensions')}"
+            problem = f"the size of {tensor.name} is unknown: {entry.get('dimensions')}"
             raise ConfigError(problem, file=binary, field=kind)
         tensors.append(tensor)
     return tensors
@@ -135,7 +135,7 @@ def check_arch(metadata: Mapping[str, Any], complaint: str, htp_arch: int) -> No
     actual = metadata.get("dsp_arch")
     if actual is not None and actual != htp_arch:
         raise VersionError(
-            f"{complaint}: asked for HTP v{htp_arch}, the compiler made one for v{actual}",
+            f"{complaint}: the compiler made one for HTP v{actual} instead of v{htp_arch}",
             field="htp_arch",
             choices=HTP_ARCHS,
         )

@@ -78,7 +78,7 @@ def _range(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> t
     zero, scale = int(zeros.item()), numpy_helper.to_array(constants[node.input[1]]).item()
     low, high = (info.min - zero) * scale, (info.max - zero) * scale
     if not -_LARGEST < low < high < _LARGEST:
-        raise ValueError(f"{low} to {high} is no range")
+        raise ValueError(f"{low} to {high} is not a range")
     return low, high
 
 
@@ -310,8 +310,8 @@ class OnnxSurface:
     def require_outputs(self, path: Path, field: str = "expected") -> tuple[Tensor, ...]:
         """Return the outputs. Raises ConfigError if a shape is not known before the model runs."""
         if unknown := ", ".join(tensor.name for tensor in self.outputs if not tensor.size):
-            problem = f"output {unknown} has no fixed shape; graphs with fixed ones run"
-            raise ConfigError(f"{problem}: take it out of the outputs", file=path, field=field)
+            problem = f"output {unknown} has no fixed shape, which is needed"
+            raise ConfigError(f"{problem}; remove it from the outputs", file=path, field=field)
         return self.outputs
 
 
@@ -326,7 +326,7 @@ def require_alike(path: Path, original: Path | None) -> None:
     ):
         if expected != actual:
             tensors_text = "; ".join(", ".join(map(str, tensors)) for tensors in (actual, expected))
-            problem = f"its {kind} are not those of {path.name}, by name and type: {tensors_text}"
+            problem = f"names or types of its {kind} differ from {path.name}: {tensors_text}"
             raise ConfigError(problem, file=original, field="reference")
 
 
@@ -375,8 +375,8 @@ def _place(tensor: Any, path: Path) -> str:
     entries = {entry.key: entry.value for entry in tensor.external_data}
     place = str(entries.get("location", "")).replace("\\", "/").removeprefix("./")
     if problem := name_problem(place):
-        problem_place = f"its weights {tensor.name!r} lie in {place[:200]!r}"
-        why = f"{problem_place}, which {problem}: they must lie in its folder or below"
+        problem_place = f"its weights {tensor.name!r} are in {place[:200]!r}"
+        why = f"{problem_place}, which {problem}; they must be in its folder or below"
         raise ConfigError(why, file=path)
     return place
 
@@ -395,7 +395,7 @@ def _weights(tensor: Any, path: Path, max_bytes: int) -> bytes:
         why = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(f"its weights in {place!r} cannot be read: {why}", file=path) from error
     if len(content) != size:
-        problem = f"{place!r} has not the {size} bytes from {offset} on that it says"
+        problem = f"{place!r} does not have {size} bytes from {offset} on"
         raise ConfigError(f"its weights {tensor.name!r}: {problem}", file=path)
     return content
 
@@ -434,7 +434,7 @@ def _tensors(value_infos: Iterable[Any], kind: str, path: Path) -> tuple[Tensor,
         shape, dtype = _shape(value_info, kind, path), _dtype(value_info)
         if dtype is None:
             element_type = value_info.type.tensor_type.elem_type
-            problem = f"{kind} {value_info.name}: nobody knows elements of type {element_type}"
+            problem = f"{kind} {value_info.name}: elements of type {element_type} are not supported"
             raise ConfigError(problem, file=path)
         size = math.prod(shape) * dtype.itemsize
         tensors.append(Tensor(value_info.name, size, _type_name(dtype), shape))
@@ -449,8 +449,8 @@ def _shape(tensor: Any, kind: str, path: Path) -> tuple[int, ...]:
         if size.dim_value <= 0:
             named = f" ({size.dim_param})" if size.dim_param else ""
             raise ConfigError(
-                f"{kind} {tensor.name}: dimension {index}{named} is not fixed, and QNN needs fixed "
-                "ones: `python -m onnxruntime.tools.make_dynamic_shape_fixed` fixes them",
+                f"{kind} {tensor.name}: dimension {index}{named} is not fixed, but QNN needs fixed "
+                "dimensions; run `python -m onnxruntime.tools.make_dynamic_shape_fixed`",
                 file=path,
             )
     return tuple(size.dim_value for size in tensor.type.tensor_type.shape.dim)

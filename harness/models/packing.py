@@ -224,8 +224,8 @@ def reserved(probe: Path, backend_library: Path, files: Sequence[Path]) -> list[
         loads = [step for step in run.transcript.steps if step.verb == "context-load"]
         begun = [step for step in loads if step.begun]
         if not begun:
-            raise InfraError(f"{backend_library.name} loads nothing on this computer")
-        ended = "did not come to an end" if run.timed_out else "crashed"
+            raise InfraError(f"{backend_library.name} loads no context on this computer")
+        ended = "did not finish" if run.timed_out else "crashed"
         sizes += [_size_of(step, ended) for step in begun]
     return sizes
 
@@ -249,7 +249,9 @@ def room(probe: Path, backend_library: Path, file: Path) -> Room | None:
     """
     (size,) = reserved(probe, backend_library, [file])
     if isinstance(size, Unsized):
-        raise InfraError(f"{backend_library.name} does not say what it reserves: {size.reason}")
+        raise InfraError(
+            f"{backend_library.name} does not report the memory it reserves: {size.reason}"
+        )
     loads = (context_load(index, str(file)) for index in range(_ADDRESSES // size.total + 1))
     run = _run(probe, backend_library, loads)
     failure = run.transcript.first_failure

@@ -49,7 +49,9 @@ def _shaped(request: dict[str, Any]) -> bytes:
     model = onnx.load(request["model"], load_external_data=False)
     overhead = _peak_bytes() - before - 2 * size
     if overhead > _MOST_OVERHEAD:
-        raise ValueError(f"its {size:,} bytes are {overhead >> 20} MiB of small parts")
+        raise ValueError(
+            f"its {size:,} bytes take {overhead >> 20} MiB more as objects, which is too much"
+        )
     for tensor in model.graph.initializer:  # no shape depends on a large tensor
         _without_content(tensor)
     most_bytes = request["most_growth"] + 2 * model.ByteSize()
@@ -68,7 +70,7 @@ def _shaped(request: dict[str, Any]) -> bytes:
         print(error, file=sys.stderr)
     content = bytes(model.SerializeToString())
     if len(content) > most_bytes:  # the caller reads it in a process without limits
-        raise ValueError(f"its nodes and shapes come to {len(content) >> 20} MiB")
+        raise ValueError(f"its nodes and shapes take {len(content) >> 20} MiB, which is too much")
     return content
 
 
@@ -94,7 +96,7 @@ def _require_few(model: Any, most: int, most_bytes: int) -> None:
         (_sum_over_nodes(model, lambda node: node.ByteSize()), "bytes of nodes", most_bytes),
     ):
         if count > bound:
-            raise ValueError(f"it comes to {count:,} {parts}, and at most {bound:,} are supported")
+            raise ValueError(f"it has {count:,} {parts}; at most {bound:,} are supported")
 
 
 def _sum_over_nodes(model: Any, weight: Callable[[Any], int], visits: int = 1) -> int:

@@ -248,7 +248,7 @@ class DeployedContext:
         if self.others:
             names = [str(deployed.context.graph_name) for deployed in (self, *self.others)]
             graphs = counted(len(names), "graph")
-            problem = f"{self.context.source} has {graphs}, and one is executed here"
+            problem = f"{self.context.source} has {graphs}; name the one to execute"
             raise ConfigError(problem, field="graph", choices=names)
         return self.context.graph
 

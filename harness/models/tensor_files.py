@@ -58,7 +58,9 @@ class TensorFiles:
         tensor_list = ", ".join(str(tensor) for tensor in tensors) or "none"
         if isinstance(source, Path):
             if not source.exists():
-                problem = f"there is no {source}, a folder with a raw file or a .npy for each of: "
+                problem = (
+                    f"{source} does not exist; give a folder with a raw or .npy file for each of: "
+                )
                 raise ConfigError(problem + tensor_list, file=binary, field=field)
             prefix = f"{source} has " if source.is_dir() else f"{source} is "
             files = listed_files(field, source, binary, root)
@@ -70,9 +72,11 @@ class TensorFiles:
         if len(files) != len(tensors):
             verb = "gives" if field == "expected" else "takes"
             file_count = counted(len(files), "file")
-            problem = f"{prefix}{file_count}, and the graph {verb} {len(tensors)}: {tensor_list}"
+            problem = f"{prefix}{file_count}, but the graph {verb} {len(tensors)}: {tensor_list}"
             if prefix and tensors:
-                problem += f"; in a folder each is called as its tensor ({tensors[0].name}.npy)"
+                problem += (
+                    f"; name each file in the folder after its tensor ({tensors[0].name}.npy)"
+                )
             raise ConfigError(problem, file=binary, field=field)
         pairs = zip(files, tensors, strict=True)
         return tuple(self._raw_file(field, file, tensor, binary, root) for file, tensor in pairs)
@@ -98,12 +102,14 @@ class TensorFiles:
         if not missing:
             return named
         if named:
-            strays = "".join(f"; {file.name} is called like none" for file in others[:5])
+            strays = "".join(f"; {file.name} has the name of no tensor" for file in others[:5])
             problem = f"{folder} has no file for {', '.join(map(str, missing))}{strays}"
             raise ConfigError(problem, file=binary, field=field)
         if len(others) == len(tensors) > 1 and not _numbered(others):
             names = ", ".join(tensor.name for tensor in tensors)
-            problem = f"no file in {folder} is called like its tensor ({names}) or numbered from 0"
+            problem = (
+                f"files in {folder} must be named after their tensors ({names}) or numbered from 0"
+            )
             raise ConfigError(problem, file=binary, field=field)
         return others
 
@@ -127,7 +133,7 @@ class TensorFiles:
                 f"cannot read {file}: {reason or error}", file=binary, field=field
             ) from error
         if size != tensor.size or not fits:
-            problem = f"{file} has {size} bytes ({kind}), and {tensor} is wanted"
+            problem = f"{file} has {size} bytes ({kind}), expected {tensor}"
             raise ConfigError(problem, file=binary, field=field)
         if content is not None:
             return self.store(content)
@@ -174,7 +180,9 @@ def _numbered(files: Sequence[Path]) -> bool:
 def require_few_bytes(tensors: Sequence[Tensor], binary: Path) -> None:
     """Raise ConfigError for inputs that are too large to be generated."""
     if (size := sum(tensor.size for tensor in tensors)) > MOST_MADE_UP:
-        problem = f"they have {size:,} bytes, and {MOST_MADE_UP:,} are made up at most: give files"
+        problem = (
+            f"inputs of {size:,} bytes are not generated (at most {MOST_MADE_UP:,}); give files"
+        )
         raise ConfigError(problem, file=binary, field="inputs")
 
 
@@ -207,7 +215,7 @@ def listed_files(
         paths = [folder / name for name in sorted(names) if not name.startswith(".")]
         if link := next((path for path in paths if path.is_symlink()), None):
             problem = f"{link} is a link, and links in a folder are not followed"
-            raise ConfigError(f"{problem}: put the file itself there", file=binary, field=field)
+            raise ConfigError(f"{problem}; put the file itself there", file=binary, field=field)
         files = tuple(path for path in paths if path.is_file())
     except OSError as error:
         problem = f"cannot read {folder}: {error.strerror or error}"
@@ -233,7 +241,7 @@ def _array(stream: BinaryIO, tensor: Tensor) -> tuple[bytes | None, int, str, bo
     stream.seek(0)
     array = np.load(f"/dev/fd/{stream.fileno()}", mmap_mode="r", allow_pickle=False)
     if array.nbytes > _MAX_BYTES:
-        raise ValueError(f"{array.nbytes} bytes are too many")
+        raise ValueError(f"{array.nbytes} bytes are more than the limit of {_MAX_BYTES}")
     type_match = _TYPE.fullmatch(tensor.data_type)
     fits = type_match is None or (
         array.dtype.kind in _KINDS[type_match[1]] and array.itemsize * 8 == int(type_match[2])

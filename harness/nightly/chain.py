@@ -84,9 +84,9 @@ _LAST_RUN_S: Final = 2400.0
 _OTHER: Final = "tests without a device, or outputs that drift"
 """Failures of a run that are in no record, so that nobody knows whether they are new."""
 _REFUSED: Final = {
-    4: "pytest does not take these arguments, see above; `qnn-harness nightly --help` has ours",
-    5: "nothing was selected: pytest found no device test with these arguments; first-night.md "
-    "(`qnn-harness --help` says where) begins with one, --pyargs harness.suites runs our suites",
+    4: "pytest does not accept these arguments, see above; `qnn-harness nightly --help` lists ours",
+    5: "pytest found no device test with these arguments; write one as in first-night.md (see "
+    "`qnn-harness --help`), or use --pyargs harness.suites for the suites of qnn-harness",
 }
 _log = logging.getLogger(__name__)
 
@@ -119,13 +119,13 @@ class Chain:
         try:
             open_database(self._database)
         except InfraError as error:
-            self._note(f"the history does not answer: {error}")
+            self._note(f"the history is not available: {error}")
         except ConfigError as error:
             self._failed(error)
             raise
         path = self.reports / str(self.night.run)
         if self.night.run is not None and not (path / JOURNAL).is_file():
-            self._note(f"its run {path} is gone: its tests are run anew")
+            self._note(f"its run {path} no longer exists; running its tests again")
             self._save(done=tuple(step for step in self.night.done if step == "fetch"), run=None)
         steps = (self._fetch, self._run, self._compare, self._bisect, self._publish)
         while (step := self.night.next_step) is not None:
@@ -248,12 +248,12 @@ class Chain:
             run = self._begun_run()
             if code is None:
                 budget = clock(self.night.budget_s)
-                problem = f"the night's time of {budget} was over before its run{_so_far(run)}"
+                problem = f"the time of the night, {budget}, ended before its run{_so_far(run)}"
                 raise InfraError(problem)
         if run is None:
             raise self._refused(code)
         if not run.info().get("finished"):
-            raise InfraError(f"run {run.run_id} did not end in order ({code}){_so_far(run)}")
+            raise InfraError(f"run {run.run_id} ended early (exit code {code}){_so_far(run)}")
         info = run.info()
         for error in info.get("plugin_errors", ()):
             self._note(error)
@@ -272,14 +272,16 @@ class Chain:
         if not self.night.run_is_whole or (not times and run.ended_in_order):
             return by_case
         if REDACTED in " ".join(self._words):
-            self._note("not run again: a word for pytest had a secret, which no file keeps")
+            self._note(
+                "cases were not run again: an argument for pytest had a secret, which is not stored"
+            )
         elif times:
             most = counted(max(times.values()), "time")
             self._report(f"run again {counted(len(times), 'case')}, up to {most} each")
             write_json(file := self.path / AGAIN, times)
             room_s = 2 * self._left_s * _SHARE_AGAIN
             if self._pytest_run(room_s, run, f"--qnn-again={file}") is None:
-                self._note("not all cases that ended otherwise than before were run again in time")
+                self._note("the time did not suffice to run all cases with a changed outcome again")
         # only attempts have been added: the run keeps its end, even if these were cut short
         code, others = self.night.run_exit_code, self.night.other_failures
         run.end({"problem": None, "exit_code": code, "other_failures": others})
@@ -340,7 +342,7 @@ class Chain:
             search = issue.search
             assert search is not None
             if (left_s := self._left_s) < MIN_STEP_S:
-                self._note("no time was left to bisect all new failures")
+                self._note("the time did not suffice to bisect all new failures")
                 return
             self._report(f"bisect {search.case}")
             folder = BisectFolder.last_of(self.reports, search.case, search.since)

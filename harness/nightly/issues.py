@@ -99,9 +99,9 @@ def example_lines(example: Example) -> Iterator[str]:
     folder = f", in {as_code(example.folder)}" if example.folder else ""
     yield f"- to reproduce{folder}: {as_code(shlex.join(example.command), 2000)}"
     if example.logs:
-        yield f"- what it left: {as_code(example.logs)}"
+        yield f"- logs: {as_code(example.logs)}"
     if example.bundle:
-        yield f"- packed for others by: {as_code(shlex.join(example.bundle), 2000)}"
+        yield f"- to share it: {as_code(shlex.join(example.bundle), 2000)}"
 
 
 # the approximate number of versions that a bisection runs, by the number of axes that changed; with
@@ -401,7 +401,7 @@ def add_searches(
         first = cheapest.setdefault((issue.outcome, issue.signature), issue)
         if first is not issue:
             del searches[issue.id]
-            hindrances[issue.id] = f"issue {first.id} has the same signature, and is bisected"
+            hindrances[issue.id] = f"issue {first.id} with the same signature is bisected instead"
     return tuple(
         issue.model_copy(update={"search": searches[issue.id], "hindrance": None})
         if issue.id in searches
@@ -440,7 +440,7 @@ def bisection_text(issue: Issue) -> str:
     """Return the result of its bisection, or why there is none, in one line."""
     search = issue.search
     if issue.fault is not None:
-        return "not bisected: a missing verdict is no failure of a version"
+        return "not bisected: a missing verdict is not a failure of a version"
     if search is None and issue.state == "closed":
         return "not bisected: it is gone"
     if search is None and issue.flaky:
@@ -448,14 +448,14 @@ def bisection_text(issue: Issue) -> str:
     if search is None:
         command = ("qnn-harness", "bisect", "--axis", "qnn", "--case", issue.cases[0])
         why = issue.hindrance or (
-            "no run of this selection before it came is known in which it passed; "
-            f"`{shlex.join(command)}` looks for a version"
+            "no earlier run of this selection is known in which it passed; find the version with "
+            f"`{shlex.join(command)}`"
         )
         return f"not bisected: {why}"
     if not search.is_open:
-        return search.answer or f"no answer: the bisection ended with {search.exit_code}"
-    state = "not over yet" if search.folder else "not reached in the time of the night"
-    return f"{state}; the next night goes on with it"
+        return search.answer or f"no answer: the bisection ended with exit code {search.exit_code}"
+    state = "not finished" if search.folder else "not started in the time of the night"
+    return f"{state}; the next night continues it"
 
 
 def facts_text(issue: Issue) -> str:
@@ -500,12 +500,12 @@ def title(issue: Issue) -> str:
 def _why_closed(issue: Issue, time: str) -> str:
     if issue.known_issues:
         names = ", ".join(map(as_code, issue.known_issues))
-        return f"closed {time}: it still fails so, as known issue {names} expects"
+        return f"closed {time}: it still fails, as known issue {names} expects"
     if issue.fault == "not run":
         return f"gone {time}: all cases were run"
     if issue.fault is not None:
         return f"gone {time}: all its cases have a verdict"
-    return f"gone {time}: all its cases were tested, and none fails so"
+    return f"gone {time}: all its cases were tested, and none fails this way"
 
 
 def _lines(issue: Issue, reports: str) -> Iterator[str]:

@@ -94,7 +94,7 @@ def lab_lines(devices: Iterable[DeviceSeen], lost: Mapping[str, int]) -> Iterato
         short = f"; {counted(len(lost), 'device')} did not test all cases" if lost else ""
         simulated = sum(device.simulated for device in known.values())
         kind = f" Simulated: {simulated}." if simulated else ""
-        yield f"Lab: {present} of {counted(len(known), 'device')} there{far}{short}.{kind}"
+        yield f"Lab: {present} of {counted(len(known), 'device')} available{far}{short}.{kind}"
     for host, since in sorted(away.items()):
         yield f"- host {as_code(host)}: out of reach since {since[:16]}"
     together: dict[object, list[str]] = {}  # devices that one host or adb server lost share a line
@@ -221,7 +221,7 @@ class Night(Part):
     def on_a_simulator(self) -> str:
         if self.lab != str(SIMULATED_LAB):
             return ""
-        return "; run on a simulated device of this computer: no devices.yaml was there"
+        return "; run on a simulated device of this computer, since there was no devices.yaml"
 
     @property
     def lab_lines(self) -> tuple[str, ...]:
@@ -244,18 +244,20 @@ class Night(Part):
         Arguments that are not named again must be whole: secrets in them were not stored.
         """
         if request.arguments and request.arguments != self.arguments:
-            problem = "goes on with the arguments given before: give none, or the same ones"
+            problem = "continues with the stored arguments; give none, or the same ones"
             raise ConfigError(problem, field="--resume")
         if (
             not request.arguments
             and "run" not in self.done
             and REDACTED in " ".join(self.arguments)
         ):
-            problem = "a word for pytest had a secret, which no file keeps: name all of them again"
+            problem = (
+                "an argument for pytest had a secret, which is not stored; give all arguments again"
+            )
             raise ConfigError(problem, field="--resume")
         location = request.database if database else self.database
         if REDACTED in (location or "") and location != request.database:
-            problem = f"{location} had a password, which no file keeps: name it again"
+            problem = f"{location} had a password, which is not stored; name the database again"
             raise ConfigError(problem, field="--database")
         time_s = request.budget_s if budget else self.budget_s
         change = {"database": location, "budget_s": time_s, "until": now + time_s}
@@ -290,7 +292,7 @@ def summary_lines(night: Night) -> Iterator[str]:
             if not issue.fault and (issue.state == "open" or issue.search):
                 yield f"  - {as_code(bisection_text(issue), 500)}"
     if night.told:
-        yield from ("", f"#### What went wrong besides, {night.night}", "")
+        yield from ("", f"#### Other problems, {night.night}", "")
         yield from (f"- {as_code(text, 500)}" for text in night.told)
 
 
@@ -321,10 +323,10 @@ def lock_nights(reports: Path) -> Iterator[None]:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         lock.close()
-        problem = f"a night is still run here by {locking_process(path)}"
+        problem = f"{locking_process(path)} is still running a night here"
         raise ConfigError(problem, file=reports) from error
     except OSError as error:
-        raise InfraError(f"cannot keep a night in {reports}: {error.strerror}") from error
+        raise InfraError(f"cannot write a night to {reports}: {error.strerror}") from error
     with lock:
         yield
 
@@ -336,7 +338,9 @@ def nights(reports: Path) -> Iterator[Night]:
         try:
             night = parse_model(Night, read_bounded(file, _MAX_BYTES))
             if night.night != file.parent.name:
-                raise ValueError(f"it belongs to the night {night.night}")  # it would be kept there
+                raise ValueError(
+                    f"it belongs to another night, {night.night}"
+                )  # it would be kept there
             yield night
         except (OSError, ValueError) as error:
             why = problem_in(error) if isinstance(error, ValueError) else error

@@ -34,7 +34,7 @@ def run_module(
         if (code := process.wait(Deadline(left_s))) is None:
             # pytest's progress letters have no line end yet
             begin, name = ("\n", "the run") if module == "pytest" else ("", words[0])
-            sys.stderr.write(f"{begin}nightly: the time is over, and {name} is ended\n")
+            sys.stderr.write(f"{begin}nightly: the time is over; ending {name}\n")
         return code
 
 

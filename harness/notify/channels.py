@@ -15,7 +15,8 @@ from harness.core.yaml_document import Name, Text, check_document, matching, rea
 _VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
 _CHANNEL_URL: Final = re.compile(r"(?:[a-z][a-z0-9+.-]{0,31}://[!-~]{1,2000}|\$\{\w+\})", re.ASCII)
 _PROBLEM: Final = (
-    "must be a URL, as in slack://${{SLACK_TOKENS}}/#lab, or ${{NAME}} of a variable that has one"
+    "must be a URL, as in slack://${{SLACK_TOKENS}}/#lab, or ${{NAME}} of an environment variable "
+    "with one"
 )
 
 

@@ -79,7 +79,7 @@ def require_channels(lab_file: Path) -> tuple[NotifyChannel, ...]:
     """Return the channels of devices.yaml. Raises ConfigError if it names none."""
     channels = load_channels(lab_file)
     if not channels:
-        problem = "is missing: name a channel, as in {name: team, url: slack://${SLACK_TOKENS}}"
+        problem = "is missing; name a channel, as in {name: team, url: slack://${SLACK_TOKENS}}"
         raise ConfigError(problem, file=lab_file, field="notify")
     return channels
 
@@ -137,7 +137,7 @@ def notify(lab_file: Path, message: Message, sent: Path | None = None) -> list[s
 
 def _failures(failures: Mapping[str, str | None]) -> list[str]:
     return [
-        f"channel {name} was not notified: {why}; to try it: qnn-harness notify --test"
+        f"channel {name} was not notified: {why}; test it with qnn-harness notify --test"
         for name, why in failures.items()
         if why is not None
     ]
@@ -178,7 +178,7 @@ def _server(url: str) -> Any:
     with apprise.LogCapture(level=logging.WARNING):  # its log may have the URL
         server = apprise.Apprise.instantiate(url)
     if server is None:
-        raise ConfigError("its URL is none that apprise knows; a webhook is jsons://HOST/PATH")
+        raise ConfigError("apprise does not support its URL; for a webhook use jsons://HOST/PATH")
     return server
 
 
@@ -195,7 +195,7 @@ def _send(url: str, message: Message) -> None:
         is_sent = server.notify(title=message.title, body=body, body_format=message.markup)
         why = " ".join(log.getvalue().split())
     if not is_sent:
-        raise InfraError(why or "the server did not take the message")
+        raise InfraError(why or "the server did not accept the message")
 
 
 def _serve(order: Mapping[str, Any]) -> str:

@@ -75,10 +75,12 @@ def _note_reproduction(
     reproduced = expects.met_by(verdict.outcome, error.signature if error else None)
     bench.measure(came_again=reproduced)
     packed = workload.plan.qnn if workload.plan is not None else None
-    outcome = "came again" if reproduced else "did not come"
+    outcome = "was reproduced" if reproduced else "was not reproduced"
     if packed and packed != bench.placement.qnn_version and not reproduced:
-        outcome += f" (it was packed with QNN {packed}: --qnn {packed})"
-    bench.conclude(f"what was packed {outcome}: {expects.outcome if reproduced else expects}")
+        outcome += f" (the bundle is from QNN {packed}: --qnn {packed})"
+    bench.conclude(
+        f"the outcome in the bundle {outcome}: {expects.outcome if reproduced else expects}"
+    )
 
 
 def test_of(engine: Engine) -> Callable[..., None]:

@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 _COMPARED_CHARS: Final = 2000
 _OUTPUT_BYTES: Final = 400
 _UNUSED: Final = (
-    "the test ran nothing on its device, so there is no verdict; "
-    "call `pytest.skip` if it has nothing to run"
+    "the test ran nothing on its device, so there is no verdict; if there is nothing to run, "
+    "call `pytest.skip`"
 )
 _JUDGED: Final = (AssertionError, pytest.fail.Exception)
 """The exceptions by which a test reports a failure of the target."""
@@ -167,7 +167,9 @@ class Case:
         device = self.device or self._run.selection.device_record(self.placement)
         if device.name != self.placement.device:
             # the result of another device is no verdict about the one in the case's name
-            message = f"ran on {device.name} instead of {self.placement.device}, which is a bug"
+            message = (
+                f"ran on {device.name} instead of {self.placement.device}, a bug of the harness"
+            )
             self._outcome, self._cause = "error", "harness"
             self._error = ErrorRecord.of(message=message)
             device = self._run.selection.device_record(self.placement)
@@ -259,7 +261,7 @@ class Case:
             if refused is not None:
                 text = f"{refused}; {text}"
             elif by_test and (place := _test_line(failure, self.item).removeprefix("at ")):
-                text = f"{place}: the test's own mistake: {text}"
+                text = f"{place}: mistake in the test: {text}"
         summary, more = text, []
         if self._outcome == "failed":
             # The first line is the test's message; pytest appends its comparison.

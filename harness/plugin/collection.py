@@ -49,8 +49,8 @@ MISTAKE = pytest.StashKey[ConfigError]()
 _DEVICE: Final = "device"
 _BENCH: Final = "bench"
 _UNMARKED: Final = (
-    "takes the fixture `bench`: mark it, its class or its module with @pytest.mark.device; a "
-    "parameter or a hook is too late"
+    "uses the fixture `bench`, but has no marker; add @pytest.mark.device to the test, its class "
+    "or its module (a parameter or a hook is too late)"
 )
 
 
@@ -77,11 +77,11 @@ def note_mistakes(items: Iterable[pytest.Item]) -> None:
         # in a record the parameter would replace the axis
         reserved = [name for name in parameters_of(item) if name in AXES]
         if is_marked and not has_bench:
-            problem = "is marked `device` and must take the fixture `bench`"
+            problem = "is marked `device`, but does not use the fixture `bench`; add it"
         elif has_bench and wrong is None and item.get_closest_marker("skip") is None:
             problem = _UNMARKED
         elif is_marked and reserved:
-            problem = f"has the parameter {reserved[0]!r}, called like an axis: rename it"
+            problem = f"has a parameter with the reserved name {reserved[0]!r}; rename it"
         if problem is not None:
             wrong = mistake_in(item, f"{getattr(item, 'originalname', item.name)} {problem}")
         if isinstance(wrong, ConfigError):
@@ -167,8 +167,8 @@ def _words(words: deque[str]) -> Iterator[str]:
 
 _WORKER_KEY = "qnn_harness_collected"
 _NO_LAB = (
-    f"{NO_LAB}: --device sim-v73 runs it on a device that this computer simulates; "
-    "qnn-harness init writes one of the devices that are attached"
+    f"{NO_LAB}; use --device sim-v73 for a simulated device, or write one for the attached "
+    "devices with `qnn-harness init`"
 )
 
 
@@ -275,7 +275,7 @@ def placements_for(
     requirements = dict(marker.kwargs)
     in_marker = f"the marker of {metafunc.definition.name}"
     if marker.args:
-        problem = f'takes keywords, as in device(backend="htp"), and not {marker.args[0]!r:.60}'
+        problem = f'takes only keywords, as in device(backend="htp"), not {marker.args[0]!r:.60}'
         wrong = mistake_in(metafunc.definition, f"{in_marker} {problem}")
         return [pytest.param(wrong, id=NO_PLACEMENT)], None
     try:

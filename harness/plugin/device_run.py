@@ -174,7 +174,9 @@ class Records:
             times = read_json(file, _MAX_AGAIN_BYTES)
             return {str(name): int(count) for name, count in times.items()}
         except (OSError, ValueError, TypeError, AttributeError) as error:
-            raise ConfigError(f"says no times by node id: {error}", file=file) from error
+            raise ConfigError(
+                f"is not a JSON object of node ids and numbers of runs: {error}", file=file
+            ) from error
 
     def is_done(self, item: pytest.Item) -> bool:
         """Return whether a test is left out: it has its verdict, or `--again` does not name it.
@@ -191,8 +193,8 @@ class Records:
 
         options = file_options(item, self._selection.options.contexts)
         if record.asked != options:
-            problem = f"asked something else of {item.nodeid} ({record.asked or 'no option'}) than "
-            advice = f"is asked now ({options or 'no option'}): name the same, or begin a new run"
+            problem = f"ran {item.nodeid} with other options ({record.asked or 'none'}, now "
+            advice = f"{options or 'none'}); use the same options, or start a new run"
             raise ConfigError(problem + advice, file=self.planned_folder)
         return record.standing not in LOST_TO and record.files_sha256 == files_sha256(item)
 

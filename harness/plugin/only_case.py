@@ -57,8 +57,7 @@ def refuse_a_compiler(item: pytest.Item, compilers: Sequence[str]) -> None:
 
     if compilers and not takes_compiled(parameters_of(item).values()):
         raise ConfigError(
-            f"{item.nodeid} takes context binaries as they are: no compiler makes them, and there "
-            "is none to choose",
+            f"{item.nodeid} loads context binaries from files, so there is no compiler to choose",
             field="--compiler",
         )
 
@@ -98,5 +97,5 @@ def _one_version(items: Sequence[pytest.Item]) -> None:
     versions = {tuple(getattr(place, name) for name in VERSIONS) for place in places}
     if len(versions) > 1:
         shown = [str(place) for place in places[:_MOST_LISTED]]
-        problem = "the case has several versions: choose one of each"
+        problem = "the case has several versions; choose one of each"
         raise ConfigError(problem, field="--only-case", choices=shown)

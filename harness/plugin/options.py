@@ -29,7 +29,7 @@ from harness.results.case_names import placement_in, split_node_id
 def nonempty(text: str) -> str:
     """Return a path; reject an empty text, as from a shell variable that is not set."""
     if not text:
-        raise argparse.ArgumentTypeError("it is empty; name a file or a folder")
+        raise argparse.ArgumentTypeError("the path is empty; name a file or a folder")
     return text
 
 
@@ -39,7 +39,7 @@ def drift_steps(text: str) -> int:
 
     steps = steps_of(text)
     if steps is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not drift:STEPS, as in drift:1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form drift:STEPS, as in drift:1")
     return steps
 
 
@@ -73,7 +73,7 @@ def rounds_option(most: int | Literal["auto"], warmup: int | None) -> Rounds:
 
 def _number(text: str, least: int, other: str = "") -> int:
     if not (text.isdecimal() and len(text) <= len(str(_MOST)) and int(text) >= least):
-        message = f"{text[:40]!r} is no number of rounds: {other}{least} to {_MOST}"
+        message = f"{text[:40]!r} is not a number of rounds: {other}{least} to {_MOST}"
         raise argparse.ArgumentTypeError(message)
     return int(text)
 
@@ -216,8 +216,8 @@ class ContextOptions:
 
     paths: tuple[Path, ...] = _option(
         "--qnn-contexts PATH",
-        "run the suites that take contexts on those of a file or a folder, instead "
-        "of their own models (repeatable): a context binary, or what has some inside",
+        "run the suites for contexts with those of a file or a folder instead of their own models "
+        "(repeatable); a file is a context binary, or contains some",
         action="append",
         chooses=True,
         type=nonempty,
@@ -226,70 +226,70 @@ class ContextOptions:
     )
     numbers: tuple[str, ...] = _option(
         "--qnn-contexts-number N[,N]",
-        "how many contexts a named file is run with, its own taken in turn (default: each once)",
+        "number of contexts to load from a file, repeating its own in turn (default: each once)",
         **_WORDS,
     )
     residencies: tuple[str, ...] = _option(
         "--qnn-contexts-residency NAME",
-        "how a named file is run: resident, sequential or window (default: resident)",
+        "how contexts of a file are loaded: resident, sequential or window (default: resident)",
         **_WORDS,
     )
     inputs: Path | None = _option(
         "--qnn-contexts-inputs DIR",
-        "inputs for these contexts (default: made up)",
+        "inputs for these contexts (default: generated)",
         **_DIR,
     )
     expected: Path | None = _option(
         "--qnn-contexts-expected DIR",
-        "expected outputs of these contexts (default: not known)",
+        "expected outputs of these contexts (default: none)",
         **_DIR,
     )
     tolerance: float = _option(
         "--qnn-contexts-tolerance T",
-        "by how much an output may differ from the expected one, in raw values (default: 0)",
+        "allowed difference of an output from the expected one, in raw values (default: 0)",
         chooses=True,
         type=float,
         default=0.0,
     )
     rounds: int | Literal["auto"] = _option(
         "--qnn-contexts-rounds N",
-        "how often each graph of a named file is executed, or auto: for 2 s (default: once)",
-        "How often each graph is executed (default: for 2 s).",
+        "number of executions of each graph of a file, or auto: for 2 s (default: 1)",
+        "Number of executions of each graph (default: for 2 s).",
         type=rounds,
         default=1,
     )
     warmup: int | None = _option(
         "--qnn-contexts-warmup M",
-        "rounds before those that count (default: 0, with auto 2)",
-        "Rounds before those that count (default: 2).",
+        "rounds before the measured ones (default: 0, with auto 2)",
+        "Rounds before the measured ones (default: 2).",
         type=warmup,
     )
     reference: Path | None = _option(
         "--qnn-reference MODEL",
-        "an .onnx with the same tensors, whose outputs are right (default: the named one's own)",
+        "an .onnx with the same tensors, whose outputs are correct (default: the tested model)",
         **_DIR,
     )
     max_error: float | None = _option(
         "--qnn-max-error X",
-        "how far outputs of a named file may be from their reference, in units of their values",
+        "largest error of an output of a file to its reference, in units of its values",
         **_NUMBER,
     )
     min_cosine: float | None = _option(
-        "--qnn-min-cosine X", "least cosine of such an output with its reference", **_NUMBER
+        "--qnn-min-cosine X", "least cosine of an output of a file with its reference", **_NUMBER
     )
     min_sqnr: float | None = _option(
         "--qnn-min-sqnr DB",
-        "least signal-to-noise ratio (SQNR) of such an output to its reference",
+        "least signal-to-noise ratio (SQNR) of an output of a file to its reference",
         **_NUMBER,
     )
     graph: str | None = _option(
         "--qnn-contexts-graph NAME",
-        "the graph to execute of contexts with several",
+        "the graph to execute of contexts with several graphs",
         chooses=True,
     )
     fallback: Literal["allow", "refuse"] = _option(
         "--qnn-fallback",
-        "whether ONNX Runtime may run on the CPU what the NPU refuses (default: refuse)",
+        "allow ONNX Runtime to run nodes on the CPU that the NPU refuses (default: refuse)",
         choices=("allow", "refuse"),
         default="refuse",
         chooses=True,
@@ -299,21 +299,21 @@ class ContextOptions:
 _ENGINE: Final = Option(
     "--qnn-engine",
     {
-        "help": "what executes a named file (default: qnn; litert for a .tflite): qnn (the probe), "
-        "ort (ONNX Runtime), executorch (ExecuTorch), litert (LiteRT), or that of a plug-in",
+        "help": "the engine for a file (default: qnn; litert for a .tflite): qnn (the probe), "
+        "ort (ONNX Runtime), executorch (ExecuTorch), litert (LiteRT), or one of a plug-in",
         "metavar": "NAME",
     },
     chooses=True,
 )
 _BUILDS: Final = {
-    "executorch": "a build of ExecuTorch with qnn_executor_runner, for devices that its wheel has "
-    "no libraries for: phones"
+    "executorch": "a build of ExecuTorch with qnn_executor_runner, for devices without libraries "
+    "in its wheel (phones)"
 }
 """The engines of which a user may name a build, with the help for the option."""
 _FAN_OUTS: Final = (
-    ("--qnn-each-device", "device", "each device that fits, also of a pool"),
-    ("--qnn-each-soc", "soc", "each kind of device that fits (SoC, target, tags), on any of it"),
-    ("--qnn-any-device", "any", "one device that fits, whichever is free"),
+    ("--qnn-each-device", "device", "run on each device that fits, also those of a pool"),
+    ("--qnn-each-soc", "soc", "run on one device of each kind that fits (SoC, target, tags)"),
+    ("--qnn-any-device", "any", "run on any device that fits and is free"),
 )
 _STORED: Final[_Words] = {"action": "store_const", "dest": "qnn_fan_out"}
 
@@ -374,19 +374,19 @@ class Options:
     )
     strict_known: bool = _option(
         "--qnn-strict-known",
-        "a case that passes where a known issue is expected fails the run",
+        "fail the run if a case passes where a known issue is expected",
         **_FLAG,
     )
     preflight: Preflight = _option(
         "--qnn-preflight",
-        "what to do about libraries that do not fit together, the device or the contexts: "
-        "run nothing with them, run and record it, do not look (default: warn)",
+        "for libraries that do not match each other, the device or the contexts: "
+        "run nothing with them, run and record it, do not check (default: warn)",
         choices=PREFLIGHT,
         default="warn",
     )
     retries: int = _option(
         "--qnn-retries N",
-        "how often a case is tried again after a fault of the lab (default: 2)",
+        "how often a case is repeated after a failure of the lab (default: 2)",
         type=int,
         default=2,
         read=lambda value, _: max(0, value),
@@ -401,36 +401,36 @@ class Options:
     )
     drift_steps: int | None = _option(
         "--qnn-fail-on drift:STEPS",
-        "the run fails if an output of named files differs between versions, devices or backends "
-        "by more than so many steps of its type; without steps, if it differs and STEPS is 0",
+        "fail the run if an output of files differs between versions, devices or backends by more "
+        "than STEPS steps of its type (a type without steps: if it differs and STEPS is 0)",
         type=drift_steps,
     )
     resume: Path | None = _option(
         "--qnn-resume RUN",
-        "complete a run (its folder, its name, or `latest`): run only cases without a record "
-        "in it, or whose verdict was lost",
+        "complete a run (its folder, its name, or `latest`): run only cases without a record or "
+        "without a verdict",
         read=_run,
     )
     again: Path | None = _option(
         "--qnn-again FILE",
-        "for programs: run only the cases of FILE again (JSON: {node id: number of runs})",
+        "for programs: repeat only the cases of FILE (JSON: {node id: number of runs})",
         read=_path,
         run=None,
     )
     profile: ProfileAsked | None = _option(
         "--qnn-profile",
-        "profile files of one's own: basic (totals) or ops (cycles of each op)",
+        "profile your own files: basic (totals) or ops (cycles of each op)",
         choices=PROFILES,
     )
     plan: bool = _option(
         "--qnn-plan",
-        "list the cases and the files each would push, and run nothing",
+        "list the cases and the files that each would push, without running them",
         **_FLAG,
         chooses=True,
     )
     only_case: str | None = _option(
         "--qnn-only-case NODEID",
-        "run the one case of this name, with the versions asked for, on the first device that fits",
+        "run only the case with this name, with selected versions, on the first device that fits",
         chooses=True,
         run=None,
     )

@@ -164,7 +164,7 @@ class Controller:
         state = self._states[crashitem]
         if state.is_over:
             report.outcome = OVER
-            _log.warning(f"{report.longrepr}; its case had ended")
+            _log.warning(f"{report.longrepr}; its case was finished")
             return
         reports, state.reports = state.reports, []
         drop_reports(self._config, reports)
@@ -177,7 +177,7 @@ class Controller:
         state.died_in = report
         with contextlib.suppress(NotImplementedError):  # loadscope runs it again by itself
             sched.mark_test_pending(crashitem)
-        _log.warning(f"{report.longrepr}; that case is run again by another")
+        _log.warning(f"{report.longrepr}; another worker runs that case again")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

@@ -82,8 +82,8 @@ RUN = pytest.StashKey[Run]()
 CASE = pytest.StashKey["Case"]()
 
 _EXPECTED = (
-    "the test went on; if it expects this failure, call `bench.accept_refusal()` after it for a "
-    "refusal, or mark it with `@pytest.mark.xfail(raises=TargetFailure, strict=True)`"
+    "the test continued; if it expects this failure, call `bench.accept_refusal()` after a "
+    "refusal, or mark the test with `@pytest.mark.xfail(raises=TargetFailure, strict=True)`"
 )
 
 
@@ -185,7 +185,7 @@ def _end_of_fault(config: pytest.Config, error: Exception) -> int:
     if config.option.verbose > 0:
         write_lines(config, "".join(traceback.format_exception(error)))
     text = " ".join(f"{type(error).__name__}: {error}".split())
-    write_lines(config, f"error: internal error: {text}; `-v` prints where", red=True)
+    write_lines(config, f"error: internal error: {text}; use `-v` for a traceback", red=True)
     return int(HarnessError.exit_code)
 
 
@@ -433,7 +433,7 @@ def pytest_runtest_makereport(
         if case.fixed is not None and case.fixed.fails:
             report.outcome = "failed"
             names = ", ".join(case.fixed.known_issues)
-            report.longrepr = f"fixed? it passed, and is a known issue: {names} (--strict-known)"
+            report.longrepr = f"fixed? it passed, but is a known issue: {names} (--strict-known)"
     return report
 
 

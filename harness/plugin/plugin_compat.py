@@ -20,8 +20,7 @@ from harness.plugin.pytest_internals import names_of_options, root_for, take_pat
 
 _WITH_VALUE: Final = WITH_VALUE | {short for short, name in LONG.items() if name in WITH_VALUE}
 _TIMEOUT: Final = (
-    "That is no verdict: the result is not known. Use the deadline of the plan, which gives one: "
-    "bench.run(plan, timeout_s=...)"
+    "The case has no verdict. For one, use the deadline of the plan: bench.run(plan, timeout_s=...)"
 )
 
 
@@ -69,8 +68,8 @@ def refuse_a_moved_rootdir(config: pytest.Config, known: Namespace) -> None:
     if values and (root, file) != (config.rootpath, config.inipath):
         better = " ".join(f"{o}={value}" for value, o in values.items() if _is_path(here, value))
         raise pytest.UsageError(
-            f"pytest took a value of an option for a path of tests, and {config.rootpath} for its "
-            f"root folder instead of {root}; write {better}"
+            f"pytest read the value of an option as a path of tests, and chose {config.rootpath} "
+            f"as its root folder instead of {root}; write {better}"
         )
 
 
@@ -101,8 +100,8 @@ def refuse_programs_beside_files(config: pytest.Config, known: Namespace) -> Non
             else:
                 continue
             raise pytest.UsageError(
-                f"pytest would run what {path} says, since it lies beside {file.name}; {advice}, "
-                f"`qnn-harness run` runs no such file, and --rootdir={folder} says that it is yours"
+                f"pytest would execute {path}, since it is in the folder of {file.name}; {advice}, "
+                f"`qnn-harness run` does not execute it, and --rootdir={folder} trusts it"
             )
 
 
@@ -117,8 +116,8 @@ def refuse_cases_of_one_name(cases: Sequence[pytest.Item]) -> None:
         if other is not case:
             common = os.path.commonpath([other.path, case.path])
             raise ConfigError(
-                f"{case.nodeid} is in {other.path} and in {case.path}; no two cases have one name: "
-                f"give --rootdir={common}, and each file once"
+                f"{case.nodeid} is in {other.path} and in {case.path}, but names of cases must be "
+                f"unique; use --rootdir={common}, and name each file once"
             )
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from harness.results.run_folder import RunFolder
 
 _NO_TEST: Final = (
-    "no device test was selected; those that come with qnn-harness: --pyargs harness.suites"
+    "no device test was selected; use --pyargs harness.suites for the suites of qnn-harness"
 )
 EVENTS: Final = "qnn_harness_events"
 """The key of the device events that a worker sends at its end."""
@@ -182,9 +182,9 @@ def _finish_complete(session: pytest.Session, run: Run) -> None:
     from harness.results.run_folder import RunFolder
 
     folder = RunFolder.open(run.records.planned_folder)
-    message = f"nothing that was asked for is left to run in {folder.path}"
+    message = f"all selected cases in {folder.path} are done"
     if not folder.ended_in_order and not _only_looks(session, run):
-        write_lines(session.config, f"{message}: its end is written now")
+        write_lines(session.config, f"{message}; finishing this run")
         try:
             _finish(session, run, run.records.open_folder(), pytest.ExitCode.OK)
         except HarnessError as error:

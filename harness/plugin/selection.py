@@ -105,7 +105,9 @@ class Selection:
                 return {name: kind for name, kind in kind_of.items() if kind != name}
             case "any":
                 if any(ANY in (device.name, device.pool) for device in self.lab.devices):
-                    problem = f"a device or a pool of {self.options.lab} is called {ANY!r}"
+                    problem = (
+                        f"a device or pool in {self.options.lab} has the name {ANY!r}; rename it"
+                    )
                     raise ConfigError(problem, field="--any-device")
                 return dict.fromkeys((device.name for device in self.devices), ANY)
         named = self._names

@@ -41,7 +41,7 @@ _RUN: Final = re.compile(r"-(resident|sequential|window)-(\d{1,6})\]?$")
 _UNNAMED: Final = ("[", "::")
 _DEFAULTS: Final = (None, 0.0, "refuse")
 _MADE_UP: Final = (
-    "expected outputs are compared with those of generated inputs; pass your inputs by --inputs DIR"
+    "expected outputs are compared with outputs for generated inputs; pass inputs with --inputs DIR"
 )
 
 
@@ -175,8 +175,8 @@ def _whole_files(path: Path, engine: Engine, options: ContextOptions) -> list[So
     artefact, options = _open(path, options)
     path = artefact.path
     if options.numbers or options.residencies:
-        all_at_once = f"{engine.title} loads what a file holds, all at once"
-        problem = f"{all_at_once}: it takes no number of contexts and no residency"
+        all_at_once = f"{engine.title} loads the whole file at once"
+        problem = f"{all_at_once}, without a number of contexts or a residency"
         raise ConfigError(problem, file=path)
     wholes = engine.cases(path, _model_options(path, engine, options))
     return [_with_bundle(whole, artefact) for whole in wholes]
@@ -221,14 +221,14 @@ def _model_options(path: Path, engine: Engine, options: ContextOptions) -> Model
 
     allowed = options.fallback == "allow"
     if allowed and not engine.takes_models:
-        problem = f"{engine.title} has no fallback to the CPU except for what the file leaves to it"
+        problem = f"{engine.title} runs nodes on the CPU only if the file assigns them to it"
         able = [f"--engine {each.name}" for each in ENGINES.values() if each.takes_models]
         raise ConfigError(
             problem, file=path, field="--fallback", choices=[*able, "--fallback refuse"]
         )
     for field, folder in (("inputs", options.inputs), ("expected", options.expected)):
         if folder is not None and not folder.exists():
-            problem = f"there is no {folder.absolute()}, the folder with their files"
+            problem = f"the folder {folder.absolute()} does not exist"
             raise ConfigError(problem, file=path, field=field)
     if options.expected is not None and options.inputs is None:
         _log.warning("%s: %s", path.name, _MADE_UP)
@@ -314,7 +314,7 @@ def _contexts_in(artefact: Artefact, options: ContextOptions) -> SourceList:
 def require_name(path: Path) -> None:
     """Raise ConfigError for a file whose path cannot be part of a case's name."""
     if any(text in str(path) for text in _UNNAMED):
-        problem = "a path with [ or :: cannot be part of the name of a case: rename it"
+        problem = "a path with [ or :: cannot be part of the name of a case; rename it"
         raise ConfigError(problem, file=path)
 
 
@@ -351,6 +351,6 @@ def context_numbers(texts: Sequence[str], option: str) -> list[int]:
     """
     for text in texts:
         if not (text.isdecimal() and len(text) < 7 and int(text)):
-            problem = f"{text[:40]!r} is no number of contexts: 1 to 999999"
+            problem = f"{text[:40]!r} is not a number of contexts from 1 to 999999"
             raise ConfigError(problem, field=option)
     return list(dict.fromkeys(map(int, texts)))

@@ -49,13 +49,13 @@ def ndk_compiler(environment: Mapping[str, str], device_api: int | None) -> Path
             if match := _LEVEL.fullmatch(path.name):
                 compilers.setdefault(int(match[1]), path)
     if not compilers:
-        why = "is no NDK: it has no toolchains/llvm/prebuilt/*/bin/aarch64-linux-android*-clang"
+        why = "is not an NDK: it has no toolchains/llvm/prebuilt/*/bin/aarch64-linux-android*-clang"
         raise ConfigError(f"{root} {why}", field=variable)
     older = [level for level in compilers if device_api is None or level <= device_api]
     if not older:
         raise ConfigError(
-            f"the NDK compiles for API {min(compilers)} and newer, and the device has "
-            f"{device_api}; an older NDK is needed",
+            f"the NDK compiles for API {min(compilers)} and newer, but the device has "
+            f"{device_api}; use an older NDK",
             field=variable,
         )
     return compilers[min(older) if device_api is None else max(older)]
@@ -87,7 +87,7 @@ def check_probe(path: Path, target: str) -> Path:
         raise ConfigError(f"not a 64-bit program for {target}: it is for {description}", file=path)
     if facts.libc not in (None, platform.libc):
         raise ConfigError(
-            f"it is linked with {facts.libc}, and {target} has {platform.libc}", file=path
+            f"it is linked with {facts.libc}, but {target} has {platform.libc}", file=path
         )
     return path
 
@@ -247,7 +247,7 @@ class ProbeBuilder:
         if command := self._find("CXX", ("c++", "g++", "clang++")):
             return command
         raise ConfigError(
-            "no C++ compiler found, which ExecuTorch's runner is built with; install g++ or "
+            "no C++ compiler found to build ExecuTorch's runner; install g++ or "
             "clang++ (apt install g++), or set CXX"
         )
 
@@ -334,7 +334,7 @@ def _compile(command: list[str], output: Path, libraries: Sequence[str] = ()) ->
     completed = _run([*command, "-o", str(output), *libraries])
     if completed.returncode != 0 or not output.is_file():
         output_text = completed.stderr.replace(str(output.parent), "native")[-_KEPT_ERROR_CHARS:]
-        raise ConfigError(f"{command[0]} does not compile the probe:\n{output_text}")
+        raise ConfigError(f"{command[0]} cannot compile the probe:\n{output_text}")
 
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[str]:

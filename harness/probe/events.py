@@ -267,17 +267,17 @@ class TranscriptParser:
     def _step(self, event: Event) -> StepResult:
         step = self._steps.get(_count(event, "step"))
         if step is None:
-            raise _WrongError("a step that did not begin")
+            raise _WrongError("a step that was not started")
         if step.ended or step.skipped is not None:
-            raise _WrongError("a step that is over")
+            raise _WrongError("a step that has ended")
         return step
 
     def _add_step(self, event: Event) -> StepResult:
         number, verb = _count(event, "step"), _text(event, "verb")
         if number in self._steps:
-            raise _WrongError("a step that began already")
+            raise _WrongError("a step that was already started")
         if self.transcript.steps and self.transcript.steps[-1].unfinished:
-            raise _WrongError("a step that began while another was under way")
+            raise _WrongError("a step that started during another step")
         if len(self._steps) >= LIMITS["PLAN_STEPS_MAX"]:
             raise _WrongError("too many steps")
         step = StepResult(number, verb, context=_maybe_count(event, "context"))

@@ -44,8 +44,8 @@ def probe_problem(way: Transport, probe: str, *, source: str | None = None) -> s
         return f"{error.problem}: {output}" if output else error.problem
     reported_source = None if run.transcript.start is None else run.transcript.start.source
     if source is not None and reported_source != source:
-        return f"it says that it was built from {reported_source}, and not from {source}"
-    problem = "it does not carry out a plan that does nothing"
+        return f"it reports that it was built from {reported_source}, not from {source}"
+    problem = "it does not complete an empty plan"
     if run.transcript.first_failure is None and run.exit_code == EXIT_DONE:
         unfit = misfit(run.transcript, run.plan)
         return f"{problem}: {unfit}" if unfit else None
@@ -62,7 +62,7 @@ def built_probe_problem(builder: ProbeBuilder, device: AttachedDevice) -> str | 
     try:
         probe = builder.build(device.target, android_api=device.facts.android_api)
     except ConfigError as error:
-        _log.warning(f"the probe was not tried on {device.name}: {error}")
+        _log.warning(f"the probe was not tested on {device.name}: {error}")
         return None
     deployer = Deployer(device.transport, device.workdir, cap_bytes=device.config.store_limit_bytes)
     try:
@@ -70,6 +70,6 @@ def built_probe_problem(builder: ProbeBuilder, device: AttachedDevice) -> str | 
         source = source_hash(read_sources())
         return probe_problem(device.transport, f"{folder}/{PROBE_NAME}", source=source)
     except DeviceRefused as refused:
-        return f"it cannot be put there: {refused.problem}"
+        return f"it cannot be pushed: {refused.problem}"
     finally:
         deployer.release()

@@ -45,13 +45,13 @@ class Field:
         try:
             encoded = value.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
-            raise ConfigError(f"{value!r} has no UTF-8 form", field=key) from None
+            raise ConfigError(f"{value!r} cannot be encoded as UTF-8", field=key) from None
         if not encoded or b"\0" in encoded:
-            raise ConfigError(f"{value!r} is empty or holds a NUL", field=key)
+            raise ConfigError(f"{value!r} is empty or has a NUL", field=key)
         if self.kind == "word" and value not in self.words:
             raise ConfigError(f"no {key} {value!r}", field=key, choices=self.words)
         if self.kind == "real" and not (_REAL.fullmatch(value) and float(value) < 1e300):
-            raise ConfigError(f"{value!r} is not a real", field=key)
+            raise ConfigError(f"{value!r} is not a real number", field=key)
         if self.kind == "number":
             if not _NUMBER.fullmatch(value):
                 raise ConfigError(f"{value!r} is not a number", field=key)
@@ -230,7 +230,7 @@ class Plan:
         object.__setattr__(self, "steps", tuple(self.steps))
         most = LIMITS["PLAN_STEPS_MAX"]
         if len(self.steps) > most:
-            raise ConfigError(f"{counted(len(self.steps), 'step')}, at most {most} are possible")
+            raise ConfigError(f"{counted(len(self.steps), 'step')}; at most {most} are possible")
 
     def text(self) -> str:
         """Return the plan as the probe reads it: ASCII, a line each, after one with a checksum.

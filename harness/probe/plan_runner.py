@@ -226,7 +226,7 @@ def run_plan(
     if transcript.start is None:
         problem = f"the probe did not start (exit code {exit_code}, signal {number})"
     elif not fits:
-        problem = "its exit status differs from the one that the shell reported, or that is missing"
+        problem = "the exit status of the shell differs from that of the probe, or is missing"
     if problem is not None:
         output = bytes(stderr or raw)
         raise DeviceError(problem, serial=device.serial, command=_DOING, output=output)
@@ -293,7 +293,7 @@ def run_plan_locally(
     Raises ConfigError if the probe cannot be executed, InfraError if it did not start properly.
     """
     if not os.access(probe, os.X_OK):
-        raise ConfigError("cannot run the probe: no program is there", file=probe)
+        raise ConfigError("cannot run the probe: there is no program", file=probe)
     return run_plan(
         ThisComputer.for_plans(env),
         str(probe),

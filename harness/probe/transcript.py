@@ -180,7 +180,7 @@ def damage(transcript: Transcript) -> str | None:
     first = transcript.malformed[0]
     excerpt = first.excerpt[:_MAX_EXCERPT_BYTES].decode("utf-8", "replace")
     damaged = counted(transcript.malformed_count, "event was", "events were")
-    return f"{damaged} damaged on the way, the first: {first.reason}: {excerpt!r}"
+    return f"{damaged} damaged in transit, the first: {first.reason}: {excerpt!r}"
 
 
 def misfit(transcript: Transcript, plan: Plan) -> str | None:
@@ -196,19 +196,21 @@ def misfit(transcript: Transcript, plan: Plan) -> str | None:
         return "it did not report its start, its plan or its end"
     body = plan.text().partition("\n")[2]
     if (accepted.checksum, accepted.steps) != (crc32(body.encode()), len(plan.steps)):
-        return f"it had a plan of {accepted.steps} steps, which is not the one it was given"
+        return f"it ran another plan, of {accepted.steps} steps"
     if len(transcript.steps) != len(plan.steps):
         return f"it reported {len(transcript.steps)} of {len(plan.steps)} steps"
     failed = 0
     for number, (result, step) in enumerate(zip(transcript.steps, plan.steps, strict=True)):
         if (result.step, result.verb) != (number, step.verb):
-            return f"step {number} is {step.verb}, it reported step {result.step}, {result.verb}"
+            return (
+                f"step {number} is {step.verb}, but it reported step {result.step}, {result.verb}"
+            )
         if result.unfinished or not (result.begun or result.skipped):
             return f"step {number} ({result.verb}) began and did not end"
         if result.skipped == EARLIER_FAILED and not failed:
-            return f"step {number} ({result.verb}) was skipped for a failure that there was not"
+            return f"step {number} ({result.verb}) was skipped, although no step had failed"
         failed += result.failed
     if (finished.steps, finished.failed) != (len(plan.steps), failed):
         counted = f"it counted {finished.failed} failures in {finished.steps} steps"
-        return f"{counted}, {failed} were reported"
+        return f"{counted}, but reported {failed}"
     return None

@@ -42,7 +42,7 @@ def main() -> int:
     if case["at_once"] >= len(case["order"]):
         for number, session in loaded:
             wrong += run(session, case["models"][number], case)
-    print("all ran" if not wrong else f"outputs that are not as expected: {wrong}")
+    print("all ran" if not wrong else f"wrong outputs: {wrong}")
     return 1 if wrong else 0
 
 
@@ -94,7 +94,7 @@ def run(session: Any, model: dict[str, Any], case: dict[str, Any]) -> int:
         for figure, limit in case["limits"].items():
             value = figures[figure]
             if not (value <= limit if figure == "max error" else value >= limit):
-                print(f"  {name}: {figure} {value:.7g}, and {limit:g} is asked")
+                print(f"  {name}: {figure} {value:.7g}, required {limit:g}")
                 is_wrong = True
         if case["tolerance"] is not None:
             far = numpy.count_nonzero(~(numpy.abs(actual - right) <= case["tolerance"]))

@@ -166,8 +166,7 @@ _ENDS: Final[tuple[Literal["inputs", "outputs"], ...]] = ("inputs", "outputs")
 _ENDINGS: Final = ("passed", "failed", "crashed", "hung")
 _TAKEN: Final = "FILE::test_contexts[...], a case of `qnn-harness run FILE`"
 _OTHER_ENGINE: Final = (
-    "that engine loads a file as it is; its contexts are taken apart by running the file without "
-    "--engine"
+    "this engine loads a file as a whole; run the file without --engine to reduce its contexts"
 )
 
 
@@ -272,7 +271,7 @@ def find_subject(
     base, parameters = split_node_id(case)
     file, _, test = base.partition("::")
     if test != ENGINES[DEFAULT_ENGINE].test:
-        why = f"{test or case[:200]!r} is no test of contexts in a file"
+        why = f"{test or case[:200]!r} is not a test of contexts in a file"
         why = _OTHER_ENGINE if any(test == engine.test for engine in ENGINES.values()) else why
         raise ConfigError(why, field="CASE", choices=[_TAKEN])
     root = pytest_root(case, "CASE")
@@ -285,7 +284,7 @@ def find_subject(
         named = chosen.named or {}
         compiler = named.get("compiler") or named.get("qnn")
         if soc is None or soc not in SOCS or compiler is None:
-            problem = f"is compiled here: by which QNN, for which SoC? {soc} by {compiler}"
+            problem = f"must be compiled, but QNN or SoC is unknown: {soc} by {compiler}"
             raise ConfigError(problem, file=file, field="CASE", choices=[_TAKEN])
         files = _compile(sources, compiler, SOCS[soc].htp_arch, catalog)
     usual = sources.plan.residency if sources.plan is not None else "resident"
@@ -354,7 +353,7 @@ def _kinds(
         if isinstance(context, ConfigError):
             raise context
         if context.others and (context.expected or not context.generated_inputs):
-            problem = "has several graphs, each with its own files: name the one to execute"
+            problem = "has several graphs, each with its own files; name the one to execute"
             raise ConfigError(problem, file=artefact.path, field="--graph")
         kind = _kind(context, *place)
         key = (kind.sha256, kind.inputs, kind.expected)

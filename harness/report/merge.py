@@ -35,7 +35,7 @@ def merge_runs(paths: Sequence[Path], output: Path) -> list[str]:
     behind then.
     """
     if output.exists() and not (output.is_dir() and not any(output.iterdir())):
-        raise ConfigError("exists already: name a new folder", file=output)
+        raise ConfigError("already exists; name a new folder", file=output)
     runs = sorted(map(RunFolder.open, paths), key=lambda run: run.info().get("started") or "")
     numbers = _numbered(runs)
     with (
@@ -62,7 +62,7 @@ def _numbered(runs: Sequence[RunFolder]) -> dict[_Key, int]:
             raise ConfigError(f"its {INFO} or its list of cases cannot be read", file=run.path)
         for line_number, line in lines_in(journal):
             if isinstance(line, Damage):
-                advice = f"is no record: {line.problem}; remove the line to merge the others"
+                advice = f"is not a record: {line.problem}; remove the line to merge the others"
                 problem = line.problem if line.is_foreign else advice
                 raise ConfigError(problem, file=journal, line=line_number)
             keys.add(_key(line))
@@ -70,7 +70,7 @@ def _numbered(runs: Sequence[RunFolder]) -> dict[_Key, int]:
                 continue
             if questions.setdefault(line.case, line.question) != line.question:
                 problem = f"has other options for {line.case} ({line.asked or 'no option'}) than "
-                advice = "the runs before it: merge runs with the same options"
+                advice = "earlier runs; merge runs with the same options"
                 raise ConfigError(f"{problem}{advice}", file=journal, line=line_number)
     attempts = groupby(sorted(keys), key=lambda key: key[:2])
     return {key: number for _, group in attempts for number, key in enumerate(group, start=1)}

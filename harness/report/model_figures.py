@@ -47,7 +47,7 @@ def nodes_tables(records: Iterable[CaseRecord]) -> list[Block]:
         title, prefix = "What ran where", "of"
         of_runs = map(record.measurements.get, ("executed", "runs", "session_outputs"))
         if record.outcome != "passed" and record.outputs is None and not any(of_runs):
-            title, prefix = "What would run where", "no run came to its end; if one did, of"
+            title, prefix = "What would run where", "no run finished; if one did, of"
         line: list[str | Span] = [
             code(record.case.rpartition("/")[2]),
             f": {prefix} {counted(len(rows), 'node')} ",
@@ -85,9 +85,9 @@ def _cut(record: CaseRecord) -> Iterator[str]:
         case {"tensors": int(number), "bytes": int(size)}:
             yield f"{counted(number, 'tensor')} of {size:,} bytes carried over"
         case {"tensors": int(number)}:
-            yield f"{counted(number, 'tensor')} carried over, not all of a known size"
+            yield f"{counted(number, 'tensor')} carried over, some of unknown size"
         case None if isinstance(parts, int) and parts:
-            yield "it is not known what is carried over"
+            yield "the tensors carried over are unknown"
 
 
 def _lines(rows: Sequence[_Row]) -> Iterator[Sequence[Line]]:
@@ -153,7 +153,7 @@ def _headline(profile: Mapping[str, Any]) -> Iterator[Span]:
             yield Span(f": {total[unit]:,} {unit} ({total.get('event')}){_parts(total)}")
     added = profile.get("added_us")
     if is_figure(added):
-        most = f"{added:,} us" if added > 0 else "nothing that can be told from noise"
+        most = f"{added:,} us" if added > 0 else "no more than noise"
         yield Span(f"; the profile itself added {most} to an execution (medians)")
     notes = profile.get("notes")
     for note in notes if isinstance(notes, list) else []:
@@ -193,7 +193,7 @@ _NUMBERED: Final = re.compile(r"(?:qnn_)+\d+(?:_\d+)*")
 _FEWEST: Final = 3
 """The fewest rounds with a median."""
 _USUAL: Final = {"median": "Median", "p95": "p95"}
-_MADE_UP: Final = "With real inputs (--inputs DIR) these figures may be others."
+_MADE_UP: Final = "These figures may differ with real inputs (--inputs DIR)."
 
 
 def latency(records: Iterable[CaseRecord]) -> list[Block]:
@@ -265,8 +265,8 @@ def elements(records: Iterable[CaseRecord]) -> list[Block]:
             error = _number(output.get("max_abs"))
             rows: list[list[Line]] = [[Span(place), *values, error]]
             case = record.case.rpartition("/")[2]
-            title = f"{output.get('output')} of {case}: where it is off most"
-            names = ("Where", "Came", "Expected", "Max error")
+            title = f"{output.get('output')} of {case}: largest errors"
+            names = ("Where", "Actual", "Expected", "Max error")
             tables.append(Table(shortened(title, 160), names, rows, folded=True))
     return tables[:_MOST_ROWS]
 
@@ -338,7 +338,7 @@ def _cut_tables(blocks: Iterable[Block]) -> Iterator[Block]:
         if isinstance(block, Table) and len(block.rows) > _MOST_TOLD:
             yield replace(block, rows=block.rows[:_MOST_TOLD])
             yield Paragraph(
-                f"... and {counted(len(block.rows) - _MOST_TOLD, 'more row')}, in the report"
+                f"... and {counted(len(block.rows) - _MOST_TOLD, 'more row')} in the report"
             )
         else:
             yield block

@@ -45,10 +45,10 @@ def remarks(drifting: int, simulated: int) -> list[str]:
     lines = []
     if drifting:
         lines.append(
-            f"{counted(drifting, 'output is', 'outputs are')} not the same everywhere: see Drift."
+            f"{counted(drifting, 'output is', 'outputs are')} not the same everywhere; see Drift."
         )
     if simulated:
-        words = "passed with contexts that a simulator takes, and no device with this HTP."
+        words = "passed with contexts that a simulator accepts, but no device with this HTP."
         lines.append(f"{simulated} {words}")
     return lines
 
@@ -345,7 +345,7 @@ def sections_of(run: RunData) -> Iterator[Section]:
         try:
             for section in call() or ():
                 if not isinstance(section, Section):
-                    raise TypeError(f"{section!r:.80} is no Section of {__name__}")
+                    raise TypeError(f"{section!r:.80} is not a Section of {__name__}")
                 yield replace(section, plugin=plugin)
         except Exception as error:
             yield Section(plugin, partial(_raise, error), plugin=plugin)

@@ -123,7 +123,7 @@ def cut_short(info: Mapping[str, Any]) -> str | None:
     """Return why a run may lack cases, by its run.json; None if it ended in order."""
     if info.get("problem") is not None:
         return str(info["problem"])
-    return "it was ended before it could say why" if info.get("finished", "") is None else None
+    return "it was killed before it could record why" if info.get("finished", "") is None else None
 
 
 def totals(cases: Iterable[CaseRecord]) -> dict[str, int]:
@@ -170,7 +170,7 @@ def summary_lines(
     lines = [coverage.sentence()]
     # the exit code 0 does not show that nothing was tested
     if coverage.selected and coverage.is_whole and not coverage.judged:
-        lines.append("NOTHING WAS TESTED: every case was skipped, or is unsupported where it ran")
+        lines.append("NOTHING WAS TESTED: every case was skipped or is unsupported")
     lines += behind
     for group in groups[:_MAX_LINES]:
         lines.append(_group_line(group, width))
@@ -222,7 +222,7 @@ def preflight_lines(cases: Iterable[CaseRecord], *, width: int = _WIDTH) -> list
                 explanations, counts = by_finding.setdefault(key, ({}, Counter()))
                 diagnosis = record.error.diagnosis if record.error else None
                 is_foreseen = diagnosis is not None and entry.explanation in diagnosis.words
-                text = "it came true, as the failure says" if is_foreseen else entry.explanation
+                text = "confirmed by the failure" if is_foreseen else entry.explanation
                 explanations[text] = None
                 counts[record.outcome] += key not in keys  # a case counts once
                 keys.add(key)

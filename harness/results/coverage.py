@@ -166,7 +166,7 @@ class Coverage(Part):
         parts += [f"{self.skipped} skipped"] if self.skipped else []
         if self.selected is None:
             text = f"{counted(self.judged, 'case')} with a verdict"
-            parts.append("of how many is unknown: the run was cut short and does not say")
+            parts.append("out of an unknown number: the run was interrupted")
         elif not self.selected:
             return "no case was run"
         else:

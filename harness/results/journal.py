@@ -165,7 +165,7 @@ class Journal:
         try:
             valid = LINE.validate_python(record)
         except ValidationError as error:
-            raise InternalError(f"a record does not fit its model: {error}") from error
+            raise InternalError(f"a record does not match its model: {error}") from error
         if b":/" in (line := valid.model_dump_json().encode()):
             valid = LINE.validate_python(without_secrets_in(valid.model_dump(mode="json")))
             line = valid.model_dump_json().encode()
@@ -402,9 +402,9 @@ def _parse(line: bytes) -> CaseRecord | DeviceEvent | str | None:
 
 def _problem(error: ValidationError, line: bytes) -> str:
     if not line.endswith(b"\n"):
-        return "is cut off: its writer died while writing it"
+        return "is truncated: its writer died while writing it"
     if error.error_count() > _MOST_PROBLEMS:
-        return f"{error.error_count()} of its fields do not fit"
+        return f"{error.error_count()} of its fields are not valid"
     errors = error.errors(include_url=False)
     # the first part is the kind of line it was taken for
     problems = {".".join(str(part) for part in entry["loc"][1:]): entry for entry in errors}

@@ -362,7 +362,7 @@ def review_lines(
             matched |= {issue.id for issue in open_issues if match(case, [issue])}
     for issue in issues:
         if issue.until < today:
-            lines.append(f"known issue {issue.id} expired on {issue.until}: look at it again")
+            lines.append(f"known issue {issue.id} expired on {issue.until}; review it")
         elif passed := fixed.get(issue.id):
             text = f"{counted(len(passed), 'case')} passed where it is expected"
             lines.append(f"known issue {issue.id}: fixed? {text}  [first: {passed[0]}]")
@@ -442,7 +442,7 @@ def _unmet_tests(conditions: Conditions, collected: CollectedTests) -> Iterator[
     if (tests := conditions.test) is not None:
         candidates = {key: axes for key, axes in candidates.items() if matches_any(key[1], tests)}
         if not candidates:
-            yield f"no test of {owner} is called {_shown(tests)}"
+            yield f"no test of {owner} has the name {_shown(tests)}"
             return
         owner = "its test"
     missing = [

@@ -192,7 +192,7 @@ def profile_of(
     cut = len(ops) - OPS_MOST
     if cut > 0:
         ops = sorted(ops, key=_share, reverse=True)[:OPS_MOST]
-        notes = [*notes, f"left out: {counted(cut, 'op')} that took least"]
+        notes = [*notes, f"left out: the {counted(cut, 'op')} that took least"]
     profile: dict[str, Any] = {"level": level, "ops": ops, "phases": list(phases)}
     profile |= {"total": _totals(graphs), "added_us": added_us, "notes": list(notes)}
     last_runs = [run for runs in graphs.values() for run in runs[-1:]]

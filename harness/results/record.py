@@ -395,12 +395,12 @@ class CaseRecord(Part, Ended):
     @model_validator(mode="after")
     def _outcome_goes_with_the_rest(self) -> CaseRecord:
         if self.fixed is not None and self.outcome != "passed":
-            raise ValueError(f"outcome {self.outcome} with fixed: only what passed may be fixed")
+            raise ValueError(f"outcome {self.outcome} with fixed: only a passed case may be fixed")
         if (self.cause is None) != (self.outcome in NO_CAUSE):
             without = ", ".join(NO_CAUSE)
             raise ValueError(
-                f"outcome {self.outcome} with cause {self.cause}: a cause is given for every "
-                f"outcome but {without}"
+                f"outcome {self.outcome} with cause {self.cause}: every outcome but "
+                f"{without} needs a cause, and these have none"
             )
         return self
 

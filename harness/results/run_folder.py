@@ -100,7 +100,7 @@ def info_in(folder: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=folder / INFO) from error
     except ValueError as error:
-        problem = f"{problem_in(error)}; without this file only the run's journal is read"
+        problem = f"{problem_in(error)}; remove this file to read only the run's journal"
         raise ConfigError(problem, file=folder / INFO) from error
     return info.model_dump(by_alias=True, exclude_unset=True)
 
@@ -167,7 +167,9 @@ def take_number(reports: Path) -> dict[str, object]:
             file.seek(0)
             file.write(f"{series} {number + 1:019}\n".encode())
     except OSError as error:
-        raise InfraError(f"cannot number the run in {reports}: {error.strerror}") from error
+        raise InfraError(
+            f"cannot write the number of a run to {reports}: {error.strerror}"
+        ) from error
     return {"series": series, "number": number + 1}
 
 
@@ -332,7 +334,7 @@ class RunFolder:
         if not (path / JOURNAL).is_file():
             none = "; `qnn-harness run FILE` or `pytest -m device` makes one"
             raise ConfigError(
-                f"is no run's folder: there is no {JOURNAL}{'' if path.exists() else none}",
+                f"is not the folder of a run: it has no {JOURNAL}{'' if path.exists() else none}",
                 file=path,
                 choices=[str(run) for run in run_folders(path)[-5:]] or None,
             )
@@ -353,7 +355,7 @@ class RunFolder:
             refuse_links(folder.path)
             folder._journal = Journal(folder.path / JOURNAL, alone=True)
         except BlockingIOError as error:
-            problem = f"is still run by {locking_process(folder.path / JOURNAL)}"
+            problem = f"is still in use by {locking_process(folder.path / JOURNAL)}"
             raise ConfigError(problem, file=folder.path) from error
         except NotInsideError as error:
             raise ConfigError(str(error.strerror), file=error.filename) from error
@@ -433,7 +435,7 @@ class RunFolder:
     @property
     def resume_hint(self) -> str:
         path = shlex.quote(os.path.relpath(self.path))
-        return f"to go on: the same command with --resume {path}"
+        return f"to continue: the same command with --resume {path}"
 
     def keep_selected(self, cases: Collection[str]) -> None:
         """Store the names of the cases to run now, added to earlier ones, and their number.
@@ -527,7 +529,7 @@ def point_to(folder: Path, name: str) -> None:
     """
     latest = folder.parent / name
     if latest.exists() and not latest.is_symlink():
-        raise ConfigError("is in the way: it must be a link to the newest run", file=latest)
+        raise ConfigError("must be a link to the newest run; move it away", file=latest)
     link = folder.parent / f".{name}-{folder.name}"
     try:
         link.symlink_to(folder.name, target_is_directory=True)

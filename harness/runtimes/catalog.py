@@ -77,7 +77,7 @@ class Catalog:
             with plugin_faults(entry, "open", field=f"runtimes.{entry.name}"):
                 source = entry.open(lab.folder, cache_root)
                 if not isinstance(source, LibrarySource):
-                    raise TypeError(f"returned {source!r}, no LibrarySource")
+                    raise TypeError(f"returned {source!r}, not a LibrarySource")
             sources.append(source)
         sdk = sdk_of_environment(environment)
         if sdk is not None and SDK_NAME not in {source.name for source in sources}:
@@ -89,7 +89,7 @@ class Catalog:
     def add(self, source: LibrarySource) -> None:
         """Add a source after the others. Raises ConfigError for a name that is in use."""
         if source.name in self._sources:
-            raise ConfigError(f"two sources of runtimes are called {source.name!r}")
+            raise ConfigError(f"two sources of runtimes have the name {source.name!r}")
         self._sources[source.name] = source
 
     @property
@@ -205,8 +205,8 @@ class Catalog:
         for compiler in reversed(all_versions()):
             if not QnnVersion.parse(compiler).is_newer_than(runtime):
                 return compiler
-        problem = f"no compiler is as old as QNN {version}, so that {name} has no contexts of its "
-        problem += "own; name one whose contexts it shall be given"
+        problem = f"no compiler is as old as QNN {version}, so {name} has no contexts of its own "
+        problem += "version; name the compiler to use"
         raise VersionError(problem, field="--compiler", choices=all_versions())
 
     def _resolve_path(self, text: str, target: str, field: str | None) -> list[str]:
@@ -227,8 +227,8 @@ class Catalog:
         listed = {name: source.versions(target) for name, source in self._sources.items()}
         if not (known := names(listed, PYPI)):
             raise ConfigError(
-                f"there is no source of QNN libraries for target {target!r}; `runtimes` of "
-                "devices.yaml can name one (PyPI has them for the others)",
+                f"there is no source of QNN libraries for target {target!r}; add one to `runtimes` "
+                "of devices.yaml (PyPI has libraries for other targets)",
                 choices=QNN_PLATFORMS,
             )
         return known

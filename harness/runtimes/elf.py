@@ -128,13 +128,13 @@ class ElfReader:
         try:
             return struct.unpack_from("<" + layout, self.data, offset)
         except (struct.error, OverflowError) as error:
-            raise ElfError("it ends early, or is damaged") from error
+            raise ElfError("it is truncated or damaged") from error
 
     def require(self, offset: int, size: int) -> None:
         """Raise ElfError unless a part lies within the file, as in a truncated one."""
         if offset + size > len(self.data):
             raise ElfError(
-                f"it ends early, or is damaged: {len(self.data)} bytes, of at least {offset + size}"
+                f"it is truncated or damaged: {len(self.data)} bytes, needs {offset + size}"
             )
 
     def string(self, offset: int) -> str:
@@ -142,7 +142,7 @@ class ElfReader:
         begin, end = self.strings[0] + offset, self.strings[1]
         text = self.data[begin : min(end, begin + MAX_STRING)] if begin < end else b""
         if b"\0" not in text:
-            raise ElfError("a name in it has no end, or is damaged")
+            raise ElfError("a name in it does not end, or is damaged")
         # Names go into messages and onto terminals: nothing but printable ASCII leaves here.
         plain = text.split(b"\0", 1)[0].decode("ascii", "replace")
         return "".join(char if " " <= char <= "~" else "?" for char in plain)
@@ -170,7 +170,7 @@ class ElfReader:
         for kind, offset, begin, size in self.segments:
             if kind == _PT_LOAD and begin <= address < begin + size:
                 return offset + address - begin
-        raise ElfError("an address in it is outside of what is loaded")
+        raise ElfError("an address in it is outside the loaded segments")
 
     def _tags(self) -> Iterator[tuple[int, int]]:
         layout, width = ("QQ", 16) if self.wide else ("II", 8)

@@ -108,7 +108,7 @@ def require_inside(files: Mapping[str, Path], root: Path, *, field: str) -> dict
         except OSError as error:
             raise ConfigError(f"{path} cannot be read: {error.strerror}", field=field) from error
         if not inside:
-            problem = f"{path} is, or lies behind, a link to somewhere outside of {root}: "
+            problem = f"a link in the path {path} leads outside of {root}; "
             raise ConfigError(f"{problem}put the file itself there", field=field)
     return dict(files)
 
@@ -138,7 +138,7 @@ class FolderSource(LibrarySource):
     def runtime(self, version: str, target: str) -> Runtime:
         if (version, target) != self._version_and_target:
             only = " for ".join(self._version_and_target)
-            raise VersionError(f"{self.path} has QNN {only} only")
+            raise VersionError(f"{self.path} has only QNN {only}")
         return local_runtime(self._files(), self._hashes, self.name, version, target, self.path)
 
     def damage(self, version: str, target: str) -> list[str]:
@@ -150,14 +150,14 @@ class FolderSource(LibrarySource):
         facts = [read_library(path, name) for name, path in files.items()]
         version = short_version(named := self.version or build_id_of(facts) or "")
         if named and version is None:
-            problem = f"{named[:80]!r} is no QNN version, as in 2.31.0 or 2.31.0.250130"
+            problem = f"{named[:80]!r} is not a QNN version, as in 2.31.0 or 2.31.0.250130"
             raise ConfigError(problem, field=f"runtimes.{self.name}.version")
         target = self.target or library_target(facts)
         if version is None or target is None:
             name, field = ("QNN version", "version") if version is None else ("target", "target")
             raise ConfigError(
-                f"the libraries in {self.path} do not name their {name}: list it in `runtimes` of "
-                f"devices.yaml with a `{field}`",
+                f"the libraries in {self.path} do not have their {name}; list it in "
+                f"`runtimes` of devices.yaml with a `{field}`",
                 field=f"runtimes.{self.name}.{field}",
             )
         return version, target
@@ -212,7 +212,7 @@ class SdkSource(LibrarySource):
         if not trees:
             why = "is not a folder"
             if path.is_dir():
-                why = "is no QAIRT SDK: it has no lib/aarch64-android or the like"
+                why = "is not a QAIRT SDK: it has no lib/aarch64-android or the like"
             raise ConfigError(f"{path} {why}", field=self._field)
         for root in trees:
             by_version.setdefault(_version_of(root, self._field), root)
@@ -279,8 +279,8 @@ def _version_of(root: Path, field: str) -> str:
             text = read_inside(root, name, _MAX_TEXT_BYTES).decode("utf-8", "replace")
             if (match := pattern.search(text)) and (version := short_version(match[1])):
                 return version
-    problem = f"{root} does not say which version it is, in {' or '.join(_VERSION_FILES)}"
-    raise ConfigError(f"{problem}; its lib folders can be named as `kind: folder`", field=field)
+    problem = f"{root} has no version in {' or '.join(_VERSION_FILES)}"
+    raise ConfigError(f"{problem}; name its lib folders as `kind: folder`", field=field)
 
 
 def folders_in(path: Path) -> list[str]:

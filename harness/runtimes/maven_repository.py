@@ -75,12 +75,12 @@ def download(url: str, path: Path, bounds: Bounds) -> None:
             _attempt(request, path, bounds.max_bytes, deadline)
             return
         except UnicodeError as error:
-            raise InfraError(f"{url}: its host is no name that there can be") from error
+            raise InfraError(f"{url}: its host name is not valid") from error
         except (http.client.HTTPException, OSError) as error:
             why = str(error) or type(error).__name__
             if not tries_left or deadline.remaining() <= _PAUSE_S:
-                raise InfraError(f"{url} broke off: {why}") from error
-            _log.info(f"the connection broke off ({why}); trying again")
+                raise InfraError(f"the connection to {url} was lost: {why}") from error
+            _log.info(f"the connection was lost ({why}); trying again")
             time.sleep(_PAUSE_S)
 
 
@@ -95,16 +95,16 @@ def _attempt(
         stall = max(0.1, min(_STALL_S, deadline.remaining()))
         with (
             contextlib.closing(_opener().open(request, timeout=stall)) as response,
-            disk_errors(f"{url} cannot be kept in the cache"),
+            disk_errors(f"cannot write {url} to the cache"),
             path.open("wb") as file,
         ):
             while chunk := _read(response):
                 size += len(chunk)
                 if size + (response.length or 0) > max_bytes:
-                    raise InfraError(f"{url} has more than the {max_bytes} bytes that are taken")
+                    raise InfraError(f"{url} is larger than the limit of {max_bytes} bytes")
                 file.write(chunk)
                 if deadline.expired:
-                    raise InfraError(f"{url} did not come within {deadline.seconds:g} s")
+                    raise InfraError(f"{url} did not arrive within {deadline.seconds:g} s")
     except urllib.error.HTTPError as error:
         error.close()
         if error.code in (404, 410):
@@ -168,7 +168,7 @@ class Coordinates:
         parts = text.split(":")
         if len(parts) not in (2, 3) or not all(_is_part(part) for part in parts):
             raise ConfigError(
-                f"{text[:120]!r} are no coordinates: group:artifact or group:artifact:version, "
+                f"{text[:120]!r} is not group:artifact or group:artifact:version, "
                 f"as in {QNN_RUNTIME}:2.49.0"
             )
         return cls(*parts)
@@ -245,7 +245,7 @@ class Repository:
             except InfraError as error:
                 if not path.is_file():
                     raise
-                _log.warning(f"{error}; taking the list of versions of the last time")
+                _log.warning(f"{error}; using the cached list of versions")
             try:
                 return metadata_versions(path.read_bytes())
             except ValueError as error:
@@ -276,7 +276,7 @@ class Repository:
             if not path.is_file():
                 raise NotInRepository(f"{path} is not there")
             if not stays_inside(self._folder, path):
-                raise InfraError(f"{path} is, or lies behind, a link to outside of {self._folder}")
+                raise InfraError(f"a link in the path {path} leads outside of {self._folder}")
             return path
 
         def bring(folder: Path) -> Path:
@@ -299,6 +299,6 @@ class Repository:
             with file.open("rb") as stream:
                 digest = hashlib.file_digest(stream, kind).hexdigest()
             if listed != digest:
-                problem = f"has {kind} {digest}, and {listed[:64]!r} is written beside it"
-                raise InfraError(f"{self._url}/{name} {problem}; it is not used")
+                problem = f"has {kind} {digest}, but the repository lists {listed[:64]!r}"
+                raise InfraError(f"{self._url}/{name} {problem}; the file is not used")
             return

@@ -73,7 +73,7 @@ class OrtLibraries:
         files = list(folder.files.values())
         if len(files) != 1:
             number = counted(len(files), "library", "libraries")
-            raise InfraError(f"{folder.path.name} holds {number} of ORT, expected 1")
+            raise InfraError(f"{folder.path.name} has {number} of ORT, expected 1")
         return files[0]
 
     def damage(self, version: str, target: str) -> list[str]:
@@ -117,8 +117,8 @@ class OrtLibraries:
         if runtime.ort_version is not None:
             if name not in (None, runtime.ort_version):
                 raise NotOffered(
-                    f"{runtime.name} brings ORT {runtime.ort_version} of its own, and cannot be "
-                    f"used with {name}",
+                    f"{runtime.name} includes ORT {runtime.ort_version} and cannot be used with "
+                    f"ORT {name}",
                     field="ort",
                 )
             return runtime
@@ -134,11 +134,11 @@ class OrtLibraries:
         libraries = self._libraries(path)
         if len(libraries) != 1:
             number = counted(len(libraries), "library", "libraries")
-            raise ConfigError(f"{path} holds {number} of ORT, expected one")
+            raise ConfigError(f"{path} has {number} of ORT, expected 1")
         ((name, file),) = libraries.items()
         facts = read_library(file, name)
         if facts.ort_version is None:
-            raise ConfigError(f"{path} does not say which version of ORT it is")
+            raise ConfigError(f"the version of the ORT in {path} cannot be found")
         own_target = library_target([facts])
         if own_target not in (None, target):
             raise VersionError(f"{path} has an ORT for {own_target}, not for {target}")
@@ -190,4 +190,4 @@ def ort_library_of(runtime: Runtime) -> str:
     for name in (PurePosixPath(file.name).name for file in runtime.files):
         if name.startswith("libonnxruntime.so"):
             return name
-    raise VersionError(f"{runtime.name} for {runtime.target} holds no ORT")
+    raise VersionError(f"{runtime.name} for {runtime.target} has no ORT")

@@ -159,7 +159,9 @@ def _missing(
         if needed == "libc++_shared.so":
             source = f"Add {needed} of the NDK"
         elif needed == RPC_LIBRARY:
-            source = "Without the FastRPC library no DSP is reached: install qualcomm/fastrpc"
+            source = (
+                "The DSP cannot be reached without the FastRPC library; install qualcomm/fastrpc"
+            )
         facts: dict[str, Any] = {"by": ", ".join(names), "lacking": lacking, "source": source}
         yield finding("needed-missing", *names, needed=needed, **facts)
 
@@ -177,7 +179,7 @@ SILENT_PLUGIN_MAX_API: Final = 27
 """
 
 _WITHOUT_FLOATS: Final = 68
-_NOT_MINDED: Final = "the simulator does not mind, a device does"
+_NOT_MINDED: Final = "the simulator accepts this, but a device does not"
 _ONE_BUILD: Final = frozenset(
     {"backend-htp", "backend-gpu", "backend-cpu", "stub", "skel", "system", "prepare"}
 )

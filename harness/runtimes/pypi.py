@@ -36,15 +36,21 @@ _MAX_LINE = 240
 # Texts of pip's warnings when an index cannot be used, from pip 23 to 26 and urllib3.
 _CAUSES: Final = (
     (r"No module named pip\b", "this Python has no pip; `python -m ensurepip` adds it"),
-    (r"No space left on device|Errno 28", "no space left on this computer's disk"),
+    (r"No space left on device|Errno 28", "the disk of this computer is full"),
     (
         r"name resolution|Name or service not known|nodename nor servname|Failed to resolve"
         r"|NameResolutionError|getaddrinfo failed",
-        "the package index cannot be found by name",
+        "the host name of the package index cannot be resolved",
     ),
-    (r"CERTIFICATE_VERIFY_FAILED|SSLError|SSLCertVerification", "its certificate is not accepted"),
-    (r"ProxyError|Tunnel connection failed", "the proxy refuses"),
-    (r"40[137] Client Error|40[137] Unauthorized|\b40[137] Forbidden", "the index wants a login"),
+    (
+        r"CERTIFICATE_VERIFY_FAILED|SSLError|SSLCertVerification",
+        "the certificate of the index is not accepted",
+    ),
+    (r"ProxyError|Tunnel connection failed", "the proxy refuses the connection"),
+    (
+        r"40[137] Client Error|40[137] Unauthorized|\b40[137] Forbidden",
+        "the index requires a login",
+    ),
     (r"Read timed out|ReadTimeout|ConnectTimeout|timed out", "the index does not answer in time"),
     (
         r"Connection refused|Network is unreachable|No route to host|NewConnectionError"
@@ -83,7 +89,7 @@ def pip_download(request: WheelRequest, folder: Path, timeout_s: float) -> Path:
         output.seek(max(0, output.seek(0, os.SEEK_END) - _KEPT_OUTPUT_BYTES))
         text = output.read().decode("utf-8", "replace")
     if code is None:
-        raise InfraError(f"pip was not done within {timeout_s:g} s")
+        raise InfraError(f"pip did not finish within {timeout_s:g} s")
     wheels = list(folder.glob("*.whl"))
     if code != 0 or len(wheels) != 1:
         raise InfraError(f"pip: {essential_line(text)}")
@@ -182,12 +188,11 @@ class WheelCache:
             except InfraError as error:
                 raise InfraError(
                     f"could not fetch {request}: {error}. Connect this computer to a package index "
-                    "(pip's own configuration is used), or name a folder that holds the wheel in "
-                    "PIP_FIND_LINKS"
+                    "(as pip is configured), or set PIP_FIND_LINKS to a folder with the wheel"
                 ) from error
             project, version = (*wheel.name.split("-"), "")[:2]
             if (project.lower().replace("_", "-"), version) != (request.project, request.version):
-                raise InfraError(f"pip was asked for {request} and brought {wheel.name[:120]}")
+                raise InfraError(f"pip fetched {wheel.name[:120]} instead of {request}")
             return wheel
 
         return self._files.get(name, bring, title=str(request), expected=expected)
@@ -347,7 +352,7 @@ def require_compiling_host() -> None:
     """Raise InfraError unless this computer can compile: x86-64 Linux."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
         raise InfraError(
-            "contexts are compiled on x86-64 Linux only, and this computer is "
+            "contexts can be compiled only on x86-64 Linux; this computer is "
             f"{sys.platform} {platform.machine()}"
         )
 

@@ -28,8 +28,8 @@ def _repository(text: str) -> str:
     if "://" in text and not _URL.fullmatch(text):
         raise PydanticCustomError(
             "repository",
-            "must be a folder, or an http or https URL, in whose user and password / ? # @ : are "
-            "written %2F %3F %23 %40 %3A",
+            "must be a folder, or an http or https URL; in its user and password, write / ? # @ : "
+            "as %2F %3F %23 %40 %3A",
         )
     return text
 
@@ -105,7 +105,7 @@ class MavenArtifact(RuntimeSource):
         except ConfigError as error:
             raise ConfigError(error.problem, field=f"runtimes.{self.name}.coordinates") from error
         if "onnxruntime" in coordinates.artifact:
-            problem = "a runtime is found by the version of its QNN; name an ORT by --ort=FILE.aar"
+            problem = "must be an artifact of QNN; for an ORT use --ort=FILE.aar"
             field = f"runtimes.{self.name}.coordinates"
             raise ConfigError(problem, field=field, choices=[QNN_RUNTIME])
         is_url = "://" in self.repository

@@ -67,7 +67,9 @@ def choose(
         raise unknown
     if len(matching) > 1:
         raise ConfigError(
-            f"{spec!r} fits several {product} versions", field=field, choices=[*matching, *_WORDS]
+            f"{spec!r} matches several {product} versions",
+            field=field,
+            choices=[*matching, *_WORDS],
         )
     return matching
 

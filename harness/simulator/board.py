@@ -121,7 +121,9 @@ def dsp_folder(storage: Path) -> Path:
 def install_board(board: Board, storage: Path) -> None:
     """Create the board's files below an empty `system` folder. Raises OSError or ConfigError."""
     if re.search(r"\s", str(storage)):
-        raise ConfigError(f"{str(storage)!r} cannot be in LD_PRELOAD: it has a space")
+        raise ConfigError(
+            f"{str(storage)!r} has a space, which LD_PRELOAD does not allow; use another folder"
+        )
     folder = storage / FOLDER
     root = folder / "root"
     root.mkdir(parents=True)
@@ -157,7 +159,7 @@ def libc_version(libraries: Path) -> str:
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=file) from error
     if match is None:
-        raise ConfigError("does not say which version of glibc it is", file=file)
+        raise ConfigError("has no version of glibc in it", file=file)
     return match[1].decode()
 
 
@@ -305,7 +307,7 @@ def _try(tools: Tools, folder: Path) -> Path:
     compiled = run_program([*tools.cross, str(source), "-o", str(program), "-ldl", "-pthread"])
     if compiled.returncode != 0:
         raise ConfigError(
-            f"{shlex.join(tools.cross)} compiles nothing for arm64 (apt install "
+            f"{shlex.join(tools.cross)} cannot compile for arm64 (apt install "
             f"libc6-dev-arm64-cross): {_first_error(compiled.stderr)}"
         )
     loader, libraries = str(tools.libraries / LOADER), str(tools.libraries)

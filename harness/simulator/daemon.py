@@ -36,11 +36,13 @@ def lock_storage(folder: Path) -> int:
     something else, InfraError if another device uses it.
     """
     if re.search(r"[:\n\0]", str(folder)):
-        raise ConfigError(f"{str(folder)!r} cannot be in PATH: it has a colon or a line break")
+        raise ConfigError(f"{str(folder)!r} has a colon or a line break; use another folder")
     with disk_errors(f"storage {folder}"):
         folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         if not (folder / LOCK_FILE).exists() and any(folder.iterdir()):
-            raise ConfigError(f"{folder} is not empty and not the storage of a simulated device")
+            raise ConfigError(
+                f"{folder} is not empty, but is not the storage of a simulated device"
+            )
         fd = os.open(
             folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
         )

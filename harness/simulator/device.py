@@ -82,7 +82,7 @@ class SimulatedDevice(DeviceSettings):
         Raises InfraError while it is not started.
         """
         if self._port is None:
-            raise InfraError(f"simulated device {self.name} is not started")
+            raise InfraError(f"simulated device {self.name} has not been started")
         return f"127.0.0.1:{self._port}"
 
     @property
@@ -107,7 +107,7 @@ class SimulatedDevice(DeviceSettings):
         does not come up in 25 s, or it is started already.
         """
         if self._process is not None:
-            raise InfraError(f"simulated device {self.name} is started already")
+            raise InfraError(f"simulated device {self.name} has already been started")
         deadline = time.monotonic() + _START_S
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - kept for messages()
         self._process = self._spawn(self._errors)
@@ -172,7 +172,7 @@ class SimulatedDevice(DeviceSettings):
         while not line.endswith(b"\n"):
             ready, _, _ = select.select([fd], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:
-                raise InfraError(f"simulated device {self.name} does not come up")
+                raise InfraError(f"simulated device {self.name} did not start in time")
             data = os.read(fd, _MAX_LINE_BYTES)
             line += data
             if not data or len(line) > _MAX_LINE_BYTES:

@@ -138,7 +138,7 @@ def harness_key(folder: Path) -> Path:
                 fresh.replace(key)
             key.chmod(0o600)
     except Timeout as error:
-        raise InfraError(f"another process holds {home / 'adbkey.lock'}") from error
+        raise InfraError(f"another process has locked {home / 'adbkey.lock'}") from error
     except OSError as error:
         raise InfraError(f"cannot make the harness's adb key: {error}") from error
     return key

@@ -311,7 +311,7 @@ def run_boot(
     fixed = map_fixed_paths(str(settings.storage))
     why_not = enter_namespace(fixed, str(settings.storage / programs.NEW_ROOT))
     if why_not is not None:
-        log(f"commands do not find {', '.join(fixed)}: {why_not}")
+        log(f"{', '.join(fixed)} will be missing for commands: {why_not}")
     # as on a phone; without a root of their own, commands would write into this computer's
     os.chdir("/" if why_not is None else settings.storage)
     services = Services(

@@ -319,7 +319,7 @@ def night_blocks(
     if devices := unwell_devices(site, i):
         yield Items([Item([Span(name, style="code"), f": {state}"]) for name, state in devices])
     if night is not None and night.vanished:
-        yield Heading("Vanished: they had a verdict before")
+        yield Heading("Vanished: cases that had a verdict before")
         yield Items([Item(Span(case, style="code")) for case in night.vanished])
     pages = [(site.copy(run.run), "each case, with logs and times")]
     comparison = site.copy(night.night if night else "", COMPARISON)

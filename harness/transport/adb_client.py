@@ -153,7 +153,7 @@ class Connection(adbutils.AdbConnection):  # type: ignore[misc]
         """Queue a request, which may be of any bytes. Raises ProtocolError if it is too long."""
         text = cmd.encode("utf-8", "surrogateescape") if isinstance(cmd, str) else cmd
         if len(text) > MAX_REQUEST_BYTES:
-            raise ProtocolError(f"a request of {len(text)} bytes does not fit")
+            raise ProtocolError(f"a request of {len(text)} bytes is too long")
         self.conn.queue(b"%04x%b" % (len(text), text))
 
     def check_okay(self) -> None:
@@ -162,7 +162,7 @@ class Connection(adbutils.AdbConnection):  # type: ignore[misc]
         if status == b"FAIL":
             raise Refusal(self.read_string_block())
         if status != b"OKAY":
-            raise ProtocolError(f"{self._address} did not answer as an adb server does: {status!r}")
+            raise ProtocolError(f"{self._address} did not answer like an adb server: {status!r}")
 
 
 class Client(adbutils.AdbClient):  # type: ignore[misc]
@@ -281,7 +281,7 @@ class SyncStream(adbutils.Sync):  # type: ignore[misc]
         return kind(problem, serial=self._serial, command=self._command)
 
     def _strange(self, word: str) -> DeviceError:
-        return self._error(f"an answer that was not asked for: {word!r}")
+        return self._error(f"unexpected answer: {word!r}")
 
     def stat(self, path: str) -> RemoteStat | None:
         self._command = f"stat {path}"
@@ -362,5 +362,5 @@ class SyncStream(adbutils.Sync):  # type: ignore[misc]
         self.read(4)  # a length of nothing
         arrived = self._read_stat()
         if arrived.size != sent.size or arrived.error:
-            raise self._error(f"{sent.size} bytes were sent, {arrived.size} arrived")
+            raise self._error(f"{sent.size} bytes were sent, but {arrived.size} arrived")
         self._unanswered.popleft()

@@ -43,8 +43,8 @@ class AdbDevice(Transport):
             text: str = self._client(deadline).get_features()
         if lacking := [name for name in _NEEDED if name not in text.strip().split(",")]:
             raise DeviceRefused(
-                f"its adbd is too old, it has no {' and no '.join(lacking)}: update it, or reach "
-                "the device by `transport: ssh`",
+                f"its adbd is too old: it has no {' and no '.join(lacking)}; update it, or set "
+                "`transport: ssh` for the device",
                 serial=self.serial,
                 command="features",
             )

@@ -23,9 +23,9 @@ STATE_ADVICE: Final[Mapping[str, str]] = {
     "unauthorized": "unlock it and accept this computer's key; if it does not ask, revoke the keys "
     "in its developer options and plug it in again",
     "authorizing": "unlock it and accept this computer's key",
-    "offline": "reconnect its cable or network, or let `qnn-harness devices heal` connect it anew, "
-    "and reboot it if that does not help",
-    "no permissions": "the adb server may not open its USB node: add the udev rule "
+    "offline": "reconnect its cable or network, or run `qnn-harness devices heal`; reboot it if "
+    "that does not help",
+    "no permissions": "the adb server has no permission for its USB node; add the udev rule "
     '`SUBSYSTEM=="usb", ATTR{idVendor}=="ID", MODE="0660", GROUP="plugdev", TAG+="uaccess"` (ID as '
     "`lsusb` has it) to /etc/udev/rules.d/51-android.rules, then `adb kill-server` and `adb "
     "start-server`",

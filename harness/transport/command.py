@@ -202,8 +202,8 @@ class CommandTransport(Transport):
         command = self.command(marked_script(call.script, call.token, mark))
         if any(len(os.fsencode(word)) > _MAX_WORD_BYTES or "\0" in word for word in command):
             raise InternalError(
-                f"a script of {len(call.script)} characters does not fit into one word, or has a "
-                "NUL; pass its data by stdin"
+                f"a script of {len(call.script)} characters is too long for one argument, or has "
+                "a NUL; pass its data by stdin"
             )
         try:
             bridge = Bridge(command, streams=MarkedStreams(mark))
@@ -215,7 +215,9 @@ class CommandTransport(Transport):
         """As `Transport.connect`: check that its shell runs commands."""
         completed = self.shell("echo here", timeout_s=timeout_s, doing="connect")
         if completed.stdout != b"here\n":
-            raise self._refused("its login shell runs no commands", "connect", completed.stderr)
+            raise self._refused(
+                "the login shell of the device does not run commands", "connect", completed.stderr
+            )
 
     def reconnect(self, *, timeout_s: float) -> None:
         """As `Transport.reconnect`: there is no connection to close."""
@@ -248,10 +250,12 @@ class CommandTransport(Transport):
             doing=command,
         )
         if not completed.ok:
-            raise self._refused("its tar did not unpack the files", command, completed.stderr)
+            raise self._refused(
+                "tar on the device did not unpack the files", command, completed.stderr
+            )
         # tar lists each file it has written; their user on the board may have moved them since
         if (written := completed.stdout.count(b"\n")) < len(files):
-            problem = f"its tar has written {written} of {counted(len(files), 'file')}"
+            problem = f"tar on the device wrote {written} of {counted(len(files), 'file')}"
             raise self._error(problem, command)
 
     def pull(self, remote: str, local: Path, *, timeout_s: float, max_bytes: int) -> None:
@@ -287,7 +291,9 @@ class CommandTransport(Transport):
             collect=False,
         )
         if not completed.ok:
-            raise self._refused("its cat did not read the file", command, completed.stderr)
+            raise self._refused(
+                "cat on the device did not read the file", command, completed.stderr
+            )
 
     def _error(self, problem: str, command: str) -> DeviceError:
         return DeviceError(problem, serial=self.serial, command=command)

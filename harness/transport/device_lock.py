@@ -131,7 +131,7 @@ class DeviceLock:
                 return answer == "acquired"
         lacks = next((name for name in sections if name.startswith("lacks ")), None)
         if lacks is None:
-            problem = f"its shell cannot lock a file in {self._folder}"
+            problem = f"the shell of the device cannot lock a file in {self._folder}"
             raise DeviceError(problem, serial=self._device.serial, command=_DOING)
         self.lacks = lacks.removeprefix("lacks ")
         return True

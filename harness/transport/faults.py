@@ -75,7 +75,7 @@ def device_faults(
         # the texts are those of adb 29 and 36: `device 'X' not found`, `device offline`, `device
         # unauthorized. ...`, `device still authorizing`, `closed` (the device shut the service)
         if "unauthorized" in str(error):
-            why = f"the device does not accept our key: {error}"
+            why = f"the device does not accept the key of this computer: {error}"
             raise DeviceRefused(why, serial=serial, command=command) from error
         raise DeviceLost(f"adb says: {error}", serial=serial, command=command) from error
     except TimeoutError as error:
@@ -111,7 +111,7 @@ def server_faults(
         # its message names the server already
         if isinstance(error, OutOfReachError):
             raise InfraError(reason(error)) from error
-        raise InfraError(f"{reason(error)}; is it running? `{start}` starts it") from error
+        raise InfraError(f"{reason(error)}; start it with `{start}`") from error
     except BROKEN as error:
         raise InfraError(f"{request}: {reason(error)}") from error
 

@@ -118,7 +118,7 @@ def _blocks(source: io.FileIO, path: Path, size: int) -> Iterator[bytes]:
         with local_faults(path):
             block = source.read(min(BLOCK_BYTES, size))
         if not block:
-            raise InfraError(f"{path} on this host became shorter meanwhile")
+            raise InfraError(f"{path} on this host was truncated while it was read")
         size -= len(block)
         yield block
 
@@ -165,7 +165,7 @@ def receive_file(
         with file:
             fetch(write)
         if is_sized and status.size != size:
-            problem = f"{size} bytes came, not {status.size}"
+            problem = f"{size} of {status.size} bytes arrived"
             raise DeviceError(problem, serial=serial, command=command)
         with local_faults(local):
             partial.chmod(stat.S_IMODE(status.mode) & 0o777 | stat.S_IRUSR | stat.S_IWUSR)

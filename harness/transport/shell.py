@@ -388,9 +388,9 @@ class RemoteShell(ABC):
                 ended_itself = call.status is not None and not call.full and not killed_by_us
                 fate = "its processes may still run"
                 if ended_itself:
-                    fate = "it had ended by itself, but its exit status arrived too late"
+                    fate = "the command had ended, but its exit status arrived too late"
                 elif processes.ended:
-                    fate = "its processes were ended"
+                    fate = "its processes were killed"
                 raise ScriptTimeout(
                     f"not done within {deadline.seconds:g} s; {fate}",
                     serial=serial,

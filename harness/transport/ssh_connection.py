@@ -66,7 +66,7 @@ class SshLogin:
     @property
     def advice(self) -> str:
         port = "" if self.port is None else f"-p {self.port} "
-        return f"`ssh {port}{self.login} true` must work without asking anything"
+        return f"`ssh {port}{self.login} true` must work without a prompt"
 
     def command(self, shared: Path, *more: str, words: tuple[str, ...] = ()) -> list[str]:
         """Return the ssh command over the connection with the socket `shared` (pure)."""

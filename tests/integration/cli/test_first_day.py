@@ -75,7 +75,7 @@ class Desk:
             assert process.stderr is not None
             for line in process.stderr:
                 words.append(line)
-                if "pull the cable of" in line:
+                if "unplug the cable of" in line:
                     self.phone.link.cut_after(1)
                 if "plug phone in again" in line:
                     self.phone.link.resume()

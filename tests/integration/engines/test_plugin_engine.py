@@ -165,7 +165,10 @@ def test_an_engine_names_its_versions_graphs_and_findings(
         assert (plan["engine"], plan["graph"]) == ("acme", "two")
         assert b"\n\n  ./app.acme libQnnHtp.so of 2.49.40\n" in bundle.read("README.txt")
     refused = run_with_plugin(module, tmp_path, main, "contexts", "reduce", record["case"])
-    assert (refused.returncode, "that engine loads a file as it is" in refused.stdout) == (2, True)
+    assert (refused.returncode, "this engine loads a file as a whole" in refused.stdout) == (
+        2,
+        True,
+    )
     run = ("run", "case.zip", f"--lab={simulated_lab}")
     assert run_with_plugin(module, tmp_path, main, *run).returncode == 1
     assert [item["case"].rpartition("-")[2] for item in case_records(tmp_path)] == ["two]"]

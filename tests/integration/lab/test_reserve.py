@@ -155,7 +155,7 @@ def test_a_person_has_a_device_within_a_case_and_the_run_ends_whole(shared: Devi
         ) as person:
             person.wait_for("waiting for device one")
             gate.unlink()
-            assert person.wait_for("one is yours for 30m") < 20 * CASE_S
+            assert person.wait_for("one is reserved for 30m") < 20 * CASE_S
             start = time.time()
             output = shared.qnn_harness("devices", "--lab", shared.file).stdout
             assert "devices reserve: look" in output
@@ -205,8 +205,8 @@ def test_a_run_that_ends_while_a_person_has_its_device_leaves_nothing(
         with started(
             shared, "reserve", 0, words=("devices", "reserve", "one", "--for", "1h")
         ) as person:
-            person.wait_for("one is yours")
-            run.wait_for("waiting for device one: held by")
+            person.wait_for("one is reserved")
+            run.wait_for("waiting for device one, in use by")
             run.process.send_signal(way)
             run.end()
             output = shared.qnn_harness("devices", "--lab", shared.file).stdout

@@ -61,7 +61,7 @@ def test_plain_tests_run_and_device_tests_say_what_to_do(
     code, output = run(folder, *options)
     assert code == 0, output
     assert "1 passed, 1 skipped" in output
-    assert output.count(f"\n{SKIPPED}no devices.yaml here: --device sim-v73 ") == 1
+    assert output.count(f"\n{SKIPPED}no devices.yaml here; ") == 1
     assert SKIPPED not in run(folder, "-rs", *options)[1], "pytest tells of it"
 
 
@@ -120,8 +120,8 @@ def test_who_chooses_no_device_test_is_told_of_those_that_come_along(folder: Pat
         ("", "backend=", "backnd=", 8, "backnd in the marker of test_device: "),
         ("", "backend=", "", 8, "the marker of test_device "),
         ("", 'backend="htp"', 'qnn="2.99"', 8, "qnn in the marker of test_device: "),
-        ("-n 2 -x", ".device(", ".devcie(", 8, "test_device takes "),
-        ("-m device", "@pytest", "# ", 9, "test_device takes "),
+        ("-n 2 -x", ".device(", ".devcie(", 8, "test_device uses "),
+        ("-m device", "@pytest", "# ", 9, "test_device uses "),
         ("", "(bench)", "()", 8, "test_device is marked "),
         (
             "",
@@ -129,14 +129,14 @@ def test_who_chooses_no_device_test_is_told_of_those_that_come_along(folder: Pat
             "parametrize('n', [pytest.param(1, marks=pytest.mark.device)])\n"
             "def test_device(bench, n)",
             8,
-            "test_device takes ",
+            "test_device uses ",
         ),
         (
             "",
             'device(backend="htp")\ndef test_device(bench)',
             "device\n@pytest.mark.parametrize('qnn', [1])\ndef test_device(bench, qnn)",
             8,
-            "test_device has the parameter 'qnn'",
+            "test_device has a parameter with the reserved name 'qnn'",
         ),
     ],
     ids=["key", "no key", "value", "name", "none", "bench", "parameter", "axis"],

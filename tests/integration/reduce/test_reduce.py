@@ -121,7 +121,9 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
     way = ("--contexts=3", "--residency=window")
     code, output, (record,) = lab.run_files("tiny.bin", "--qnn=2.51.0", *way, *tensors)
     assert (code, record["outcome"], record["outputs"]) == (1, "failed", "reference"), output
-    (command,) = re.findall(r"(?<=^to hand it over: qnn-harness ).*", output, re.MULTILINE)
+    (command,) = re.findall(
+        r"(?<=^to share the first failing case: qnn-harness ).*", output, re.MULTILINE
+    )
     packed = lab.qnn_harness(*shlex.split(command))
     assert packed.returncode == 0, packed.stderr
     assert "    wrong-outputs (known): " in packed.stdout
@@ -130,7 +132,7 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
     code, output, (again,) = lab.run_files("case.zip", "--qnn=2.51.0")
     assert again["error"]["signature"] == record["error"]["signature"], output
     assert again["measurements"]["came_again"] is True
-    assert "to hand it over" not in output
+    assert "to share the first failing case" not in output
     assert (again["axes"]["contexts"], again["axes"]["residency"]) == (3, "window")
     # a run that cannot be read hides no other; a name that no run has, a case that no run failed
     later = lab.reports / "29990101T000000Z-0000000000000000"
@@ -219,7 +221,7 @@ def test_a_bundle_fails_again_with_the_harness_and_without(
         write_packed(lab)
     code, output, (record,) = lab.run_files(file, "--qnn=2.51.0", *arguments)
     assert code == 1, output
-    (command,) = re.findall(r"to hand it over: qnn-harness (.+)", output)
+    (command,) = re.findall(r"to share the first failing case: qnn-harness (.+)", output)
     packed = lab.qnn_harness(*shlex.split(command))
     assert packed.returncode == 0, packed.stderr
     bundle = lab.folder / "case.zip"

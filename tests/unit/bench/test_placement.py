@@ -94,6 +94,5 @@ def test_a_case_runs_on_a_device_that_its_name_has_or_shares_and_on_no_other(
             assert placement.on(device).device == device
             assert str(placement.on(device)) == str(placement)
         else:
-            message = f"^a case of {placement.device_name} was to run on {device}$"
-            with pytest.raises(ValueError, match=message):
+            with pytest.raises(ValueError, match=f" {device}$"):
                 placement.on(device)

@@ -129,7 +129,7 @@ def with_outputs(*digests: str, sha256: str = "00", **more: Any) -> CaseRecord:
 @pytest.mark.parametrize(
     ("steps", "digests", "answer", "why"),
     [
-        (0, (A, A), "good", "the outputs of the good end"),
+        (0, (A, A), "good", "the outputs equal"),
         (0, (A, B), "bad", "m.bin, output y1: 1 of 2 elements, 3 steps at most"),
         (2, (B, B), "bad", "m.bin, output y0: "),
         (3, (A, B), "good", "m.bin, output y1: "),

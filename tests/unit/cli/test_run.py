@@ -154,4 +154,4 @@ def test_who_interrupts_it_is_told_how_it_goes_on(
     (tmp_path / "a.bin").write_bytes(CONTEXT)
     completed = CliRunner().invoke(run, ["a.bin"], standalone_mode=False)
     assert completed.return_value == 130
-    assert ("to go on: the same command with --resume 'reports/1 a'" in completed.stderr) == told
+    assert ("--resume 'reports/1 a'" in completed.stderr) == told

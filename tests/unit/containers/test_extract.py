@@ -184,7 +184,7 @@ def test_files_of_somebody_else_stay(tmp_path: Path, monkeypatch: pytest.MonkeyP
         copy_range(read, offset, size, write)
 
     monkeypatch.setattr("harness.containers.extract.copy_range", meanwhile)
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="already exists"):
         extract([open_artefact(PTE)], out)
     assert [path.read_text() for path in out.iterdir()] == ["somebody else's"]
     assert list(tmp_path.iterdir()) == [out]

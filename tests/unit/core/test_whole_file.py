@@ -87,7 +87,7 @@ def test_what_came_in_the_place_of_a_file_is_not_read(tmp_path: Path) -> None:
     path.write_bytes(b"some")
     with open_regular(path, 4) as stream:
         assert stream.read() == b"some"
-    with pytest.raises(OSError, match="4 bytes, 3"):
+    with pytest.raises(OSError, match=r"\b4 bytes\b.*\b3\b"):
         open_regular(path, 3)
     path.unlink()
     for create in (os.mkfifo, lambda path: path.symlink_to("/dev/zero"), Path.mkdir):

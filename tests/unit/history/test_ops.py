@@ -120,7 +120,7 @@ def test_a_ratio_is_that_of_the_figures_beside_it(
         if match := re.search(r"op (?:slower|faster): \w+ x (\S+) \(([\d,]+) to ([\d,]+) ", line):
             base, ratio = (float(match[group].replace(",", "")) for group in (2, 1))
             assert float(match[3].replace(",", "")) / base == pytest.approx(ratio, rel=0.01)
-            relative = re.search(r"; x (\S+) by all runs, beside most ops;", line)
+            relative = re.search(r"; x (\S+) over all runs, relative to most ops;", line)
             judged = float(relative[1]) if relative else ratio
             assert (judged > 1) == ("slower" in line)
 

@@ -84,9 +84,9 @@ def test_an_issue_names_its_files_as_from_the_folder_of_the_night(
     chain._save(run=run.name, done=STEPS[:2], folder=folder or str(tmp_path))
     assert any("--strict-known" in reason for reason in chain.go_on().failed_on)
     reports = "mine" if folder is None else str(tmp_path / "mine")
-    message = f"- what it left: `{reports}/{run.name}/logs/a`"
+    logs = f"`{reports}/{run.name}/logs/a`"
     (text,) = (chain.path / "issues").glob("*.md")
-    assert message in text.read_text()
+    assert logs in text.read_text()
 
 
 def test_a_ci_system_that_cannot_be_told_is_a_note_of_the_night(

@@ -84,7 +84,7 @@ def test_a_pass_that_only_a_simulator_gives_is_in_the_headline(code: str) -> Non
     finding = Finding(code=code, severity="info", explanation="v75", fix="-")
     for outcome, is_said in (("passed", True), ("failed", False)):
         text = page([record(outcome=outcome, preflight=(finding,))]).whole
-        assert ("simulator takes" in text) == is_said
+        assert ("simulator accepts" in text) == is_said
 
 
 @pytest.mark.parametrize("cases", [[record()], []])

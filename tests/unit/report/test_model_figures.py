@@ -70,7 +70,7 @@ def test_a_page_has_a_folded_table_of_each_outputs_worst() -> None:
     )
     (table,) = elements([ran])
     assert isinstance(table, Table)
-    assert (table.title, table.folded) == ("y of m.onnx::t[x]: where it is off most", True)
+    assert (table.title, table.folded) == ("y of m.onnx::t[x]: largest errors", True)
     assert [list(row) for row in table.rows] == [
         [Span("furthest, at [0, 3, 1]"), "1.5", "1", "0.5"]
     ]
@@ -227,7 +227,7 @@ def test_where_nothing_ran_it_is_told_as_planned(
     failed = record(outcome="failed", measurements=figures, outputs=compared)
     line, table = nodes_tables([failed])
     assert isinstance(table, Table)
-    assert ("no run came" in markdown([line])) is not executed
+    assert ("no run finished" in markdown([line])) is not executed
     assert ("would run" in table.title) is not executed
     assert "| node 1 | Sigmoid |" in markdown([table])
 

@@ -159,7 +159,7 @@ def test_more_ops_than_are_kept_are_told() -> None:
     ]
     profile = profile_of("ops", {"g": [run]})
     assert len(profile["ops"]) == OPS_MOST
-    assert profile["notes"] == ["left out: 3 ops that took least"]
+    assert [note.count("3 ops") for note in profile["notes"]] == [1]
     assert min(entry["cycles"] for entry in profile["ops"]) == 3
 
 

@@ -152,7 +152,7 @@ def test_a_link_in_somebody_elses_folder_has_no_file_overwritten(tmp_path: Path)
     for target in (mine, tmp_path / "new"):
         (reports / COUNTER).unlink(missing_ok=True)
         (reports / COUNTER).symlink_to(target)
-        with pytest.raises(InfraError, match=r"cannot number .*/theirs: "):
+        with pytest.raises(InfraError, match="/theirs: "):
             take_number(reports)
     assert mine.read_text() == "mine"
     assert not (tmp_path / "new").exists()

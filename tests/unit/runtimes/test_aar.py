@@ -103,7 +103,7 @@ def test_coordinates() -> None:
 def test_what_are_no_coordinates() -> None:
     parts = ("", "a", "a:", "a:b:c:d", "a/b:c", "a:..", "a:b:..", "a:b:1/../2", ".a:b", "a:b c")
     for text in (*parts, "a.:b", "a.-b:c"):
-        with pytest.raises(ConfigError, match="are no coordinates"):
+        with pytest.raises(ConfigError, match="group:artifact"):
             Coordinates.parse(text)
 
 

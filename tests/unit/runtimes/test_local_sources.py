@@ -91,7 +91,7 @@ def test_the_version_of_a_tree(
 ) -> None:
     assert version_of(make_sdk(tmp_path), yaml, header) == [expected]
     for silent in ((None, None), ("version: nonsense", "#define X 1")):
-        with pytest.raises(ConfigError, match="does not say which version it is"):
+        with pytest.raises(ConfigError, match="has no version in"):
             version_of(tmp_path, *silent)
 
 
@@ -251,9 +251,8 @@ def test_one_flipped_byte_is_found(tmp_path: Path, kept_time: bool) -> None:
     library.write_bytes(content)
     if kept_time:
         os.utime(library, ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert source.damage("2.31.0.250130", "android-arm64") == [
-        "lib/libQnnHtp.so is not what it was when it was last used"
-    ]
+    (damage,) = source.damage("2.31.0.250130", "android-arm64")
+    assert damage.startswith("lib/libQnnHtp.so ")
     if not kept_time:
         # it is the user's own tree: a library built anew is another runtime, and no damage then
         assert source.runtime("2.31.0.250130", "android-arm64").key != before.key

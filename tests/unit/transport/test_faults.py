@@ -149,5 +149,5 @@ def test_a_server_that_is_not_found_is_told_the_same_way_twice() -> None:
 @pytest.mark.usefixtures("runtime_folder")
 def test_a_folder_that_others_may_change_is_refused() -> None:
     host_file(ADDRESS, "away").parent.chmod(0o777)
-    with pytest.raises(InfraError, match="not a private folder"):
+    with pytest.raises(InfraError, match="0700"):
         Reach(ADDRESS)

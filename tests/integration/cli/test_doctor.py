@@ -103,7 +103,7 @@ def test_what_an_unplugged_phone_will_need_is_told(adb: AdbClient, simulated_lab
     assert (ndk["status"], "ANDROID_NDK_HOME" in ndk["advice"]) == ("fail", True)
     assert "unplugged" in checks["desk", "reachable"]["found"]
     assert ("desk", "quarantine") not in checks
-    assert "close to it: SM8650" in checks["desk", "SoC"]["found"]
+    assert "similar: SM8650" in checks["desk", "SoC"]["found"]
     assert "android-arm64" in checks["desk", "probe"]["found"]
     assert "QAIRT_SDK_ROOT" in checks["desk", "runtime"]["advice"]
     assert checks["other", "target"]["status"] == "unknown"

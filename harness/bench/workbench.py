@@ -184,7 +184,7 @@ class Workbench:
         if (occupied := device.try_acquire()) is not None or device.is_simulated_here:
             return occupied
         known = self._known.pop(device.key)
-        is_old = time.time() - known.fitness.checked > _FRESH_S
+        is_old = not 0 <= time.time() - known.fitness.checked <= _FRESH_S
         if not known.fitness.epoch or known.fitness.epoch != device.fitness.epoch:
             self._forget(device)
             known.fitness.epoch = known.fitness.epoch or secrets.token_hex(8)

@@ -28,7 +28,7 @@ from harness.lab.attach import LabDevice, OpenLab
 from harness.lab.device_watch import DeviceWatch
 from harness.lab.devices import DeviceConfig, SimulatedDeviceConfig
 from harness.lab.facts import Vitals
-from harness.lab.health import DeviceEvent, Quarantine, Quarantined, State
+from harness.lab.health import DeviceEvent, KnownStates, Quarantine, Quarantined, State
 from harness.lab.inventory import load_lab
 from harness.lab.lease import DeviceHeld, Held
 from harness.lab.recovery import check
@@ -188,6 +188,9 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> List
         row.state, row.lease = "leased", error.holding
         row.findings = [] if error.holding.holder else [str(error)]
         return row
+    except InfraError as error:
+        row.state, row.problem = "unreachable", str(error)
+        return row
     if row.quarantine and row.quarantine.until == "answers" and health.state != "bad":
         quarantine.lift(device.key)
         row.quarantine = None
@@ -275,14 +278,21 @@ def clean(names: tuple[str, ...], everything: bool, lab_file: Path) -> int:
     with open_lab(lab, "devices clean") as opened:
         for config in configs:
             try:
-                device = opened.device(config.name).attach()
-                cleaned = clean_device(device.transport, device.workdir, everything=everything)
+                device = opened.device(config.name)
+                attached = device.attach()
+                _forget(device)
+                cleaned = clean_device(attached.transport, attached.workdir, everything=everything)
             except HarnessError as error:
                 say(f"error: {error}", err=True)
                 code = InfraError.exit_code
                 continue
             say(f"{config.name}: {_cleaned_text(cleaned, everything)}")
     return code
+
+
+def _forget(device: LabDevice) -> None:
+    """Remove what runs know of a device that is held here, since it may change now."""
+    KnownStates(cache_root() / "devices", "").pop(device.key)
 
 
 def _cleaned_text(cleaned: Cleaned, everything: bool) -> str:
@@ -316,11 +326,12 @@ def reserve(name: str, how_long: str, why: str, lab_file: Path) -> None:
     with open_lab(lab, purpose, loan_s=loan_s) as opened:
         device = opened.device(name)
         device.acquire()
+        if not device.is_simulated_here:
+            _claim(device)
+            _forget(device)
         ends = Deadline(loan_s)
         say(f"{name} is reserved for {how_long}; Ctrl-C releases it")
         try:
-            if not device.is_simulated_here:
-                _claim(device)
             while not ends.expired:
                 device.require_held()
                 time.sleep(min(_LOOK_S, ends.remaining()))

@@ -400,6 +400,7 @@ class LabDevice:
         for key in self._keys:
             if (holding := self._lease(key)) is not None:
                 self._free()
+                self.leave_line()  # others of this computer come first: nobody would take our turn
                 return Occupied(self.name, key, holding)
         if not is_held and (holding := self._lock_on_device()) is not None:
             self._free()
@@ -465,7 +466,8 @@ class LabDevice:
             if self.lab.leases is not None:
                 for key in self._leased:
                     self.lab.leases.require(key)
-                self._lock_on_device()
+                if (holding := self._lock_on_device()) is not None:
+                    raise LeaseLost(f"device {self.name} is held by {holding}")
         except LeaseLost:
             self._free()
             self.release()

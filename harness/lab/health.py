@@ -369,6 +369,9 @@ class KnownStates:
             state = _state_adapter().validate_python(content)
             if state.run != self._run:
                 state.fitness.cases = 0
+                if state.fitness.offline is not None:
+                    # each run checks it once more
+                    state.fitness.offline = replace(state.fitness.offline, look_at=0.0)
                 state.identity, state.device_ids = (), frozenset()
             return state
         return KnownState()

@@ -390,7 +390,7 @@ _POLL_S: Final = (0.01, 0.05)
 """The time between two attempts in the first second; it grows with the time waited."""
 _SLOWEST_POLL: Final = 5.0
 _SETTLE_S: Final = 5.0
-_NEXT_CASE_S: Final = 0.5
+_NEXT_CASE_S: Final = 1.0
 """The time that a run has to begin its next case before others whose turn is later."""
 _LONGEST_LOAN_S: Final = 604800.0
 """The longest time that a person may keep a device."""
@@ -458,12 +458,12 @@ class Lease(LockedFile):
                 if not lock.try_acquire(line, wait=wait):
                     return Held(parse_holder(lock.last_holder), 0.0)
                 self.device_lock, self._line = lock, line
-            elif not self.device_lock.is_held() and not (
+            elif not self.device_lock.is_held():
+                # while our own shell there has not noticed the cut link, it still has it
                 self.device_lock.try_acquire(self._line, wait=False)
-                and self.device_lock.last_holder.strip() == self._line.strip()
-            ):
-                holder = parse_holder(self.device_lock.last_holder)
-                self._lose(f"its link was interrupted, and {holder or 'another computer'} took")
+                if self.device_lock.last_holder.strip() != self._line.strip():
+                    holder = parse_holder(self.device_lock.last_holder)
+                    self._lose(f"its link was interrupted, and {holder or 'another computer'} took")
         except DeviceError as error:
             _log.info(f"cannot lock device {self.name}: {error}")
         return None
@@ -575,7 +575,9 @@ class Leases:
             while occupied := attempt():
                 now = time.monotonic()
                 for name, _, holding in occupied:
-                    if name not in since or since[name][0] != str(holding.holder):
+                    is_loan = holding.holder is not None and holding.holder.is_loan
+                    # the time of a loan does not count, nor does that before it
+                    if is_loan or name not in since or since[name][0] != str(holding.holder):
                         since[name] = str(holding.holder), now
                 foreign = [entry for entry in occupied if not self._is_ours(entry.holding)]
                 if wait_s is None:

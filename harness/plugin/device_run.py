@@ -567,21 +567,28 @@ class Run:
         if sources_of and all(failed.values()):
             self._nothing_ready(list(sources_of), list(filter(None, failed.values())))
 
-    def _first_problem(self, placement: Placement) -> HarnessError | None:
+    def _first_problem(self, placement: Placement, *, again: bool = False) -> HarnessError | None:
         """Prepare a placement on a free device; return the error that all of them have."""
-        from harness.core.errors import DeviceError, NotYet
+        from harness.core.errors import DeviceError, InfraError, NotYet
         from harness.lab.lease import DeviceHeld
 
-        place = placement
+        place, was_trusted = placement, False
         try:
             place = self.devices.acquire(placement, wait=False)
             self.workbench.ready(place)
         except HarnessError as error:
             passing = (DeviceHeld, NotYet, DeviceError) if placement.is_shared else DeviceHeld
-            return None if isinstance(error, passing) else error
+            if isinstance(error, passing):
+                return None
+            device = self.devices.device(place)
+            was_trusted = isinstance(error, InfraError) and device.fitness.is_fit
+            if not was_trusted or again:
+                return error
+            self.workbench.distrust(device)
         finally:
             self.workbench.give_back(self.devices.device(place))
-        return None
+        # it was found well by others a moment ago, and is checked now
+        return self._first_problem(placement, again=True) if was_trusted else None
 
     def _nothing_ready(
         self, placements: Sequence[Placement], errors: Sequence[HarnessError]

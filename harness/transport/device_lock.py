@@ -63,7 +63,7 @@ class DeviceLock:
                 undo.pop_all()
                 return False
             self._is_waiting = False
-            if not self._is_acquired():
+            if not self._is_acquired() or not (self.lacks or self._is_open()):
                 return False
             undo.pop_all()
             return True
@@ -73,11 +73,8 @@ class DeviceLock:
         with self._changing:
             if self._channel is None or self._is_waiting:
                 return bool(self.lacks)
-            self._channel.renew(Deadline(_ANSWER_S))
-            # nothing comes before the shell ends
-            with contextlib.suppress(*BROKEN):
-                if not self._channel.receive(room_below=1):
-                    return True
+            if self._is_open():
+                return True
             self._close()
             return False
 
@@ -135,6 +132,14 @@ class DeviceLock:
             raise DeviceError(problem, serial=self._device.serial, command=_DOING)
         self.lacks = lacks.removeprefix("lacks ")
         return True
+
+    def _is_open(self) -> bool:
+        """Return whether the shell runs: nothing comes from it before its end."""
+        assert self._channel is not None
+        self._channel.renew(Deadline(_ANSWER_S))
+        with contextlib.suppress(*BROKEN):
+            return not self._channel.receive(room_below=1)
+        return False
 
     def _close(self) -> None:
         if self._channel is not None:

@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness.core.errors import InfraError
+from harness.core.errors import DeviceError, InfraError
 from harness.lab.attach import LabDevice, OpenLab
 from harness.lab.inventory import load_lab
 from harness.lab.lease import DeviceHeld, LeaseLost, Leases
 from harness.results.journal import read_journal
+from harness.transport.device_lock import DeviceLock
 from tests.integration.device_runs import DeviceRuns, Finished
 from tests.integration.lab.ssh_host import SSHD, SshHost
 
@@ -78,6 +79,24 @@ def test_another_computer_is_kept_off(far: SshHost, tmp_path: Path) -> None:
         first.leave_line()
         second.give_back()
         assert first.try_acquire() is None
+
+
+@pytest.mark.slow
+def test_a_lock_that_could_not_be_asked_for_is_asked_for_again(
+    far: SshHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with computer(far, tmp_path / "here") as here, computer(far, tmp_path / "there") as there:
+        here.device("far-0").attach()
+
+        def unanswered(lock: DeviceLock, line: bytes, *, wait: bool) -> bool:
+            raise DeviceError("no answer in time", serial="far-0", command="lock the device")
+
+        device = there.device("far-0")
+        with monkeypatch.context() as broken:
+            broken.setattr(DeviceLock, "try_acquire", unanswered)
+            device.attach()
+        with pytest.raises(LeaseLost, match=r"\(here\)"):
+            device.require_held()
 
 
 @pytest.mark.slow

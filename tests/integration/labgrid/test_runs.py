@@ -227,6 +227,7 @@ def test_a_run_that_dies_while_another_has_its_place_leaves_nothing(
     with steps(tmp_path / "a", rack, filters={"name": "p1"}) as session:
         session.wait_for(0)
         reservation = reserved_by_bob(rack)
+        time.sleep(2)  # the keeper looks twice a second
         session.go(0)
         taken_by_bob(rack, reservation)
         wait_until(rack.has_reservations, "the run does not queue again")

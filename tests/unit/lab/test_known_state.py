@@ -78,6 +78,15 @@ def test_a_field_that_makes_no_sense_spoils_all(tmp_path: Path, field: str, valu
     assert states.pop(KEY) == KnownState()
 
 
+def test_each_run_checks_a_device_that_was_given_up_once_more(tmp_path: Path) -> None:
+    state = KnownState(Fitness(offline=Offline(InfraError("it is away"), 3000.0)))
+    KnownStates(tmp_path, "a").save(KEY, state)
+    for run, look_at in (("a", 3000.0), ("b", 0.0)):
+        offline = KnownStates(tmp_path, run).read(KEY).fitness.offline
+        assert offline is not None
+        assert (str(offline.error), offline.look_at) == ("it is away", look_at)
+
+
 def test_where_nothing_can_be_written_the_next_one_looks_anew(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     states = KnownStates(tmp_path / "file", "run")

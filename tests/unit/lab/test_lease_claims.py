@@ -412,3 +412,19 @@ def test_a_run_of_short_cases_waits_for_one_case_of_a_long_run(folder: Path) -> 
     long.join()
     assert ended[:7] == ["long", *["short"] * 6]
     assert not list(folder.iterdir())
+
+
+@pytest.mark.slow
+def test_patience_counts_from_the_end_of_a_loan(folder: Path) -> None:
+    person, run = Leases(folder, purpose="by hand", loan_s=2.0), Leases(folder, purpose="a run")
+    person.acquire(KEY, "phone")
+
+    def give_back_late() -> None:
+        time.sleep(3)
+        person.close()
+
+    late = Thread(target=give_back_late)
+    late.start()
+    run.acquire(KEY, "phone", wait_s=2.5)
+    late.join()
+    run.close()

@@ -71,7 +71,7 @@ def test_every_step_and_nothing_is_left(
         "66 contexts": "warn",
     }, text
     assert "1002" in steps["66 contexts"].found
-    assert [text.split()[0] for text in prompts] == ["pull", "plug"]
+    assert [text.split()[0] for text in prompts] == ["unplug", "plug"]
     assert {link.address, "127.0.0.1"} < set(words)
     assert "--no-smoke" not in text
     assert not (device.storage / "work/acceptance").exists()

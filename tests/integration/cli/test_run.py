@@ -165,7 +165,7 @@ def test_wrong_input_that_is_known_once_a_file_is_read(lab: DeviceRuns, tmp_path
         (FOREIGN, "--graph=decode", "graph: has no graph 'decode'"),
         # what lies inside another file is called as users know it, not as its copy in the cache
         (program, "--graph=nix", "error: executorch-3-contexts.pte#0: graph: "),
-        (program, "--expected=empty", "empty/0, "),
+        (program, "--expected=empty", "empty/0 "),
         (FOREIGN, "--inputs=empty", "inputs: "),
     ):
         code, stderr, records = lab.run_files(file, option)

@@ -65,7 +65,7 @@ def test_all_three_beside_us(folder: Path, way: str, workers: tuple[str, ...]) -
     code, output = run(folder, *words, *THEIRS, *workers)
     assert code == 0, output
     assert "1 passed, 1 skipped" in output
-    assert ": --qnn-device sim-v73 " in output
+    assert " --qnn-device sim-v73 " in output
 
     code, output = run(folder, *words, *THEIRS, *workers, "--qnn-device=sim-v73", "--reports=r")
     assert code == 0, output

@@ -692,7 +692,7 @@ def _lacks(report: HistoryReport) -> str:
         count = counted(sum(run.not_run or 0 for run in known), "case")
         text += f"; {count} not run in {_runs(known)}"
     if unknown:
-        text += f"; {_runs(unknown)} may not have run all cases"
+        text += f"; it is unknown whether {_runs(unknown)} ran all cases"
     return text
 
 

@@ -63,7 +63,7 @@ def test_a_wrong_rule_ends_a_run_before_its_first_case(lab: DeviceRuns) -> None:
     wrong = RULES.replace("acme-license", "no-memory")
     words = ("pytest", "-m", "device", "--qnn=2.51.0", "-n2")
     completed = run_with_plugin(wrong, lab.folder, *words, environment=lab.environment)
-    problem = "plug-in acme: qnn_diagnosis_rules: ValueError: a rule no-memory exists already"
+    problem = "plug-in acme: qnn_diagnosis_rules: ValueError: a rule no-memory already exists"
     assert problem in completed.stdout
     assert completed.returncode == 2
     assert "1 failed" not in completed.stdout

@@ -47,7 +47,8 @@ def fastrpc_over(
         patch.delenv("DSP_LIBRARY_PATH", raising=False)
         yield rpc
         for process in rpc.processes():
-            os.kill(process, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it may be ending
+                os.kill(process, signal.SIGKILL)
 
 
 @pytest.fixture

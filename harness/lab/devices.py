@@ -273,6 +273,11 @@ class DeviceConfig(TaggedModel):
     tags: tuple[Word, ...] = ()
     """Words of your own that tests can require."""
 
+    shared: bool | None = None
+    """Whether other computers use it, too, so that leases are kept on it. By default it is if its
+    adb server is another computer's, its serial a network address, or it is reached by ssh.
+    """
+
     store_limit_mb: Annotated[StrictInt, Field(ge=1)] | None = None
     """How much (10^6 bytes) deployed files may take on it; by default half of what is free."""
 

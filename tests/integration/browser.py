@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
@@ -25,7 +26,10 @@ class Browser:
         self.driver = driver
 
     def wait(self, what: Callable[[], Any]) -> Any:
-        return WebDriverWait(self.driver, WAIT_S).until(lambda _: what())
+        """Wait until something is true; look again for an element that is drawn anew."""
+        drawn_anew = [StaleElementReferenceException]
+        wait = WebDriverWait(self.driver, WAIT_S, ignored_exceptions=drawn_anew)
+        return wait.until(lambda _: what())
 
     def all(self, selector: str) -> list[WebElement]:
         return self.driver.find_elements(By.CSS_SELECTOR, selector)

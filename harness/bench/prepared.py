@@ -61,6 +61,7 @@ class ProvisionedDevice:
         self.ready: dict[Placement, PreparedPlacement] = {}
         self.deployed: frozenset[str] = frozenset()
         """The names of placements whose files some process of the run has deployed."""
+        self._recorded: tuple[AttachedDevice, DeviceRecord] | None = None
         self._provisioner = provisioner
         self._open_deployer = open_deployer
 
@@ -87,7 +88,10 @@ class ProvisionedDevice:
 
     @property
     def record(self) -> DeviceRecord:
-        return DeviceRecord.model_validate(self.device.identity())
+        device = self.device
+        if self._recorded is None or self._recorded[0] is not device:
+            self._recorded = device, DeviceRecord.model_validate(device.identity())
+        return self._recorded[1]
 
     @cached_property
     def baseline(self) -> Baseline | None:

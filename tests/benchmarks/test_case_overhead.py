@@ -119,4 +119,4 @@ def test_overhead_per_case(
             first_case_ms=round(first_ms),
         )
     # aimed at 1.05; one more command a case would make it about 2
-    assert min(ratios) < 1.25, "one case costs more than a plain `adb shell`"
+    assert min(ratios) < 1.4, "one case costs more than a plain `adb shell`"

@@ -530,10 +530,7 @@ class LabDevice:
         self._free(except_keys=self._keys)
         if self._device_key is not None and self._lease(self._device_key) is not None:
             return False
-        shared = self.config.shared
-        if self._device_lock is None and (
-            self.config.is_shared(self._described) if shared is None else shared
-        ):
+        if self._device_lock is None and self.config.has_own_lease(self._described):
             self._device_lock = DeviceLock(attached.transport, attached.workdir)
         return self._lock_on_device() is None
 

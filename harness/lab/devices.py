@@ -316,9 +316,13 @@ class DeviceConfig(TaggedModel):
     def is_shared(self, lab: Hosts) -> bool:
         """Return whether other computers may reach it, too; False by default. Raises ConfigError.
 
-        Leases of such a device are kept on it besides, by its programs `flock` and `timeout`.
+        Its entry may say otherwise by `shared`.
         """
         return False
+
+    def has_own_lease(self, lab: Hosts) -> bool:
+        """Return whether leases are kept on it besides, by its programs `flock` and `timeout`."""
+        return self.is_shared(lab) if self.shared is None else self.shared
 
     @property
     def store_limit_bytes(self) -> int | None:

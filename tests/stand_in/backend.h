@@ -34,6 +34,21 @@ static abi_error forget(abi_handle handle) {
     return 0;
 }
 
+/* the functions of a backend by the names that each stand-in gives them */
+#define STAND_IN_API                                                                               \
+    {.backend_create = make,                                                                       \
+     .backend_build_id = build_id,                                                                 \
+     .backend_free = forget,                                                                       \
+     .context_create_from_binary = create,                                                         \
+     .context_free = context_free,                                                                 \
+     .graph_retrieve = retrieve,                                                                   \
+     .graph_execute = execute,                                                                     \
+     .log_create = log_create,                                                                     \
+     .log_free = forget,                                                                           \
+     .device_create = make,                                                                        \
+     .device_free = forget,                                                                        \
+     .error_message = message}
+
 static abi_error metadata(abi_handle handle, const void *binary, uint64_t size, const void **info);
 static abi_error system_create(abi_handle *handle);
 static abi_error system_free(abi_handle handle);

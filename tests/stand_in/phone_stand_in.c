@@ -96,7 +96,7 @@ static abi_error create(abi_handle backend, abi_handle device, const void **conf
     return 0;
 }
 
-static abi_error release(abi_handle context, abi_handle profile) {
+static abi_error context_free(abi_handle context, abi_handle profile) {
     (void)profile;
     used -= (*(const struct known **)context)->bytes;
     free(context);
@@ -154,18 +154,7 @@ EXPORTED abi_error QnnInterface_getProviders(const struct abi_backend_provider *
         .backend_id = 6,
         .name = "STAND_IN_FOR_TESTS",
         .core = {2, 40, 0},
-        .api = {.backend_create = make,
-                .backend_build_id = build_id,
-                .backend_free = forget,
-                .context_create_from_binary = create,
-                .context_free = release,
-                .graph_retrieve = retrieve,
-                .graph_execute = execute,
-                .log_create = log_create,
-                .log_free = forget,
-                .device_create = make,
-                .device_free = forget,
-                .error_message = message}};
+        .api = STAND_IN_API};
     static const struct abi_backend_provider *providers[] = {&provider};
     listen_to_tests();
     *list = providers;

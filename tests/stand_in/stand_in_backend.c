@@ -154,18 +154,7 @@ static const struct abi_backend_provider provider = {
     .backend_id = 99,
     .name = "STAND_IN",
     .core = {2, 0, 0},
-    .api = {.backend_create = make,
-            .backend_build_id = build_id,
-            .backend_free = forget,
-            .context_create_from_binary = create,
-            .context_free = context_free,
-            .graph_retrieve = retrieve,
-            .graph_execute = execute,
-            .log_create = log_create,
-            .log_free = forget,
-            .device_create = make,
-            .device_free = forget,
-            .error_message = message}};
+    .api = STAND_IN_API};
 
 abi_error QnnInterface_getProviders(const struct abi_backend_provider ***list, uint32_t *count) {
     static const struct abi_backend_provider *providers[] = {&provider};

@@ -228,6 +228,10 @@ class Workbench:
             and placement.deployment_key in self._known.read(device.key).deployed
         )
 
+    def is_ours(self, occupied: Occupied) -> bool:
+        """Return whether a process of this run uses an occupied device."""
+        return self.lab.leases is not None and self.lab.leases.is_ours(occupied.holding)
+
     def wait_for(self, attempt: Callable[[], Sequence[Occupied]], *, wait: bool = True) -> None:
         """Wait until a device is free, as `Leases.wait_for`."""
         self.lab.wait_for(attempt, wait_s=self.lab.lease_wait_s if wait else None)

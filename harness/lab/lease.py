@@ -579,7 +579,7 @@ class Leases:
                     # the time of a loan does not count, nor does that before it
                     if is_loan or name not in since or since[name][0] != str(holding.holder):
                         since[name] = str(holding.holder), now
-                foreign = [entry for entry in occupied if not self._is_ours(entry.holding)]
+                foreign = [entry for entry in occupied if not self.is_ours(entry.holding)]
                 if wait_s is None:
                     left_s = 0.0
                 elif len(foreign) < len(occupied):
@@ -668,7 +668,8 @@ class Leases:
         """Return this process as the holder that others see."""
         return Held(self._holder(), 0.0)
 
-    def _is_ours(self, holding: Held) -> bool:
+    def is_ours(self, holding: Held) -> bool:
+        """Return whether a process of our own run has it, and works."""
         holder = holding.holder
         if holder is None or not self._of_run or holding.silent_s > STALE_S:
             return False
@@ -691,7 +692,7 @@ class Leases:
                 return
             line = claimants(self._folder, key)
             runs = (claimant.holding for claimant in line if not claimant.is_person)
-            if self._loan_s or not any(map(self._is_ours, runs)):
+            if self._loan_s or not any(map(self.is_ours, runs)):
                 self._leave_line([key])
                 kind: ClaimKind = "asks" if self._loan_s else "waits"
                 turn_ms = (after.turn_ms if after is not None else 0) + self._last_case_ms

@@ -1,23 +1,38 @@
-"""The order in which pytest-xdist's workers get the cases of a run (pure).
+"""The order in which pytest-xdist's workers get the cases of a run, and their devices.
 
 `--dist worksteal` gives each worker an equal share of the tests, in their order. A worker that has
-one test left takes half of what the longest share has at its end.
+one test left takes half of what the longest share has at its end. Near the end of a run a slow
+device would begin a case that a faster one could finish sooner.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.core.bounded_json import parse_json
+
+if TYPE_CHECKING:
+    from harness.bench.placement import Placement
 
 _USUAL_S: Final = 1.0
 _LEAST_S: Final = 0.001
 _ROUNDS: Final = 10
 _DOUBT: Final = 2
 """The number of usual cases that are added to those of a kind."""
+_LATE: Final = 6
+"""A run is near its end if it has fewer cases than this for each device left."""
+_UNKNOWN: Final = 2
+"""So many times the usual length a case of unknown length is assumed to have on a slow device."""
+_FASTER: Final = 0.8
+"""A device is faster than another if it has less than this part of its pace."""
 
 
 @dataclass
@@ -118,3 +133,112 @@ def deal(
         share.tests = [number for pair in pairs for number in pair if number is not None]
         share.tests += [next(others) for _ in range(share.room)]
     return shares
+
+
+class Forecast:
+    """The cases of a run that no worker has begun, and how long they will take on a device.
+
+    `cases` are given by name with their devices, `lengths` and `paces` as `learn_paces` returns
+    them for earlier runs. Without those they are learned from what is over in this run.
+    """
+
+    def __init__(
+        self,
+        cases: Mapping[str, Sequence[str]],
+        lengths: Mapping[str, float],
+        paces: Mapping[str, float],
+        kinds: Mapping[str, str],
+    ) -> None:
+        self._left, self._kinds = dict(cases), kinds
+        self._lengths, self._paces = lengths, paces
+        self._seconds: dict[str, dict[str, float]] = {}
+        self._learned: tuple[dict[str, float], dict[str, float]] | None = None
+
+    def begin(self, case: str) -> None:
+        self._left.pop(case, None)
+
+    def end(self, case: str, device: str, taken_s: float) -> None:
+        self._seconds[case] = {device: taken_s}
+        self._learned = None
+
+    def is_late(self, devices: int) -> bool:
+        """Return whether the run nears its end, so that the choice among devices matters."""
+        return len(self._left) < _LATE * devices
+
+    def paces(self, devices: Collection[str]) -> dict[str, float]:
+        """Return the paces of devices; 1 for one of which nothing is known."""
+        _, known = self._known()
+        of_kind = {self._kinds.get(device, device): pace for device, pace in known.items()}
+        return {
+            device: known.get(device) or of_kind.get(self._kinds.get(device, device), 1.0)
+            for device in devices
+        }
+
+    def _known(self) -> tuple[Mapping[str, float], Mapping[str, float]]:
+        """Return lengths and paces, of earlier runs if there were any."""
+        if self._lengths:
+            return self._lengths, self._paces
+        self._learned = self._learned or learn_paces(self._seconds, self._kinds)
+        return self._learned
+
+    def in_order(self, case: str, places: Iterable[Placement]) -> list[Placement]:
+        """Sort by the paces of devices; the first one stays there unless it is too slow."""
+        first, *rest = places
+        paces = self.paces([place.device for place in (first, *rest)])
+        if not self.waits(case, first.device, [place.device for place in rest], 0.0):
+            paces[first.device] = 0.0
+        return sorted([first, *rest], key=lambda place: paces[place.device])
+
+    def waits(self, case: str, device: str, in_use: Collection[str], waited_s: float) -> bool:
+        """Return whether a case is over sooner if it waits for one of the devices `in_use`.
+
+        Only faster ones count. They first take all that is left, and are in the middle of a case
+        now, of which half is assumed to remain. A case of unknown length may be a long one. It has
+        waited long enough when `device` would have run it.
+        """
+        paces = self.paces({device, *in_use})
+        faster = {name for name in in_use if paces[name] < _FASTER * paces[device]}
+        lengths, _ = self._known()
+        if not faster or not lengths:
+            return False
+        usual_s = statistics.fmean(lengths.values())
+        length_s = lengths.get(case, usual_s)
+        here_s = (length_s if case in lengths else _UNKNOWN * usual_s) * paces[device]
+        left_s = sum(
+            lengths.get(name, usual_s)
+            for name, devices in self._left.items()
+            if not faster.isdisjoint(devices)
+        )
+        there_s = left_s / sum(1 / paces[name] for name in faster) + length_s / 2
+        return max(waited_s, there_s) < here_s
+
+
+class SharedForecast(Forecast):
+    """A forecast for which the workers of a run tell each other what they begin and end.
+
+    Each appends lines to one file, and reads on from where it was.
+    """
+
+    def __init__(self, path: Path, *known: Any) -> None:
+        """`known` is that of `Forecast`."""
+        super().__init__(*known)
+        self._path, self._read_bytes = path, 0
+
+    def note(self, case: str, *ended: str | float) -> None:
+        """Tell that a case begins, or has `ended`: its device and the seconds that it took."""
+        with self._path.open("ab", buffering=0) as file:
+            file.write(json.dumps([case, *ended]).encode() + b"\n")
+
+    def is_late(self, devices: int) -> bool:
+        """Read what all workers told since the last time; return whether the run nears its end."""
+        with contextlib.suppress(FileNotFoundError), self._path.open("rb") as file:
+            file.seek(self._read_bytes)
+            lines, newline, _ = file.read().rpartition(b"\n")
+            self._read_bytes += len(lines) + len(newline)
+            for line in lines.splitlines():
+                case, *ended = parse_json(line)
+                if ended:
+                    self.end(case, *ended)
+                else:
+                    self.begin(case)
+        return super().is_late(devices)

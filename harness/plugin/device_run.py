@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property, partial
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from harness.lab.attach import LabDevice
     from harness.lab.health import DeviceEvent
     from harness.lab.lease import Occupied
+    from harness.plugin.case_order import SharedForecast
     from harness.plugin.collection import Collected
     from harness.plugin.terminal import Live
     from harness.report.sections import RunData
@@ -282,8 +284,9 @@ _PATIENCE_S: Final = 1.0
 class FreeDevices:
     """Acquires devices for cases, and releases them."""
 
-    def __init__(self, workbench: Workbench) -> None:
-        self.workbench = workbench
+    def __init__(self, workbench: Workbench, forecast: SharedForecast | None = None) -> None:
+        """`forecast` is what is known of the run's cases, if pytest-xdist's workers share them."""
+        self.workbench, self.forecast = workbench, forecast
         self.last = ""
         """The device that was used last."""
 
@@ -296,24 +299,34 @@ class FreeDevices:
         tried: Collection[str] = (),
         unable: Collection[str] = (),
         *,
+        case: str = "",
         preferred: str = "",
         wait: bool = True,
     ) -> Placement:
         """Acquire and prepare a free device for a case, if possible one that was not `tried`.
 
         The order is: the `preferred` one, the one used last, one that has the files, any other.
-        Waits if none is free, but never for those `unable` to run the case. If all devices have
-        problems, one of them is returned without being held. Raises DeviceHeld.
+        Near the end of the run faster ones come first, and `case` may wait for one that another
+        worker of ours uses. Waits if none is free, but never for those `unable` to run the case. If
+        all devices have problems, one of them is returned without being held. Raises DeviceHeld.
         """
         from harness.lab.lease import DeviceHeld
 
         places = [place for place in self._places(placement) if place.device not in unable]
         acquired: list[Placement] = []
+        forecast = None if tried or len(places) < 2 else self.forecast
+        start = time.monotonic()
 
         def attempt() -> Sequence[Occupied]:
-            occupied, refused = [], list[DeviceHeld]()
+            occupied, refused, ours = [], list[DeviceHeld](), list[str]()
             well = [candidate for candidate in places if self.workbench.problem(candidate) is None]
-            for place in self._in_order(well, tried, preferred or self.last):
+            in_order = self._in_order(well, tried, preferred or self.last)
+            is_late = well and forecast is not None and forecast.is_late(len(well))
+            late = forecast if is_late else None
+            for place in in_order if late is None else late.in_order(case, in_order):
+                waited_s = time.monotonic() - start
+                if late is not None and late.waits(case, place.device, ours, waited_s):
+                    continue
                 try:
                     holder = self.workbench.acquire(self.device(place))
                 except DeviceHeld as error:
@@ -321,6 +334,8 @@ class FreeDevices:
                     continue
                 if holder is not None:
                     occupied.append(holder)
+                    if late is not None and self.workbench.is_ours(holder):
+                        ours.append(place.device)
                 elif self._prepare(place):
                     acquired.append(place)
                     return []
@@ -403,15 +418,17 @@ class Attempts:
         before: int = 0,
         again: int = 0,
         preferred: str = "",
+        case: str = "",
     ) -> None:
         """`kinds` maps devices to kinds; `retries` more are allowed after a fault of the lab.
 
         `before` attempts were made in a run that this one resumes. A case with a verdict is run
-        until it has `again` more, if possible on the device `preferred`.
+        until it has `again` more, if possible on the device `preferred`. `case` is its node id.
         """
         self._devices, self._kinds = devices, kinds
         self._placement, self._before, self._retries = placement, before, retries
-        self._place, self._preferred = placement, preferred
+        self._place, self._preferred, self._case = placement, preferred, case
+        self._start = time.monotonic()
         self._count = 0
         self._again, self.has_verdict = again, again > 0
         self._tried: list[str] = []
@@ -430,8 +447,15 @@ class Attempts:
 
         try:
             self._place = self._devices.acquire(
-                self._placement, self._tried, self._unable, preferred=self._preferred
+                self._placement,
+                self._tried,
+                self._unable,
+                case=self._case,
+                preferred=self._preferred,
             )
+            self._start = time.monotonic()
+            if self._devices.forecast is not None:
+                self._devices.forecast.note(self._case)
         except DeviceHeld as error:
             self._place = self._placement
             self._devices.workbench.keep_out(self._devices.device(self._place), error)
@@ -453,6 +477,9 @@ class Attempts:
     def _continues(self, end: AttemptEnd, *, stop: bool, is_last: bool) -> bool:
         if end in ("verdict", "unsupported"):
             self._devices.device(self._place).fitness.succeeded()
+            if end == "verdict" and self._devices.forecast is not None:
+                taken_s = time.monotonic() - self._start
+                self._devices.forecast.note(self._case, self._place.device, taken_s)
             if end == "verdict" and self._again > 1:
                 self._again -= 1
                 self._retries += 1
@@ -503,6 +530,7 @@ class Run:
         self.problem: HarnessError | None = None
         self.collected: Collected | None = None
         self.live: Live | None = None
+        self.forecast: SharedForecast | None = None
         self.homes: Mapping[str, str] = {}
         """The device with which a worker of pytest-xdist begins that gets this case first."""
         self._worker = worker
@@ -605,7 +633,7 @@ class Run:
 
     @cached_property
     def devices(self) -> FreeDevices:
-        return FreeDevices(self.workbench)
+        return FreeDevices(self.workbench, self.forecast)
 
     def attempts(self, node_id: str, placement: Placement) -> Attempts:
         """Return the attempts at a case, counted on from those of a resumed run."""
@@ -621,4 +649,5 @@ class Run:
             before=earlier.attempt if earlier else 0,
             again=again,
             preferred=was_on,
+            case=node_id,
         )

@@ -253,7 +253,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _order(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Sort the tests so that workers of pytest-xdist begin with the best ones."""
-    from harness.plugin.case_order import deal
+    from harness.plugin.case_order import SharedForecast, deal
     from harness.plugin.parallel import worker_input
 
     placed = {i: placement for i, item in enumerate(items) if (placement := placement_of(item))}
@@ -267,6 +267,9 @@ def _order(config: pytest.Config, items: list[pytest.Item]) -> None:
     shares = deal(len(items), cases, lengths, paces, workers)
     run = config.stash[RUN]
     run.homes = {names[number]: share.device for share in shares for number in share.tests}
+    file = Path(worker_input(config, "shared"), "begun-and-ended")
+    devices_of = {names[number]: devices for number, devices in cases.items()}
+    run.forecast = SharedForecast(file, devices_of, lengths_by_name, paces, run.selection.kinds)
     items[:] = [items[number] for share in shares for number in share.tests]
 
 

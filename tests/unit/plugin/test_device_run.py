@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -227,6 +227,37 @@ def test_the_device_used_last_comes_first_and_then_one_that_has_the_files() -> N
     workbench.files = ""
     assert devices.acquire(SHARED).device == "new-b"
     assert devices.acquire(SHARED.on("new-b"), tried=["new-b"]).device == "old-a"
+
+
+class MockForecast:
+    """A run near its end, in which each case waits for the device `new-b`."""
+
+    def is_late(self, devices: int) -> bool:
+        return True
+
+    def in_order(self, case: str, places: Iterable[Placement]) -> list[Placement]:
+        return sorted(places, key=lambda place: place.device != "new-b")
+
+    def waits(self, case: str, device: str, in_use: Sequence[str], waited_s: float) -> bool:
+        assert case == "a-case"
+        return "new-b" in in_use
+
+    def note(self, case: str, *ended: str | float) -> None:
+        self.noted = ended
+
+
+@pytest.mark.parametrize(("is_ours", "place", "waited"), [(True, "new-b", 1), (False, "old-a", 0)])
+def test_a_case_waits_for_a_faster_device_that_our_own_run_uses(
+    is_ours: bool, place: str, waited: int
+) -> None:
+    workbench: Any = MockWorkbench(leased="new-b")
+    workbench.is_ours = lambda _: is_ours
+    forecast: Any = MockForecast()
+    attempts = Attempts(FreeDevices(workbench, forecast), KINDS, SHARED, retries=0, case="a-case")
+    assert (attempts.begin().device, workbench.waited) == (place, waited)
+    assert forecast.noted == ()
+    attempts.finish("verdict", stop=False, is_last=False)
+    assert forecast.noted[0] == place
 
 
 @pytest.mark.parametrize(

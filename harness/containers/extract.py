@@ -199,10 +199,10 @@ def _extract_into(folder: Path, artefacts: Sequence[Artefact]) -> Manifest:
 
 
 def _free_name(preferred: str, suffix: str, used_names: set[str]) -> str:
-    """Return the preferred name if it is valid and free, with the suffix; add it to the used."""
+    """Return the preferred name if it is valid, visible and free, with the suffix; note its use."""
     if not preferred.endswith(suffix):
         preferred += suffix
-    if name_problem(preferred, flat=True) is not None:
+    if name_problem(preferred, flat=True) is not None or preferred.startswith("."):
         preferred = f"file{suffix}"
     name, count = preferred, 1
     while name.casefold() in used_names:

@@ -51,6 +51,14 @@ def test_the_manifest_is_taken_again(tmp_path: Path) -> None:
     assert manifests[0] == manifests[1]
 
 
+def test_a_hidden_file_is_extracted_under_another_name(tmp_path: Path) -> None:
+    for name in (".bin", ".context"):
+        (tmp_path / name).write_bytes(CONTEXT if name == ".bin" else OTHER)
+    extract(open_artefacts([tmp_path / ".bin", tmp_path / ".context"]), tmp_path / "out")
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"file.bin", "2-file.bin", "manifest.json"}
+
+
 def test_files_of_the_same_name_and_empty_caches(tmp_path: Path, logged: Logged) -> None:
     for folder, content in (("a", CONTEXT), ("b", OTHER)):
         (tmp_path / folder).mkdir()

@@ -65,7 +65,7 @@ dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 dist: export ANDROID_NDK_HOME ?= $(QNN_HARNESS_ANDROID_ROOTS:%=%/ndk)
 dist: $(READY_DEV)
 	@rm -rf dist
-	@$(VENV)/bin/python -m harness.cli.ship
+	@$(VENV)/bin/python -m harness.cli.build_probes
 	@$(VENV)/bin/python -m build --no-isolation --outdir dist .; code=$$?; \
 	rm -rf harness/probe/shipped; exit $$code
 	@$(VENV)/bin/twine check --strict dist/*

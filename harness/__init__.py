@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from harness.core.errors import ConfigError
     from harness.models.context_file import ContextFile
     from harness.models.models import Model
-    from harness.models.source import ContextSource
+    from harness.models.session_plan import ContextSource
     from harness.probe import steps
     from harness.probe.plan import Plan, Rounds, Settings
     from harness.results.record import Check, held, undecided
@@ -50,7 +50,7 @@ _MODULES = {
     "Check": "harness.results.record",
     "ConfigError": "harness.core.errors",
     "ContextFile": "harness.models.context_file",
-    "ContextSource": "harness.models.source",
+    "ContextSource": "harness.models.session_plan",
     "Model": "harness.models.models",
     "Observation": "harness.bench.case_session",
     "Plan": "harness.probe.plan",

@@ -29,7 +29,7 @@ from harness.models.context_file import AnyPath, resolve_paths
 from harness.models.contexts import Source
 from harness.models.models import Model
 from harness.models.onnx_model import OnnxModel, OnnxNodes
-from harness.models.source import (
+from harness.models.session_plan import (
     RESIDENCIES,
     DeployedContext,
     DeployedModel,

@@ -10,7 +10,7 @@ from typing import Final
 
 from harness.core.files import keep_whole
 from harness.models.metadata import tensors_of
-from harness.models.source import DeployedContext, saved_output
+from harness.models.session_plan import DeployedContext, saved_output
 from harness.probe.transcript import Transcript
 from harness.results.record import whole_numbers
 from harness.results.run_folder import OUTPUTS

@@ -32,7 +32,7 @@ from harness.lab.device_watch import DeviceWatch
 from harness.models.contexts import Source, SourceContexts, require_contexts
 from harness.models.metadata import named_build
 from harness.models.models import Model
-from harness.models.source import Context, DeployedContext, DeployedModel, Reference
+from harness.models.session_plan import Context, DeployedContext, DeployedModel, Reference
 from harness.probe.build import PROBE_NAME
 from harness.probe.fitness import probe_problem
 from harness.results.record import DeviceRecord, RuntimeRecord

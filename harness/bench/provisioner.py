@@ -21,7 +21,13 @@ from harness.lab.attach import AttachedDevice
 from harness.models.contexts import Contexts, Source
 from harness.models.metadata import entries, memory_bytes, named_build, needs
 from harness.models.models import Model, OnnxFiles
-from harness.models.source import Context, ContextSource, DeployedContext, DeployedModel, Reference
+from harness.models.session_plan import (
+    Context,
+    ContextSource,
+    DeployedContext,
+    DeployedModel,
+    Reference,
+)
 from harness.probe.build import PROBE_NAME, ProbeBuilder
 from harness.results.record import RuntimeRecord
 from harness.runtimes.catalog import Catalog

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from harness.core.axes import BACKEND_LIBRARIES
 from harness.models.compile import compile_options
-from harness.models.source import DeployedModel
+from harness.models.session_plan import DeployedModel
 from harness.probe.ort_plan import (
     QNN_EP,
     Provider,

@@ -55,7 +55,7 @@ from harness.models.inspection import (
 from harness.models.metadata import Unreadable, entries, memory_bytes, named_build, needs, read_each
 from harness.models.onnx_model import OnnxModel, OnnxNodes
 from harness.models.packing import Room, Unsized, calibrated_room, reserved
-from harness.models.source import RESIDENCIES, Residency
+from harness.models.session_plan import RESIDENCIES, Residency
 from harness.probe.build import ProbeBuilder
 from harness.runtimes.catalog import Catalog, resolve_versions
 from harness.runtimes.runtime import Runtime

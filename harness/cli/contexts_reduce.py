@@ -29,7 +29,7 @@ from harness.core.outgoing_text import counted
 from harness.lab.inventory import SIMULATED_LAB, load_lab
 from harness.models.artefact_sources import ModelOptions
 from harness.models.compiler import CompileError
-from harness.models.source import ClosenessLimits
+from harness.models.session_plan import ClosenessLimits
 from harness.reduce.driver import Reduction, Result
 from harness.reduce.handover import outcome_lines
 from harness.reduce.subject import (

@@ -24,7 +24,7 @@ from harness.core.axes import BACKENDS
 from harness.core.engine import ENGINES, find_engine
 from harness.core.errors import ConfigError, HarnessError
 from harness.core.record_part import Schema2
-from harness.models.source import RESIDENCIES
+from harness.models.session_plan import RESIDENCIES
 from harness.plugin.axes import DEFAULT_BACKEND
 from harness.plugin.options import CLAIMED, OPTIONS, Option, nonempty, split_list
 from harness.plugin.terminal import LIVE_FROM

@@ -23,7 +23,7 @@ from harness.diagnosis.verdict import Verdict
 from harness.doctor.check import Checked, CheckResult
 from harness.doctor.device_checks import DspAttempt, ExaminedDevice, dsp_layers
 from harness.models.models import Model
-from harness.models.source import Libraries, within_session
+from harness.models.session_plan import Libraries, within_session
 from harness.probe.ort_plan import APP_READ, APP_WRITE, call, operation, tensor
 from harness.probe.plan import Plan, Settings, Step
 from harness.runtimes.pypi import QNN_PLATFORMS

@@ -48,7 +48,7 @@ from harness.engines.executorch_files import (
 from harness.models.artefact_sources import ModelOptions, WholeFile
 from harness.models.context_file import ContextFile, Files
 from harness.models.contexts import require_contexts
-from harness.models.source import GIVEN, DeployedContext, schedule
+from harness.models.session_plan import GIVEN, DeployedContext, schedule
 from harness.models.tensor_files import TensorFiles
 from harness.probe.build import PROBE_NAME
 from harness.probe.plan import ONCE, Plan, Rounds, Step, rounds_of

@@ -44,7 +44,7 @@ from harness.models.litert import (
     run_on_cpu,
     soc_for,
 )
-from harness.models.source import ANY_DISTANCE
+from harness.models.session_plan import ANY_DISTANCE
 from harness.models.tensor_files import TensorFiles
 from harness.probe.plan import rounds_of
 

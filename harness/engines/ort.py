@@ -40,7 +40,7 @@ from harness.models.context_file import ContextFile, Files
 from harness.models.contexts import Source
 from harness.models.models import Model
 from harness.models.onnx_model import OnnxModel, OnnxNodes, OnnxSurface, require_alike
-from harness.models.source import GIVEN, ON_CPU, DeployedModel, Reference
+from harness.models.session_plan import GIVEN, ON_CPU, DeployedModel, Reference
 from harness.models.tensor_files import TensorFiles
 from harness.probe.ort_plan import CPU_EP
 from harness.probe.plan import Plan, Rounds, rounds_of

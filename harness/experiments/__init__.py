@@ -1,7 +1,7 @@
 """The measurements of suites, and how they are judged."""
 
 from harness.core.codes import TENSOR_MEMORIES, TensorMemory
-from harness.experiments.backends import measure_backend, measure_context
+from harness.experiments.backend_phases import measure_backend, measure_context
 from harness.experiments.capacity import Limit, SizePoint, fill, find_limit
 from harness.experiments.latency import (
     GrowthTolerance,

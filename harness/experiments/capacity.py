@@ -15,7 +15,7 @@ from harness.bench.case_session import Observation
 from harness.core.codes import same_code
 from harness.core.outgoing_text import counted
 from harness.models.contexts import Source
-from harness.models.source import Move, Schedule, schedule
+from harness.models.session_plan import Move, Schedule, schedule
 from harness.probe.plan import Settings
 from harness.results.measurements import context_estimate
 from harness.results.record import held

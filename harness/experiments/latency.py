@@ -19,7 +19,7 @@ from harness.bench.bench import Bench
 from harness.core.codes import TensorMemory
 from harness.core.engine import CASE_TIMEOUT_S
 from harness.models.models import Model
-from harness.models.source import DeployedContext
+from harness.models.session_plan import DeployedContext
 from harness.probe.ort_plan import io_bind, ort_session_free
 from harness.probe.plan import Step
 from harness.probe.transcript import Transcript

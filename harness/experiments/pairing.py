@@ -27,7 +27,7 @@ from harness.experiments.latency import (
 )
 from harness.models.contexts import Source
 from harness.models.models import Model
-from harness.models.source import DeployedContext, Libraries, within_session
+from harness.models.session_plan import DeployedContext, Libraries, within_session
 from harness.probe.ort_plan import io_release, io_run, memory_sample
 from harness.probe.plan import Plan, ProfileLevel, Settings, context_free, context_load
 from harness.probe.transcript import StepResult, Transcript

@@ -14,7 +14,7 @@ from harness.diagnosis.error import ErrorRecord
 from harness.diagnosis.verdict import Verdict
 from harness.experiments.latency import bind
 from harness.models.contexts import Source
-from harness.models.source import DeployedContext, Libraries, within_session
+from harness.models.session_plan import DeployedContext, Libraries, within_session
 from harness.probe.ort_plan import io_release, io_run
 from harness.probe.plan import Plan, Settings, Step, context_free, context_load
 from harness.probe.transcript import StepResult, Transcript

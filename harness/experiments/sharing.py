@@ -19,7 +19,7 @@ from harness.diagnosis.error import ErrorRecord
 from harness.experiments.latency import MemorySamples, bind, memory_samples, settled
 from harness.models.contexts import Source
 from harness.models.metadata import needs
-from harness.models.source import DeployedContext, Libraries, within_session
+from harness.models.session_plan import DeployedContext, Libraries, within_session
 from harness.probe.ort_plan import (
     context_load_list,
     context_load_shared,

@@ -19,7 +19,7 @@ from harness.core.outgoing_text import counted
 from harness.models.context_file import ContextFile
 from harness.models.contexts import Source, SourceList
 from harness.models.onnx_model import OnnxModel, require_alike
-from harness.models.source import ANY_DISTANCE, CONDITIONS, ClosenessLimits
+from harness.models.session_plan import ANY_DISTANCE, CONDITIONS, ClosenessLimits
 
 _log = logging.getLogger(__name__)
 

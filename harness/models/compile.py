@@ -42,7 +42,7 @@ from harness.core.verified_folder import (
 from harness.models.compiler import CompileError, CompileJob, InputFile, ReferenceJob, run_jobs
 from harness.models.metadata import Sizes, Unreadable, check_arch, entries, memory_bytes, read_each
 from harness.models.models import PREPARATIONS, Model
-from harness.models.source import GIVEN, ON_CPU, Context, Reference
+from harness.models.session_plan import GIVEN, ON_CPU, Context, Reference
 from harness.probe.build import ProbeBuilder
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.pypi import ORT_HOST_VERSION, CompilerHost

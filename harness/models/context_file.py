@@ -24,7 +24,7 @@ from harness.models.metadata import (
     read_each,
     tensors_of,
 )
-from harness.models.source import GIVEN, Context
+from harness.models.session_plan import GIVEN, Context
 from harness.models.tensor_files import TensorFiles
 from harness.probe.build import ProbeBuilder
 from harness.runtimes.catalog import Catalog

@@ -13,7 +13,7 @@ from harness.models.compile import ContextKey, ContextStore
 from harness.models.compiler import CompileError
 from harness.models.context_file import ContextFile, ContextFiles
 from harness.models.models import Model
-from harness.models.source import ClosenessLimits, Context, Reference
+from harness.models.session_plan import ClosenessLimits, Context, Reference
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import ONCE, Rounds
 from harness.runtimes.catalog import Catalog

@@ -12,7 +12,7 @@ from harness.containers.artefact import Artefact, ArtefactKind, Piece, PieceKind
 from harness.core.socs import SOCS
 from harness.models.metadata import Unreadable, entries, memory_bytes, needs
 from harness.models.onnx_model import OnnxNodes
-from harness.models.source import BACKENDS_BY_ID
+from harness.models.session_plan import BACKENDS_BY_ID
 
 # Qnn_TensorMemType_t
 _MEMORY_TYPES: Final = {0: "raw", 1: "memhandle", 2: "retrieve-raw"}

@@ -31,7 +31,7 @@ from harness.models.compiler import (
 )
 from harness.models.context_file import Files
 from harness.models.models import Model
-from harness.models.source import IN_RANGE, MADE_UP, READ
+from harness.models.session_plan import IN_RANGE, MADE_UP, READ
 from harness.models.tensor_files import TensorFiles, require_few_bytes
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from harness.core.files import keep_whole, read_json
 from harness.core.outgoing_text import counted
 from harness.models.compile import ContextStore
 from harness.models.models import Model
-from harness.models.source import Libraries, Move, schedule, session_start
+from harness.models.session_plan import Libraries, Move, schedule, session_start
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings, Step, context_free, context_load
 from harness.probe.plan_runner import ProbeRun, run_plan_locally

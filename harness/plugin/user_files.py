@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from harness.containers.artefact import Artefact
     from harness.models.artefact_sources import ModelOptions
     from harness.models.contexts import SourceList
-    from harness.models.source import Residency
+    from harness.models.session_plan import Residency
 
 _log = logging.getLogger(__name__)
 
@@ -217,7 +217,7 @@ def _with_bundle(sources: SourceList, artefact: Artefact) -> SourceList:
 
 def _model_options(path: Path, engine: Engine, options: ContextOptions) -> ModelOptions:
     from harness.models.artefact_sources import ModelOptions
-    from harness.models.source import ClosenessLimits
+    from harness.models.session_plan import ClosenessLimits
 
     allowed = options.fallback == "allow"
     if allowed and not engine.takes_models:
@@ -323,7 +323,7 @@ def _variants(options: Options, contexts: SourceList) -> list[tuple[str, int]]:
 
     A single case (`--only-case`) has those in its name. Raises ConfigError.
     """
-    from harness.models.source import RESIDENCIES
+    from harness.models.session_plan import RESIDENCIES
 
     named = named_variant(options.only_case or "")
     if named is not None:

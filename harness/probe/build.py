@@ -3,8 +3,8 @@
 The layout is that of the NDK's own documentation ("Use the NDK with other build systems"):
 toolchains/llvm/prebuilt/<host>/bin/aarch64-linux-android<API>-clang, one per API level.
 
-A wheel has probes in `shipped` (`python -m harness.cli.ship` makes them), so that its users need no
-compiler.
+A wheel has probes in `shipped` (`python -m harness.cli.build_probes` makes them), so that its users
+need no compiler.
 """
 
 from __future__ import annotations

@@ -173,8 +173,8 @@ def call(
     return Step("call", fields | numbered("arg", arguments))
 
 
-def cells(words: Sequence[int]) -> str:
-    """Return a pointer to numbers of 32 bits."""
+def packed_words(words: Sequence[int]) -> str:
+    """Return the array argument of a call: numbers of 32 bits, two in each word of 64."""
     padded = [*words, *([0] * (len(words) % 2))]
     pairs = zip(padded[::2], padded[1::2], strict=True)
     return f"[{' '.join(str(low | high << 32) for low, high in pairs)}]"
@@ -196,7 +196,7 @@ def tensor(
     named = name if re.fullmatch(r"\d+", name) else f"'{name}'"
     rank = len(shape) if rank is None else rank
     unquantised = f"{_UNDEFINED | _UNDEFINED << 32} 0 0 0 0"
-    behind = f"{rank} {cells(shape)} {memory} {data} {size} 0 0 0"
+    behind = f"{rank} {packed_words(shape)} {memory} {data} {size} 0 0 0"
     return f"[1 {number} {named} {kind} {data_type} {unquantised} {behind}]"
 
 

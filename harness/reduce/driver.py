@@ -30,7 +30,7 @@ from harness.core.files import disk_errors, link_or_copy, write_whole
 from harness.core.names_inside import inner_name
 from harness.core.record_part import Schema1
 from harness.diagnosis.error import ErrorRecord
-from harness.models.source import Residency
+from harness.models.session_plan import Residency
 from harness.plugin.user_files import isolated_arguments
 from harness.reduce.subject import Reducing, Way, WayAnswer, expected_of, shrink
 

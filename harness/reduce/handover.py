@@ -26,7 +26,7 @@ from harness.core.socs import SOCS, claim_of, limits_of_simulation
 from harness.core.versions import QNN_WHEELS
 from harness.models.artefact_sources import ModelOptions, own_folder
 from harness.models.compile import compile_options
-from harness.models.source import ANY_DISTANCE
+from harness.models.session_plan import ANY_DISTANCE
 from harness.report.document import template
 from harness.results.record import CaseRecord
 

@@ -24,7 +24,7 @@ from harness.models.artefact_sources import ModelOptions, contexts_of
 from harness.models.context_file import ContextFile, ContextFiles
 from harness.models.contexts import Contexts, SourceList, require_contexts
 from harness.models.metadata import entries, tensors_of
-from harness.models.source import ANY_DISTANCE, Context, Residency
+from harness.models.session_plan import ANY_DISTANCE, Context, Residency
 from harness.plugin.user_files import is_of_a_file, named_variant
 from harness.probe.build import ProbeBuilder
 from harness.reduce.handover import (

@@ -17,7 +17,7 @@ from harness.core.engine import ENGINES
 from harness.core.outgoing_text import counted, shortened
 from harness.core.socs import limits_of_simulation
 from harness.models.metadata import entries
-from harness.models.source import MADE_UP
+from harness.models.session_plan import MADE_UP
 from harness.report.document import Block, Line, Paragraph, Span, Table, code
 from harness.report.summary import part_of
 from harness.results.journal import Reader, read_once

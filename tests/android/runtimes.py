@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from harness.models.source import Context
+from harness.models.session_plan import Context
 from harness.probe.plan import SOURCE_FOLDER
 from harness.runtimes.maven_repository import Coordinates
 from tests.android.bionic import ARM64, compile_c, compiler

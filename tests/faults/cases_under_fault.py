@@ -18,7 +18,7 @@ import pytest
 
 from harness.bench.bench import Bench
 from harness.models.models import Model
-from harness.models.source import schedule
+from harness.models.session_plan import schedule
 from harness.probe.events import MARK
 from harness.probe.plan import Plan, Settings, Step, backend_load
 from harness.transport.adb_device import AdbDevice

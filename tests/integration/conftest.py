@@ -16,7 +16,7 @@ import pytest
 from harness.core.cache import cache_root
 from harness.models.compile import ContextStore
 from harness.models.models import Model
-from harness.models.source import Context
+from harness.models.session_plan import Context
 from harness.probe.build import ProbeBuilder
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.runtime import Runtime

@@ -20,7 +20,7 @@ import pytest
 def pytest_configure(config: pytest.Config) -> None:
     from harness.bench.bench import Bench
     from harness.bench.session import OrtOnDevice
-    from harness.models.source import Libraries
+    from harness.models.session_plan import Libraries
 
     del config
     folder = Path(os.environ["STAND_IN_FOLDER"])

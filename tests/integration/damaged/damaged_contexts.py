@@ -14,7 +14,7 @@ import pytest
 
 from harness.bench.bench import Bench
 from harness.models.models import Model
-from harness.models.source import Move, Schedule
+from harness.models.session_plan import Move, Schedule
 from harness.probe.plan import Settings
 from harness.transport.files import PushItem
 

@@ -14,7 +14,7 @@ from harness.core.cache import BOARDS, cache_root
 from harness.dsp.dsp import DspLimits, DspPrograms, dsp_environment, lay_out_dsp
 from harness.dsp.emulator import FASTRPC, build_fastrpc
 from harness.dsp.replies import DspReply, read_replies
-from harness.models.source import Context, Libraries, within_session
+from harness.models.session_plan import Context, Libraries, within_session
 from harness.probe.build import ProbeBuilder
 from harness.probe.ort_plan import io_bind, io_release, io_run
 from harness.probe.plan import Plan, Settings, Step, context_free, context_load

@@ -22,7 +22,7 @@ from harness.dsp.dsp import DspLimits, DspPrograms
 from harness.dsp.emulator import build_loader, find_qemu
 from harness.models.compile import ContextStore
 from harness.models.models import Model
-from harness.models.source import Context
+from harness.models.session_plan import Context
 from harness.probe.build import ProbeBuilder
 from harness.probe.transcript import StepResult
 from harness.runtimes.catalog import Catalog

@@ -15,7 +15,7 @@ import pytest
 from harness.dsp.dsp import DspPrograms
 from harness.models.generated_models import OPERATORS
 from harness.models.models import Model
-from harness.models.source import Context
+from harness.models.session_plan import Context
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Step, context_free, context_load, execute
 from harness.probe.plan_runner import run_plan_locally

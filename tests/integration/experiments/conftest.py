@@ -10,7 +10,7 @@ import pytest
 
 from harness.core.cache import BOARDS, cache_root
 from harness.dsp.emulator import FASTRPC, build_fastrpc
-from harness.models.source import Context, DeployedContext, Libraries
+from harness.models.session_plan import Context, DeployedContext, Libraries
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan
 from harness.probe.plan_runner import ProbeRun, run_plan_locally

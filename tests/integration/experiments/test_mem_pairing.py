@@ -19,7 +19,7 @@ from harness.experiments.pairing import (
     pairing_plan,
     prepared_memory,
 )
-from harness.models.source import DeployedContext
+from harness.models.session_plan import DeployedContext
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan_runner import EXIT_DONE, EXIT_STEP_FAILED
 from harness.results.record import Check, broken

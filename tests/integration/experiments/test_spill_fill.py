@@ -19,7 +19,7 @@ from harness.experiments.sharing import (
     sharing_session,
     spill_fill_bytes,
 )
-from harness.models.source import DeployedContext
+from harness.models.session_plan import DeployedContext
 from harness.results.record import broken
 from tests.integration.experiments.conftest import Target
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from harness.cli import contexts
 from harness.cli.contexts import fit_command
 from harness.models.packing import Room, Size, Unsized, calibrated_room, forecast, reserved, room
-from harness.models.source import Move
+from harness.models.session_plan import Move
 from harness.probe import plan
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings, Step

@@ -22,7 +22,7 @@ from harness.models.compile import ContextKey, ContextStore
 from harness.models.compiler import CompileError, CompileJob, InputFile, Job, ReferenceJob, run_jobs
 from harness.models.models import Model
 from harness.models.onnx_model import OnnxModel
-from harness.models.source import Context
+from harness.models.session_plan import Context
 from harness.probe import plan
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Step

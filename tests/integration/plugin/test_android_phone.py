@@ -26,7 +26,7 @@ SUITE = '''"""What a backend can do to a case, each told to it on the phone."""
 import pytest
 
 from harness import Model
-from harness.models.source import schedule
+from harness.models.session_plan import schedule
 from harness.probe.plan import Plan, Step
 
 CONF = "/data/local/tmp/stand_in.conf"

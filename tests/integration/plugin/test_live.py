@@ -17,7 +17,7 @@ from itertools import chain
 import pytest
 
 from harness import Model
-from harness.models.source import schedule
+from harness.models.session_plan import schedule
 from harness.probe.plan import Plan, Step
 
 

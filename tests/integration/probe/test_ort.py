@@ -15,7 +15,7 @@ from harness.bench.session import OrtOnDevice, ort_on_device
 from harness.diagnosis.error import ErrorRecord
 from harness.diagnosis.verdict import judge
 from harness.models.models import Model, OnnxFiles
-from harness.models.source import Context, DeployedModel
+from harness.models.session_plan import Context, DeployedModel
 from harness.probe.ort_plan import (
     CPU_EP,
     QNN_EP,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.diagnosis.verdict import judge
-from harness.models.source import Context
+from harness.models.session_plan import Context
 from harness.probe import plan
 from harness.probe.plan import Settings, Step
 from harness.probe.plan_runner import EXIT_DONE, EXIT_STEP_FAILED, ProbeRun

@@ -18,7 +18,7 @@ from harness.experiments.accuracy import (
     compare,
     judge_accuracy,
 )
-from harness.models.source import ClosenessLimits
+from harness.models.session_plan import ClosenessLimits
 from tests.snapshots import Snapshot
 
 NAN, INF = math.nan, math.inf

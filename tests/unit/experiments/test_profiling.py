@@ -8,7 +8,7 @@ import pytest
 
 from harness.core.codes import PROFILES, ProfileAsked
 from harness.experiments.profiling import ROUNDS, profiling_of, read_profile
-from harness.models.source import Libraries, within_session
+from harness.models.session_plan import Libraries, within_session
 from harness.probe.ort_plan import Provider, ort_end, ort_env, ort_load, ort_run, ort_session
 from harness.probe.plan import Plan, Settings, Step, context_free, context_load, execute
 from harness.probe.transcript import StepResult, Transcript

@@ -16,7 +16,7 @@ from harness.core.errors import ConfigError
 from harness.diagnosis.verdict import Verdict
 from harness.experiments.accuracy import accuracy_of, record_accuracy
 from harness.models.contexts import SourceList
-from harness.models.source import ClosenessLimits
+from harness.models.session_plan import ClosenessLimits
 from harness.results.record import Check
 from tests.snapshots import Snapshot
 

@@ -12,9 +12,9 @@ from harness.experiments.restart import (
     restart_figures,
     restart_plan,
 )
-from harness.models.source import DeployedContext, Libraries
+from harness.models.session_plan import DeployedContext, Libraries
 from harness.probe.transcript import StepResult, Transcript
-from tests.unit.models.test_source import CONTEXT
+from tests.unit.models.test_session_plan import CONTEXT
 
 DEPLOYED = DeployedContext(CONTEXT, "/d/c.bin", ("/d/i",), ("/d/e",))
 

@@ -26,10 +26,10 @@ from harness.experiments.sharing import (
     sharing_session,
     spill_fill_bytes,
 )
-from harness.models.source import DeployedContext, Libraries
+from harness.models.session_plan import DeployedContext, Libraries
 from harness.probe.transcript import StepResult, Transcript
 from harness.results.record import Check, broken
-from tests.unit.models.test_source import CONTEXT
+from tests.unit.models.test_session_plan import CONTEXT
 
 ANY_NEEDS = st.lists(st.integers(0, 10**9), min_size=1, max_size=6)
 

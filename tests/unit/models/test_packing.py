@@ -19,7 +19,7 @@ from harness.models.packing import (
     changes,
     forecast,
 )
-from harness.models.source import RESIDENCIES, Move, schedule
+from harness.models.session_plan import RESIDENCIES, Move, schedule
 from tests.properties import reached, reaches
 from tests.snapshots import Snapshot
 

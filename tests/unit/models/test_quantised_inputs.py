@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from harness.models.onnx_model import OnnxModel, quantised_ranges
-from harness.models.source import IN_RANGE, MADE_UP, READ
+from harness.models.session_plan import IN_RANGE, MADE_UP, READ
 
 
 def quantised(

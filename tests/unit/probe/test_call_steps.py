@@ -13,8 +13,8 @@ from harness.probe.ort_plan import (
     SLOTS,
     STATIC,
     call,
-    cells,
     operation,
+    packed_words,
     tensor,
 )
 from tests.snapshots import Snapshot
@@ -69,6 +69,6 @@ def test_what_cannot_be_called(snapshot: Snapshot) -> None:
 def test_a_tensor_has_the_rank_of_its_shape_unless_another_is_asked_for() -> None:
     def rank(**fields: int) -> str:
         text = tensor("x", APP_WRITE, (1, 2, 3), **fields)
-        return text.partition(f" {cells((1, 2, 3))}")[0].rpartition(" ")[2]
+        return text.partition(f" {packed_words((1, 2, 3))}")[0].rpartition(" ")[2]
 
     assert (rank(), rank(rank=0), rank(rank=9)) == ("3", "0", "9")

@@ -15,7 +15,7 @@ from harness.containers.manifest import Expects
 from harness.core.errors import ConfigError
 from harness.lab.inventory import SIMULATED_LAB, load_lab
 from harness.models.artefact_sources import NO_OPTIONS
-from harness.models.source import RESIDENCIES, Residency
+from harness.models.session_plan import RESIDENCIES, Residency
 from harness.reduce.subject import (
     RunWay,
     Way,

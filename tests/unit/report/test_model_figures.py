@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.core.engine import DEFAULT_ENGINE, ENGINES
-from harness.models.source import IN_RANGE, MADE_UP
+from harness.models.session_plan import IN_RANGE, MADE_UP
 from harness.report.document import Span, Table, html, markdown
 from harness.report.model_figures import (
     accuracy,

@@ -1,4 +1,4 @@
-"""`python -m harness.cli.ship`: build the probes that are part of the package.
+"""`python -m harness.cli.build_probes`: build the probes that are part of the package.
 
 The wheel `ziglang` compiles them, so that the same sources give the same bytes everywhere.
 """

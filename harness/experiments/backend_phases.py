@@ -16,7 +16,7 @@ from harness.diagnosis.verdict import Verdict
 from harness.experiments.accuracy import CLOSENESS, Accuracy, arithmetic, compare, judge_accuracy
 from harness.models.contexts import SourceList
 from harness.models.models import Model
-from harness.models.source import schedule, within_session
+from harness.models.session_plan import schedule, within_session
 from harness.probe.ort_plan import QNN_EP, ort_placement, ort_run, ort_session
 from harness.probe.plan import Settings, context_free, context_load, execute
 from harness.probe.transcript import StepResult, Transcript

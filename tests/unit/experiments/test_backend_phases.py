@@ -9,7 +9,7 @@ import pytest
 from harness.diagnosis.diagnosis import diagnosed
 from harness.diagnosis.error import ErrorRecord
 from harness.diagnosis.verdict import Verdict
-from harness.experiments.backends import (
+from harness.experiments.backend_phases import (
     PHASES,
     REFUSALS,
     Phase,

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from harness.core.errors import ConfigError
 from harness.models.models import Model
-from harness.models.source import (
+from harness.models.session_plan import (
     RESIDENCIES,
     Context,
     DeployedContext,

@@ -149,17 +149,26 @@ class Forecast:
         paces: Mapping[str, float],
         kinds: Mapping[str, str],
     ) -> None:
+        self.in_use: set[str] = set()
+        """The devices that have begun a case of this run, and had no fault since."""
         self._left, self._kinds = dict(cases), kinds
-        self._lengths, self._paces = lengths, paces
         self._seconds: dict[str, dict[str, float]] = {}
-        self._learned: tuple[dict[str, float], dict[str, float]] | None = None
+        self._is_learning = not lengths
+        self._known: tuple[Mapping[str, float], Mapping[str, float], float] | None = None
+        if lengths:
+            self._known = lengths, paces, statistics.fmean(lengths.values())
 
-    def begin(self, case: str) -> None:
+    def begin(self, case: str, device: str) -> None:
         self._left.pop(case, None)
+        self.in_use.add(device)
 
-    def end(self, case: str, device: str, taken_s: float) -> None:
-        self._seconds[case] = {device: taken_s}
-        self._learned = None
+    def end(self, case: str, device: str, taken_s: float | None) -> None:
+        """Take the time of a case, None if there is no verdict because of its device."""
+        if taken_s is None:
+            self.in_use.discard(device)
+        elif self._is_learning:
+            self._seconds[case] = {device: taken_s}
+            self._known = None
 
     def is_late(self, devices: int) -> bool:
         """Return whether the run nears its end, so that the choice among devices matters."""
@@ -167,19 +176,20 @@ class Forecast:
 
     def paces(self, devices: Collection[str]) -> dict[str, float]:
         """Return the paces of devices; 1 for one of which nothing is known."""
-        _, known = self._known()
+        _, known, _ = self._learned()
         of_kind = {self._kinds.get(device, device): pace for device, pace in known.items()}
         return {
             device: known.get(device) or of_kind.get(self._kinds.get(device, device), 1.0)
             for device in devices
         }
 
-    def _known(self) -> tuple[Mapping[str, float], Mapping[str, float]]:
-        """Return lengths and paces, of earlier runs if there were any."""
-        if self._lengths:
-            return self._lengths, self._paces
-        self._learned = self._learned or learn_paces(self._seconds, self._kinds)
-        return self._learned
+    def _learned(self) -> tuple[Mapping[str, float], Mapping[str, float], float]:
+        """Return lengths and paces, of earlier runs if there were any, and the mean length."""
+        if self._known is None:
+            lengths, paces = learn_paces(self._seconds, self._kinds)
+            usual_s = statistics.fmean(lengths.values()) if lengths else _USUAL_S
+            self._known = lengths, paces, usual_s
+        return self._known
 
     def in_order(self, case: str, places: Iterable[Placement]) -> list[Placement]:
         """Sort by the paces of devices; the first one stays there unless it is too slow."""
@@ -198,10 +208,9 @@ class Forecast:
         """
         paces = self.paces({device, *in_use})
         faster = {name for name in in_use if paces[name] < _FASTER * paces[device]}
-        lengths, _ = self._known()
+        lengths, _, usual_s = self._learned()
         if not faster or not lengths:
             return False
-        usual_s = statistics.fmean(lengths.values())
         length_s = lengths.get(case, usual_s)
         here_s = (length_s if case in lengths else _UNKNOWN * usual_s) * paces[device]
         left_s = sum(
@@ -224,21 +233,26 @@ class SharedForecast(Forecast):
         super().__init__(*known)
         self._path, self._read_bytes = path, 0
 
-    def note(self, case: str, *ended: str | float) -> None:
-        """Tell that a case begins, or has `ended`: its device and the seconds that it took."""
-        with self._path.open("ab", buffering=0) as file:
-            file.write(json.dumps([case, *ended]).encode() + b"\n")
+    def note(self, case: str, device: str, *taken_s: float | None) -> None:
+        """Tell that a case begins on a device or, with `taken_s` as in `end`, that it has ended."""
+        line = json.dumps([case, device, *taken_s]).encode() + b"\n"
+        with contextlib.suppress(OSError), self._path.open("ab", buffering=0) as file:
+            file.write(line)
 
     def is_late(self, devices: int) -> bool:
-        """Read what all workers told since the last time; return whether the run nears its end."""
-        with contextlib.suppress(FileNotFoundError), self._path.open("rb") as file:
+        """Read what all workers told since the last time; return whether the run nears its end.
+
+        A line that is cut short, as on a full disk, is skipped.
+        """
+        with contextlib.suppress(OSError), self._path.open("rb") as file:
             file.seek(self._read_bytes)
             lines, newline, _ = file.read().rpartition(b"\n")
             self._read_bytes += len(lines) + len(newline)
             for line in lines.splitlines():
-                case, *ended = parse_json(line)
-                if ended:
-                    self.end(case, *ended)
-                else:
-                    self.begin(case)
+                with contextlib.suppress(ValueError):
+                    case, device, *taken_s = parse_json(line)
+                    if taken_s:
+                        self.end(case, device, *taken_s)
+                    else:
+                        self.begin(case, device)
         return super().is_late(devices)

@@ -306,9 +306,10 @@ class FreeDevices:
         """Acquire and prepare a free device for a case, if possible one that was not `tried`.
 
         The order is: the `preferred` one, the one used last, one that has the files, any other.
-        Near the end of the run faster ones come first, and `case` may wait for one that another
-        worker of ours uses. Waits if none is free, but never for those `unable` to run the case. If
-        all devices have problems, one of them is returned without being held. Raises DeviceHeld.
+        Near the end of the run faster ones come first, and `case` may wait for one on which another
+        worker of ours runs a case. Waits if none is free, but never for those `unable` to run the
+        case. If all devices have problems, one of them is returned without being held. Raises
+        DeviceHeld.
         """
         from harness.lab.lease import DeviceHeld
 
@@ -334,11 +335,14 @@ class FreeDevices:
                     continue
                 if holder is not None:
                     occupied.append(holder)
-                    if late is not None and self.workbench.is_ours(holder):
+                    in_use = late is not None and place.device in late.in_use
+                    if in_use and self.workbench.is_ours(holder):
                         ours.append(place.device)
                 elif self._prepare(place):
                     acquired.append(place)
                     return []
+                else:
+                    self.note(case, place, None)
             if refused and not occupied:
                 raise refused[0]
             return occupied
@@ -349,6 +353,11 @@ class FreeDevices:
             self.workbench.wait_for(attempt, wait=wait)
         self.last = acquired[0].device
         return acquired[0]
+
+    def note(self, case: str, place: Placement, *taken_s: float | None) -> None:
+        """Tell the other workers of a case, as `SharedForecast.note`."""
+        if self.forecast is not None:
+            self.forecast.note(case, place.device, *taken_s)
 
     def has_other(self, placement: Placement, tried: Collection[str] = ()) -> bool:
         """Return whether a usable device for a case is not among `tried`."""
@@ -454,8 +463,7 @@ class Attempts:
                 preferred=self._preferred,
             )
             self._start = time.monotonic()
-            if self._devices.forecast is not None:
-                self._devices.forecast.note(self._case)
+            self._devices.note(self._case, self._place)
         except DeviceHeld as error:
             self._place = self._placement
             self._devices.workbench.keep_out(self._devices.device(self._place), error)
@@ -477,9 +485,8 @@ class Attempts:
     def _continues(self, end: AttemptEnd, *, stop: bool, is_last: bool) -> bool:
         if end in ("verdict", "unsupported"):
             self._devices.device(self._place).fitness.succeeded()
-            if end == "verdict" and self._devices.forecast is not None:
-                taken_s = time.monotonic() - self._start
-                self._devices.forecast.note(self._case, self._place.device, taken_s)
+            if end == "verdict":
+                self._devices.note(self._case, self._place, time.monotonic() - self._start)
             if end == "verdict" and self._again > 1:
                 self._again -= 1
                 self._retries += 1
@@ -494,6 +501,7 @@ class Attempts:
             self._unable.append(self._place.device)
         again = self._count <= self._retries and not stop
         if end == "lab":
+            self._devices.note(self._case, self._place, None)
             self._devices.recover(self._place, again=again, is_last=is_last or stop)
         return again and self._devices.has_other(self._place, self._unable)
 

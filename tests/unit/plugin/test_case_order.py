@@ -177,7 +177,7 @@ class SimulatedFarm:
                     free.remove(worker.device)
                     taken = self._lengths[case] * self._paces[worker.device]
                     seconds[case] = {worker.device: taken}
-                    self._forecast.begin(str(case))
+                    self._forecast.begin(str(case), worker.device)
                     heapq.heappush(ends, (clock + taken, index))
             if not ends:
                 return clock, seconds
@@ -273,7 +273,7 @@ def test_near_the_end_a_case_waits_for_a_faster_device(
     names = [f"case-{number}" for number in range(40)]
     forecast = Forecast(dict.fromkeys(names, tuple(paces)), dict.fromkeys(names, 10.0), paces, {})
     for name in names[left:]:
-        forecast.begin(name)
+        forecast.begin(name, "fast")
     assert forecast.waits("case-0", "mine", in_use, waited_s) is waits
 
 
@@ -283,7 +283,7 @@ def test_the_device_used_last_comes_first_unless_a_faster_one_is_worth_the_wait(
     forecast = Forecast(dict.fromkeys(lengths, tuple(paces)), lengths, paces, {})
     places: Any = [SimpleNamespace(device=name) for name in ("mine", "slow", "fast")]
     assert forecast.in_order("short", places)[0].device == "mine"
-    forecast.begin("other")
+    forecast.begin("other", "fast")
     assert forecast.in_order("long", places)[0].device == "fast"
 
 
@@ -293,10 +293,37 @@ def test_workers_tell_each_other_what_they_begin_and_how_long_it_took(tmp_path: 
     forecasts = [SharedForecast(tmp_path / "shared", *known) for _ in range(2)]
     assert not forecasts[1].is_late(2), "nobody has told anything"
     for case, device in zip(cases, "ab" * 5, strict=False):
-        forecasts[0].note(case)
+        forecasts[0].note(case, device)
         assert not forecasts[1].waits(case, "b", ["a"], 0.0), "nothing is known of the devices"
         forecasts[0].note(case, device, 9.0 if device == "b" else 1.0)
     assert forecasts[1].is_late(2)
     paces = forecasts[1].paces(("a", "b", "other"))
     assert paces["b"] > 2 * paces["a"]
     assert paces["other"] == 1.0
+
+
+def test_a_device_is_in_use_until_it_has_a_fault(tmp_path: Path) -> None:
+    forecasts = [SharedForecast(tmp_path / "shared", {}, {}, {}, {}) for _ in range(2)]
+    in_use = []
+    for taken_s in ([], [1.0], [None], []):
+        forecasts[0].note("case", "a", *taken_s)
+        forecasts[1].is_late(1)
+        in_use.append([*forecasts[1].in_use])
+    assert in_use == [["a"], ["a"], [], ["a"]]
+
+
+def test_a_line_that_is_cut_short_is_skipped_and_a_missing_folder_costs_nothing(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "shared"
+    forecast = SharedForecast(file, {}, {}, {}, {})
+    file.write_text('["cut", "of["a-case", "a"]\n["b-case", "b"]\n["c-case", "')
+    forecast.is_late(1)
+    assert forecast.in_use == {"b"}
+    with file.open("a") as rest:
+        rest.write('c"]\n')
+    forecast.is_late(1)
+    assert forecast.in_use == {"b", "c"}
+    elsewhere = SharedForecast(tmp_path / "missing/shared", {}, {}, {}, {})
+    elsewhere.note("case", "a")
+    assert elsewhere.is_late(1)

@@ -232,6 +232,10 @@ def test_the_device_used_last_comes_first_and_then_one_that_has_the_files() -> N
 class MockForecast:
     """A run near its end, in which each case waits for the device `new-b`."""
 
+    def __init__(self, in_use: str) -> None:
+        self.in_use = in_use.split()
+        self.noted: list[tuple[str | float | None, ...]] = []
+
     def is_late(self, devices: int) -> bool:
         return True
 
@@ -242,22 +246,42 @@ class MockForecast:
         assert case == "a-case"
         return "new-b" in in_use
 
-    def note(self, case: str, *ended: str | float) -> None:
-        self.noted = ended
+    def note(self, case: str, device: str, *taken_s: float | None) -> None:
+        self.noted.append((device, *taken_s))
 
 
-@pytest.mark.parametrize(("is_ours", "place", "waited"), [(True, "new-b", 1), (False, "old-a", 0)])
-def test_a_case_waits_for_a_faster_device_that_our_own_run_uses(
-    is_ours: bool, place: str, waited: int
+@pytest.mark.parametrize(
+    ("is_ours", "in_use", "place", "waited"),
+    [
+        (True, "new-b old-b", "new-b", 1),
+        (False, "new-b", "old-a", 0),
+        # it is being made ready, or recovered
+        (True, "old-b", "old-a", 0),
+    ],
+)
+def test_a_case_waits_for_a_faster_device_on_which_our_own_run_has_cases(
+    is_ours: bool, in_use: str, place: str, waited: int
 ) -> None:
     workbench: Any = MockWorkbench(leased="new-b")
     workbench.is_ours = lambda _: is_ours
-    forecast: Any = MockForecast()
+    forecast: Any = MockForecast(in_use)
     attempts = Attempts(FreeDevices(workbench, forecast), KINDS, SHARED, retries=0, case="a-case")
     assert (attempts.begin().device, workbench.waited) == (place, waited)
-    assert forecast.noted == ()
+    assert forecast.noted == [(place,)]
     attempts.finish("verdict", stop=False, is_last=False)
-    assert forecast.noted[0] == place
+    assert forecast.noted[1][0] == place
+    assert isinstance(forecast.noted[1][1], float)
+
+
+def test_other_workers_are_told_of_a_device_that_has_a_fault_or_takes_long() -> None:
+    workbench: Any = MockWorkbench(busy="old-a")
+    forecast: Any = MockForecast("")
+    forecast.in_order = lambda case, places: [*places]
+    attempts = Attempts(FreeDevices(workbench, forecast), KINDS, SHARED, retries=1, case="a-case")
+    attempts.begin()
+    assert forecast.noted == [("old-a", None), ("old-b",)]
+    assert attempts.finish("lab", stop=False, is_last=False)
+    assert forecast.noted[2:] == [("old-b", None)]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@
 # `make test` leaves out, and counts at its end, tests marked `slow`, which hold for each change
 # that lands: `.ci/run` runs them, as does whoever sets QNN_HARNESS_INSIST, or
 # `make test ARGS="-m slow"` them alone.
-# `make nightly` runs the tests that take too long for every change, wherever they are marked so;
+# `make nightly` runs the tests that take too long for every change, wherever they are marked so, and
+# looks for new examples of all properties;
 # `make matrix` tests of the plug-in with other versions of Python, pytest and pytest-xdist (noxfile.py);
 # `make atlas` writes docs/error-codes.md; `make dist` the package, with a probe for each target that
 # needs no compiler where it is installed; `make site` the pages of docs/; `make release` tags a version.
@@ -43,7 +44,8 @@ bench: $(READY_DEV)
 
 nightly: $(READY_DEV)
 	@mkdir -p reports/tests; code=0; \
-	$(VENV)/bin/pytest tests $(addprefix --ignore ,$(ALONE)) -m nightly $(SIDE_BY_SIDE) \
+	$(VENV)/bin/pytest tests $(addprefix --ignore ,$(ALONE)) -m "nightly or hypothesis" \
+	--hypothesis-profile=nightly $(SIDE_BY_SIDE) \
 	--junitxml=reports/tests/nightly.xml $(ARGS) || code=$$?; \
 	$(VENV)/bin/pytest $(ALONE) -m nightly --durations=30 \
 	--junitxml=reports/tests/nightly-alone.xml $(ARGS) || code=$$?; \

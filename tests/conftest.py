@@ -26,7 +26,7 @@ from tests.snapshots import NAME, TESTED, Snapshot, update
 
 # A busy machine makes everything slow, and that is no fault of what is tested.
 # By day examples are few, and the same every time, so that a change is judged by what it changed;
-# the night looks for new ones (`--hypothesis-profile=nightly`).
+# `make nightly` looks for new ones (`--hypothesis-profile=nightly`).
 for profile, same, examples in (("harness", True, 40), ("nightly", False, 100)):
     settings.register_profile(
         profile,

@@ -27,7 +27,7 @@ BY_DAY := not benchmark and not nightly$(if $(QNN_HARNESS_INSIST),, and not slow
 ALONE := $(addprefix tests/nightly/test_,chaos_nightly.py farm_nightly.py performance_nightly.py \
 	verdicts_under_load.py)
 
-.PHONY: device test bench nightly matrix atlas dist site lint constraints release clean
+.PHONY: device test coverage bench nightly matrix atlas dist site lint constraints release clean
 
 device: $(READY_DEVICE)
 	@$(VENV)/bin/pytest -m device -n auto $(ARGS); code=$$?; \
@@ -38,6 +38,11 @@ test: $(READY_DEV)
 	$(VENV)/bin/pytest tests -m "$(BY_DAY)" $(SIDE_BY_SIDE) --durations=10 \
 	--junitxml=reports/tests/junit.xml $(ARGS); code=$$?; \
 	echo "Results: $(CURDIR)/reports/tests/junit.xml"; exit $$code
+
+# of the lines that unit tests run; what talks to devices is for other tests
+coverage: $(READY_DEV)
+	@$(VENV)/bin/coverage run --source=harness -m pytest tests/unit -q -m "$(BY_DAY)" $(ARGS)
+	@$(VENV)/bin/coverage report --skip-covered --sort=cover
 
 bench: $(READY_DEV)
 	@$(VENV)/bin/pytest tests/benchmarks -s -m benchmark $(ARGS)

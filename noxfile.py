@@ -17,7 +17,7 @@ VERSIONS = (
 )
 """Versions of pytest and pytest-xdist; the newest where there is none."""
 
-UNIT = ("case_order", "notices", "parallel", "terminal")
+UNIT = ("case_order", "notices", "terminal")
 INTEGRATION = ("live", "parallel", "programs_beside", "retries")
 TESTS = (
     *(f"tests/unit/plugin/test_{name}.py" for name in UNIT),
@@ -57,4 +57,4 @@ def newest(session: nox.Session) -> None:
 def lowest(session: nox.Session) -> None:
     """All that pyproject.toml requires in the lowest version that it allows."""
     required = nox.project.load_toml("pyproject.toml")["project"]["dependencies"]
-    run_tests(session, *(re.sub(r">=([\d.]+).*", r"==\1", one) for one in required))
+    run_tests(session, *(re.sub(r">=([\d.]+).*", r"==\1", requirement) for requirement in required))

@@ -130,6 +130,8 @@ def pytest_testnodedown(node: Any) -> None:
 
 def _unmarked(config: pytest.Config) -> dict[str, float]:
     """The seconds of each test of over 2 s that is not marked as one that takes long."""
+    if getattr(config.option, "hypothesis_profile", None):
+        return {}  # more examples take longer
     seconds = Counter[str]()
     reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
     for report in itertools.chain.from_iterable(reporter.stats.values() if reporter else ()):

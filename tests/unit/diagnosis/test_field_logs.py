@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import assume, given, strategies as st
 
 from harness.diagnosis.explanation import explain
 from tests.unit.diagnosis.failure_rows import LOG_ROWS, answer_to, lines_of
@@ -47,6 +47,11 @@ PREFIXES: Final = (
 ANSWERED: Final = [(expected, text) for expected, text in LOG_ROWS if expected is not None]
 # Whether something is absent can only be said of a log of one failure.
 STATED: Final = [answer for answer in ANSWERED if answer[0].endswith(" known")]
+LEADS_TO: Final = (
+    {"page-size known", "backend-not-loaded known"},
+    {"dsp-library-missing known", "skel-not-found known"},
+)
+"""Of these two in one log the first is why the second came, and the only cause."""
 
 
 def reports(name: str) -> list[dict[str, str]]:
@@ -96,6 +101,7 @@ def test_other_lines_around_an_excerpt_change_nothing(data: st.DataObject) -> No
 def test_two_failures_in_one_log_are_both_found(
     first: tuple[str, str], other: tuple[str, str]
 ) -> None:
+    assume({first[0], other[0]} not in LEADS_TO)
     causes = explain(lines_of(f"{first[1]}\n...\n{other[1]}")).diagnoses
     answers = {f"{cause.id} {cause.confidence}" for cause in causes}
     assert {first[0], other[0]} <= answers

@@ -39,7 +39,7 @@ from harness.plugin.collection import (
     placement_of,
 )
 from harness.plugin.device_run import AttemptEnd
-from harness.plugin.plugin_compat import timeout_message
+from harness.plugin.plugin_compat import time_limit, timeout_message
 from harness.plugin.pytest_internals import run_phases
 from harness.plugin.terminal import NO_DEVICE, NOT_ASKED, UNSUPPORTED
 from harness.plugin.user_files import suite_of
@@ -313,7 +313,8 @@ def run_case(
         item.stash[key] = case = Case(item, run, place, attempts.number)
         report_progress(place.device, case=item.nodeid)
         try:
-            reports = run_phases(item, nextitem)
+            with time_limit(item):
+                reports = run_phases(item, nextitem)
         finally:  # the end of the run releases all devices
             report_progress(place.device, case=None)
         records += run.records.take_events()

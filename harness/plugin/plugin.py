@@ -39,6 +39,7 @@ from harness.plugin.options import (
     with_our_options,
 )
 from harness.plugin.plugin_compat import (
+    LIMIT,
     known_arguments,
     refuse_a_moved_rootdir,
     refuse_cases_of_one_name,
@@ -353,6 +354,15 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     from harness.plugin.case import run_case
 
     run_case(item, nextitem, run, placement, CASE)
+    return True
+
+
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
+    """Leave the limit of a case to its attempts."""
+    if placement_of(item) is None or CASE in item.stash or settings.func_only:
+        return None
+    item.stash[LIMIT] = settings
     return True
 
 

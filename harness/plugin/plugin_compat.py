@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import shlex
 import traceback
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -22,6 +23,26 @@ _WITH_VALUE: Final = WITH_VALUE | {short for short, name in LONG.items() if name
 _TIMEOUT: Final = (
     "The case has no verdict. For one, use the deadline of the plan: bench.run(plan, timeout_s=...)"
 )
+
+LIMIT: Final = pytest.StashKey[Any]()
+"""The settings of pytest-timeout for each attempt at a case."""
+
+
+@contextlib.contextmanager
+def time_limit(item: pytest.Item) -> Generator[None]:
+    """Limit an attempt at a case as pytest-timeout is told to.
+
+    Its own limit includes the wait for a device, where its exception would end the run.
+    """
+    settings = item.stash.get(LIMIT, None)
+    if settings is None:
+        yield
+        return
+    item.ihook.pytest_timeout_set_timer(item=item, settings=settings)
+    try:
+        yield
+    finally:
+        item.ihook.pytest_timeout_cancel_timer(item=item)
 
 
 def timeout_message(failure: BaseException) -> str | None:

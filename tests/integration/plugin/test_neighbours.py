@@ -75,3 +75,49 @@ def test_reruns_timeouts_and_allure(lab: DeviceRuns, tmp_path: Path) -> None:
         "placement": placement,
         "models": "(tiny, io-heavy-32mb)",
     }
+
+
+LIMITED = '''"""A case whose first attempt is lost."""
+import signal
+
+import pytest
+from harness.core.errors import InfraError
+
+attempts = []
+
+
+@pytest.mark.device
+@pytest.mark.timeout(600)
+def test_limited(bench):
+    attempts.append(signal.getitimer(signal.ITIMER_REAL)[0])
+    bench.measure(left_s=attempts[-1])
+    if len(attempts) == 1:
+        raise InfraError("lost")
+'''
+WITHOUT_LIMIT = """import signal
+
+from harness.plugin.device_run import FreeDevices
+
+acquire = FreeDevices.acquire
+
+
+def without_limit(*arguments, **options):
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+    return acquire(*arguments, **options)
+
+
+FreeDevices.acquire = without_limit
+"""
+
+
+@pytest.mark.slow
+def test_the_limit_of_a_case_is_that_of_an_attempt_on_its_device(
+    lab: DeviceRuns, tmp_path: Path
+) -> None:
+    suite = tmp_path / "test_mine.py"
+    suite.write_text(LIMITED)
+    (tmp_path / "conftest.py").write_text(WITHOUT_LIMIT)
+    completed = lab.run("--retries=1", suites=suite)
+    assert completed.code == 0, completed.output
+    assert [case["outcome"] for case in completed.cases] == ["error", "passed"]
+    assert all(0 < case["measurements"]["left_s"] <= 600 for case in completed.cases)

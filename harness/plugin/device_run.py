@@ -315,7 +315,7 @@ class FreeDevices:
 
         places = [place for place in self._places(placement) if place.device not in unable]
         acquired: list[Placement] = []
-        forecast = None if tried or len(places) < 2 else self.forecast
+        forecast = None if tried or preferred or len(places) < 2 else self.forecast
         start = time.monotonic()
 
         def attempt() -> Sequence[Occupied]:

@@ -273,6 +273,16 @@ def test_a_case_waits_for_a_faster_device_on_which_our_own_run_has_cases(
     assert isinstance(forecast.noted[1][1], float)
 
 
+def test_a_case_that_is_run_again_stays_on_its_device_near_the_end_of_a_run() -> None:
+    forecast: Any = MockForecast("new-b")
+    devices = FreeDevices(cast("Workbench", MockWorkbench()), forecast)
+    options: Any = {"retries": 0, "again": 1, "case": "a-case"}
+    for preferred, device in (("", "new-b"), ("old-b", "old-b")):
+        attempts = Attempts(devices, KINDS, SHARED, preferred=preferred, **options)
+        assert attempts.begin().device == device
+        attempts.finish("verdict", stop=False, is_last=False)
+
+
 def test_other_workers_are_told_of_a_device_that_has_a_fault_or_takes_long() -> None:
     workbench: Any = MockWorkbench(busy="old-a")
     forecast: Any = MockForecast("")

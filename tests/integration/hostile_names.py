@@ -1,6 +1,6 @@
-"""Names that somebody thought of to lead out of a folder, and a place where it is seen if one does.
+"""Names made to lead out of a folder, and a folder that records whether one does.
 
-Nothing of it is random: an example is made of its number.
+An example follows from its number.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ _BETWEEN: Final = ("/", "/", "/", "\\", "//", "/./", "/../", "")
 
 @dataclass(frozen=True)
 class Example:
-    """A name, and what lies in its place if it is one of a file in a folder."""
+    """A name, and the kind of file that lies in its place."""
 
     number: int
     name: str
     place: Place
 
 
-def example(number: int, outside: Path) -> Example:
-    """The example of that number; `outside` is the folder where absolute names lead to."""
+def make_example(number: int, outside: Path) -> Example:
+    """The example of a number; absolute names lead to the folder `outside`."""
     chance = random.Random(number)
     place = PLACES[number % len(PLACES)]
     kind = number // len(PLACES) % 5
@@ -63,9 +63,9 @@ def example(number: int, outside: Path) -> Example:
         parts = [chance.choice((*_WORDS, *_WAYS_OUT)) for _ in range(chance.randint(1, 3))]
         name = "".join(part + chance.choice(_BETWEEN) for part in parts[:-1]) + parts[-1]
     if kind == 3:
-        at = chance.randrange(len(name) + 1)
-        put_in = chance.choice(("\0", "..", "/", "\\", ":", "\u202e", " ", "."))
-        name = name[:at] + put_in + name[at:]
+        index = chance.randrange(len(name) + 1)
+        inserted = chance.choice(("\0", "..", "/", "\\", ":", "\u202e", " ", "."))
+        name = name[:index] + inserted + name[index:]
     if kind == 4:
         name = unicodedata.normalize(chance.choice(("NFC", "NFD", "NFKC", "NFKD")), name)
     return Example(number, name, place)
@@ -78,69 +78,71 @@ _EVENT: Final = struct.Struct("iIII")
 
 
 def stays_below(name: str) -> bool:
-    """Whether a test may itself make a file of that name in a folder."""
+    """Tell whether a test may itself make a file of that name in a folder."""
     return not any(part in ("", ".", "..") or "\0" in part for part in name.split("/"))
 
 
 class Watched:
-    """A folder in which each file that is opened, written, made or removed is seen (inotify)."""
+    """A folder in which inotify reports each file that is opened, written, made or removed."""
 
     def __init__(self, root: Path) -> None:
-        """All but what is in the folders that are given out: `given` of them, and `kept`."""
+        """Watch everything but the folders for the code under test: `inputs`, `out`, `cache`."""
         self.root = root
-        self.given, self.out, self.cache = (root / "work" / one for one in ("in", "out", "cache"))
+        self.inputs, self.out, self.cache = (
+            root / "work" / name for name in ("in", "out", "cache")
+        )
         secret = root / "secret"
-        for folder in (self.given, self.out, self.cache, secret / "dir", root / "cwd"):
+        for folder in (self.inputs, self.out, self.cache, secret / "dir", root / "cwd"):
             folder.mkdir(parents=True)
         for name in ("secret.bin", "conftest.py", "m.bin", "m.raw", "dir/m.bin", "manifest.json"):
             (secret / name).write_bytes(CONTEXT)
         self._libc = ctypes.CDLL(None, use_errno=True)
-        self._held = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._inotify = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         self._folders: dict[int, Path] = {}
         for folder in (root, root / "work", secret, secret / "dir", root / "cwd"):
-            watch = self._libc.inotify_add_watch(self._held, os.fsencode(folder), _ALL)
+            watch = self._libc.inotify_add_watch(self._inotify, os.fsencode(folder), _ALL)
             assert watch > 0, os.strerror(ctypes.get_errno())
             self._folders[watch] = folder
 
     def close(self) -> None:
-        os.close(self._held)
+        os.close(self._inotify)
 
-    def seen(self) -> list[str]:
-        """What was done outside of the folders that were given out, since it was last asked."""
-        found = []
+    def new_events(self) -> list[str]:
+        """Return what was done outside of those folders since the last call."""
+        events = []
         with contextlib.suppress(BlockingIOError):
-            while data := os.read(self._held, 1 << 16):
+            while data := os.read(self._inotify, 1 << 16):
                 while data:
                     watch, mask, _, size = _EVENT.unpack_from(data)
                     name = data[_EVENT.size : _EVENT.size + size].rstrip(b"\0")
                     data = data[_EVENT.size + size :]
                     path = self._folders[watch] / os.fsdecode(name)
-                    if path not in (self.given, self.out, self.cache):
-                        found.append(f"{mask & _ALL:#x} {path.relative_to(self.root)}")
-        return found
+                    if path not in (self.inputs, self.out, self.cache):
+                        events.append(f"{mask & _ALL:#x} {path.relative_to(self.root)}")
+        return events
 
     def clear(self) -> None:
-        """Empties the folders that are given out."""
-        for folder in (self.given, self.out, self.cache):
+        """Empty the folders for the code under test."""
+        for folder in (self.inputs, self.out, self.cache):
             for entry in os.scandir(os.fsencode(folder)):
                 if entry.is_dir(follow_symlinks=False):
                     shutil.rmtree(entry.path)
                 else:
                     os.unlink(entry.path)
 
-    def put(self, below: Path, one: Example) -> None:
-        """Has in a folder what the example says, if its name is one that a file in it can have."""
-        parts = one.name.split("/")
-        if not stays_below(one.name) or one.place == "nothing":
+    def put(self, below: Path, example: Example) -> None:
+        """Put what the example has into a folder, if a file can have its name."""
+        parts = example.name.split("/")
+        if not stays_below(example.name) or example.place == "nothing":
             return
         with contextlib.suppress(OSError, UnicodeEncodeError):
             folder = below.joinpath(*parts[:-1])
-            if one.place == "folder-link" and len(parts) > 1:
+            if example.place == "folder-link" and len(parts) > 1:
                 below.joinpath(parts[0]).symlink_to(self.root / "secret")
                 return
             folder.mkdir(parents=True, exist_ok=True)
             path = folder / parts[-1]
-            match one.place:
+            match example.place:
                 case "link" | "folder-link":
                     path.symlink_to(self.root / "secret/secret.bin")
                 case "link-inside":

@@ -1,7 +1,5 @@
 """Fixtures of all tests: a simulated lab of their own, and missing tools that are reported."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import os

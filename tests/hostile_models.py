@@ -1,7 +1,5 @@
 """ONNX models that ask for more than anybody has, or that nobody can make sense of."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import onnx

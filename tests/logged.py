@@ -1,7 +1,5 @@
 """Messages that the harness logs for its user while a test runs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 

@@ -1,7 +1,5 @@
 """Tools that tests need. Missing ones are named, or fail where all are required."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Another account of this computer: what does it get?"""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Pairs of ONNX models that differ in one op: what `contexts layers` has to name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final

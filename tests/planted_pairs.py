@@ -1,7 +1,5 @@
 """Pairs of ONNX models with one error each, as people make them, and the op that has it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Processes of this computer that have to do with a folder."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from pathlib import Path

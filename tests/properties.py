@@ -4,8 +4,6 @@ An example that is filtered away, is empty, or makes the test return early shows
 of them do, the test cannot fail, and nobody sees it.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

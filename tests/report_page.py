@@ -1,7 +1,5 @@
 """The content of a report.html: its text as it stands, and the data that its script draws from."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Hooks by which the site reads the pages of docs/ (mkdocs.yml names this file)."""
 
-from __future__ import annotations
-
 import re
 
 from mkdocs.structure.pages import Page

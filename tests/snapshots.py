@@ -7,8 +7,6 @@ A test compares a text with the fixture, and the next one of the same test with 
 `pytest PATHS --snapshot-update` writes what differs. Its diff is reviewed like code.
 """
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 from collections.abc import Iterable, Iterator

@@ -4,8 +4,6 @@ x86-64 programs run as they are: their interpreter is the linker of the kit, and
 libraries. arm64 ones run under qemu. Neither needs root or a mount.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

@@ -4,8 +4,6 @@ All of it is a phone's own code but the processor, the kernel, and what only ven
 properties, its log and the nodes of its DSP are stood in for.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from pathlib import Path

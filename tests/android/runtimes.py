@@ -1,7 +1,5 @@
 """Stand-ins for QNN's libraries on Android, as AARs in a Maven folder: real bionic, no backend."""
 
-from __future__ import annotations
-
 import hashlib
 import zlib
 from collections.abc import Iterable, Mapping, Sequence

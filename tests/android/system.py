@@ -1,7 +1,5 @@
 """What an Android of the tests is made of besides adbd: a phone's properties, log and libraries."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

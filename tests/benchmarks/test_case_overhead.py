@@ -5,8 +5,6 @@ nothing; the leases and logs of a case are in memory here, since creating a file
 and 50 to 800 us on a disk, depending on its age.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import statistics

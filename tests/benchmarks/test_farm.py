@@ -1,7 +1,5 @@
 """A farm of simulated devices: our run beside a conftest with a file lock for each device."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

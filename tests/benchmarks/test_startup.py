@@ -1,7 +1,5 @@
 """The time before anything happens, beside programs that do nothing of their own."""
 
-from __future__ import annotations
-
 import os
 import resource
 import statistics

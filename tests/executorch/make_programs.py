@@ -9,8 +9,6 @@ a method for prompts and one for each further token, KV caches as inputs and out
 planned for neither. forms: a method for each form that inputs and outputs can have.
 """
 
-from __future__ import annotations
-
 import sys
 import types
 from pathlib import Path

@@ -1,8 +1,6 @@
 """A lab that breaks on command: adb server, relay and daemons that a run of pytest knows only by
 their addresses in devices.yaml."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

@@ -3,8 +3,6 @@
 Run by test_cases.py in a process of its own; the lab around it is a BreakableLab.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shlex

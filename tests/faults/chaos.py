@@ -1,7 +1,5 @@
 """Runs of many cases over links that are disturbed at random, held against a quiet run of them."""
 
-from __future__ import annotations
-
 import contextlib
 import getpass
 import os

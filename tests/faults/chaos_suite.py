@@ -1,7 +1,5 @@
 """Plans whose ending is known, each run over a link that is disturbed once; see chaos.py."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Callable

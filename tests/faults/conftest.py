@@ -1,7 +1,5 @@
 """Starts the slow parts early and side by side: whole runs of pytest on labs that break."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Requests of a case in another process to the lab around it to break something."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

@@ -5,8 +5,6 @@ unless `daemons` says otherwise. For each one nothing may hang beyond `deadline_
 tear the journal or keep the next case from running.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 SIMULATED, REAL, ANDROID, SSH = "simulated", "real", "android", "ssh"

@@ -4,8 +4,6 @@ A device that cannot be reached is the lab's fault, and the others' cases run. T
 mostly wait, and do so side by side because one file holds their tests.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from concurrent.futures import Future

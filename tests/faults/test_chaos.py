@@ -1,7 +1,5 @@
 """Links disturbed by day: a few cases, the same each time; by night there are always new ones."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor

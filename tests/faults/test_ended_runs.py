@@ -1,7 +1,5 @@
 """SIGINT, SIGTERM and SIGKILL of pytest in each of its phases: what is left, and what goes on."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

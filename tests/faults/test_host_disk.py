@@ -1,7 +1,5 @@
 """The host's disk is full: before a run, in the middle of it, and when the reports are written."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

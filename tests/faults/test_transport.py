@@ -1,7 +1,5 @@
 """A link that is cut, stalls or crawls in the middle of an operation of the transport."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterator

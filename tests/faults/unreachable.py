@@ -1,7 +1,5 @@
 """Devices that cannot be reached from the start: the lab's fault, and the others' cases run."""
 
-from __future__ import annotations
-
 import contextlib
 import select
 import shutil

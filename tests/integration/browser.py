@@ -1,7 +1,5 @@
 """A real browser without a network, in which pages are looked at."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -4,8 +4,6 @@ They are fetched and compiled when they are not there yet, so that only the firs
 needs a package index.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Runs `pytest -m device` as a user would: a process of its own, in a folder of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The plug-ins that docs/extend.md shows, installed as packages of their own."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

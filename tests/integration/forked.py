@@ -4,8 +4,6 @@ Importing the harness takes longer than a short run. The process with the import
 its own (`main`); a fork leaves its loop, and ends as any Python does.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import gc

@@ -3,8 +3,6 @@
 An example follows from its number.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -1,8 +1,6 @@
 """Words that devices, servers and files use to steer a terminal or a CI system, a secret, and
 looks for them."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Runs `qnn-harness` inside the process of the test, where nothing needs one of its own."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -1,7 +1,5 @@
 """Runs a command on a terminal: a pty, in front of an emulator that tells what is on the screen."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

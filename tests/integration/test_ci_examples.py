@@ -1,7 +1,5 @@
 """The files in docs/ci: their commands run, as their systems run them, on a simulated device."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What README and docs show is true: commands run, examples load, output is a real one."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """A name from a file, an archive or a device leads no reader or writer out of its folder."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import stat

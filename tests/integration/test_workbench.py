@@ -1,7 +1,5 @@
 """What a run leaves on a device, and that it makes room there."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 from typing import get_args

@@ -1,7 +1,5 @@
 """Takes messages of errors and warnings out of libraries: of their strings, those that complain."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Final

@@ -1,7 +1,5 @@
 """The table of messages of libraries and drivers that tell of a cause (`corpus.tsv`)."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -1,7 +1,5 @@
 """Bisections that take too long for every change: 50 deaths."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Links disturbed at random, 2,000 times: no wrong verdict, nothing missing, nothing left."""
 
-from __future__ import annotations
-
 import os
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The package as an index would have it: made twice, and used where there is no checkout."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Logs that tell of no failure are explained by nothing, and a huge log is read in seconds."""
 
-from __future__ import annotations
-
 import io
 import time
 import tracemalloc

@@ -1,7 +1,5 @@
 """Twelve places of labgrid, a thousand cases, and something going wrong every few seconds."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Ops of repeated and of changed models, with the real compiler and simulator: what is blamed."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Twenty runs of the same suites on a simulated device, each beside the one before: no alarms."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -4,8 +4,6 @@ Each run is one of the cases that compare times or memory with a threshold, on t
 QNN_HARNESS_LOADED_RUNS says how many runs there are of each kind of load (5).
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

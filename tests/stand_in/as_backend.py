@@ -7,8 +7,6 @@ its stand_in.conf, or into told.json, by a part of the name of each case: cases 
 of tell it nothing.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Builds the stand-ins for backends, which exist for the tests only."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

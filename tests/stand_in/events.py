@@ -1,7 +1,5 @@
 """Events as the probe writes them: numbered, and sealed with their checksum."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any

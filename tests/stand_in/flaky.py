@@ -5,8 +5,6 @@ runs in which it works, FLAKY_SEED a number. FLAKY_BAD is what a bad version is 
 failing, FLAKY_GOOD what a good one is. A file beside the stand-in counts the runs.
 """
 
-from __future__ import annotations
-
 import os
 import random
 from pathlib import Path

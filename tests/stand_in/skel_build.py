@@ -1,7 +1,5 @@
 """Builds the skel of the tests' own, with the compiler that the loader is built with."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

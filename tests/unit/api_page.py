@@ -3,8 +3,6 @@
 `python -m tests.unit.api_page` writes it below the examples, which people write; a test compares.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Iterator, Mapping

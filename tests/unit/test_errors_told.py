@@ -1,7 +1,5 @@
 """What users are told where their computer lets them down: in the way, missing, full, or odd."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

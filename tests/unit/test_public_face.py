@@ -1,7 +1,5 @@
 """What a suite imports: the names of `harness`, all of them told of, and loaded when used."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

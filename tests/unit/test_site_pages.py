@@ -1,7 +1,5 @@
 """What is copied from the site is what a shell takes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import markdown

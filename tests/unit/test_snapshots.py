@@ -1,7 +1,5 @@
 """The files of snapshots: each section belongs to a test that there is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Three cases, the second of which is there to be ended."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Stops the run at the phase that QNN_FAULT_PHASE names, and says so by making a file."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

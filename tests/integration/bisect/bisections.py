@@ -1,7 +1,5 @@
 """Runs `qnn-harness bisect` as a user would, and every version beside it to know the truth."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """The commands around a bisection: its log, replays, Ctrl-C, comparisons."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

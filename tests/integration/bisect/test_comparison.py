@@ -1,7 +1,5 @@
 """From a comparison of two runs to the bisection that it advises."""
 
-from __future__ import annotations
-
 import json
 import sys
 

@@ -1,7 +1,5 @@
 """Bisections of the real libraries on the simulated lab, beside a run of every version."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

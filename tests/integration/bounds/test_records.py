@@ -1,7 +1,5 @@
 """What is made of many records, or of large ones, holds what it needs of them and no more."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

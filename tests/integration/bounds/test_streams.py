@@ -1,7 +1,5 @@
 """Whoever sends without end is not listened to without end: each reader stays below 200 MB."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """`doctor --acceptance` on devices: every step, right and wrong, what stays, and what is packed."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The commands against a real simulated device, as a user types them."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The Tab key in a real bash, set up by the line that docs/reference/commands.md shows."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """`contexts compile` and `fit` of a model, with the real compiler."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """`qnn-harness doctor` as a user types it: on a simulated device, and where the lab is broken."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

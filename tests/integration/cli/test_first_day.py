@@ -4,8 +4,6 @@ The real adbd, shell and C library, arm64 programs under qemu; what stands in fo
 is no backend, and comes as an AAR of a Maven folder.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """No command lets a device, a server or a file steer the terminal, or shows a password."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

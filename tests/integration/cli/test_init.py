@@ -1,7 +1,5 @@
 """`qnn-harness init` as a user types it, on devices behind a real adb server."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

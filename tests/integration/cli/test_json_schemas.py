@@ -1,7 +1,5 @@
 """Every command with --json says of each object that it prints which schema it is of."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

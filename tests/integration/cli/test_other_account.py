@@ -1,7 +1,5 @@
 """Another account of this computer sees and changes no file of a run."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

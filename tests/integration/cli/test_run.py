@@ -1,7 +1,5 @@
 """`qnn-harness run` and `pytest --contexts`: contexts of the user's own, and no test written."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """`qnn-harness run --engine executorch`: programs as ExecuTorch's own tools make them."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files of users run on every runtime."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

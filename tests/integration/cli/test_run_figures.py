@@ -1,7 +1,5 @@
 """Accuracy of a model: figures beside those of plain numpy, of the stored outputs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

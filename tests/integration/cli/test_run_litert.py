@@ -1,7 +1,5 @@
 """`qnn-harness run --engine litert`: real models, LiteRT's real compiler, the real libraries."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`qnn-harness run --engine ort`: ONNX Runtime loads what a user has, with its real libraries."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`qnn-harness run` of a model of which the NPU refuses nodes, with the real libraries."""
 
-from __future__ import annotations
-
 from hashlib import sha256
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`qnn-harness runtimes`: what there is, what it is made of, and whether it is whole."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

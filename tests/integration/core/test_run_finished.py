@@ -1,7 +1,5 @@
 """`qnn_run_finished`: a package outside of the tree acts on runs whose reports are written."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -4,8 +4,6 @@ Run by test_flipped_bits.py in a process of its own. Every case first loads and 
 binary, in the same process: whether the case before it left the device fit is thus seen 400 times.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from typing import Final

@@ -1,7 +1,5 @@
 """Runs, files of state, models and events as nobody of good will writes them, by their number."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

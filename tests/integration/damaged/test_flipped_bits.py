@@ -6,8 +6,6 @@ diagnosed as a damaged binary, 3 as wrong outputs, 1 as a context without the gr
 kind.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

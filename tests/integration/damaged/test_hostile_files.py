@@ -1,7 +1,5 @@
 """2,500 hostile runs, files of state, models and events through all that reads them, nights too."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A simulated device on a private adb server, and a way to count what a deployment costs."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

@@ -1,7 +1,5 @@
 """The store's scripts ended by SIGKILL at each of their commands: the next deployment mends."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select

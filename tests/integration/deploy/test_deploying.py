@@ -1,7 +1,5 @@
 """Deployment to a simulated device: only what is missing travels, and all of it or nothing."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

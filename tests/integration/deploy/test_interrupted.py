@@ -1,7 +1,5 @@
 """Deployments that are cut off, restarted, limited, or not alone on their device."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

@@ -1,7 +1,5 @@
 """Pushes to devices of one host share what leads there: none waits for another one."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

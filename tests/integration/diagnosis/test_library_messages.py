@@ -3,8 +3,6 @@
 The corpus has one of those that the same rules answer; of the others the project's table tells.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Rules of a package outside of the tree, in `explain` and in the record of a case."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

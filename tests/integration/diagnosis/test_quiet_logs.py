@@ -5,8 +5,6 @@ By day a few; by night all of `tests/quiet`. Runs of all engines that succeed ar
 a project's that uses QNN would.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import shutil

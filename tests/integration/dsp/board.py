@@ -1,7 +1,5 @@
 """The real arm64 libraries under qemu over our libcdsprpc.so, and the real skel behind it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

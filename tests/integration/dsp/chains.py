@@ -5,8 +5,6 @@ answers by a script, dsp-chains.tsv with the real skel behind it, where somethin
 `python -m tests.integration.dsp.chains` records them anew.
 """
 
-from __future__ import annotations
-
 import csv
 import itertools
 import re

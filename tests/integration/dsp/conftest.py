@@ -1,7 +1,5 @@
 """Fixtures for tests of a DSP: the emulator, the loader, a skel, and FastRPC in front of them."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Our libcdsprpc.so, compiled for this computer and called from Python: a skel runs behind it."""
 
-from __future__ import annotations
-
 import ctypes
 import shutil
 import struct

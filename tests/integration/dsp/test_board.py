@@ -3,8 +3,6 @@
 What these libraries answer is theirs; of kernel, driver and the DSP's system nothing is measured.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

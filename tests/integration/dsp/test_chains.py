@@ -1,7 +1,5 @@
 """Failures of FastRPC, with a real skel or by a script: what is logged, and what a case says."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

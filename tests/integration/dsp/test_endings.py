@@ -1,7 +1,5 @@
 """Whichever side of a DSP is killed, whenever: no process, no lock and no memory is left."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """FastRPC by our libcdsprpc.so: handles, calls, shared memory, queues, limits, deaths."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

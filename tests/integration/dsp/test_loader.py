@@ -1,7 +1,5 @@
 """The loader's functions for a skel, by one of the tests: QuRT, DMA, VTCM, memory, exceptions."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

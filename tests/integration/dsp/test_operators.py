@@ -3,8 +3,6 @@
 Each is compiled once; both get the same inputs, of several seeds. Neither is silicon.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final

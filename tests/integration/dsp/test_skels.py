@@ -1,7 +1,5 @@
 """Real skels of several versions and Hexagons: alone in the loader, and behind real libraries."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """An engine from a package outside of the tree: QNN's real library on a simulated device."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import zipfile

@@ -1,7 +1,5 @@
 """Runs plans against the real simulator library and against the stand-in in front of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

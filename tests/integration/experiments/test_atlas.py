@@ -1,7 +1,5 @@
 """The atlas of error codes runs when it is asked for, and sees what changed between versions."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.integration.device_runs import DeviceRuns

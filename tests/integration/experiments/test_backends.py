@@ -4,8 +4,6 @@ A stand-in shows each verdict the other way round. Behind it works the real libr
 backend, since no GPU library does anything on this host.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

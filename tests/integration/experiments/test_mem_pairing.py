@@ -1,7 +1,5 @@
 """Every check of a memory pairing both ways: what is right passes, one wrong breaks it alone."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Every promise of shared spill-fill both ways, and what the simulator says of sharing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import pytest

@@ -3,8 +3,6 @@
 There is no libcdsprpc there: buffers come from memfds, and those of a backend count once seen.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

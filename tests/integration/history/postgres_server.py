@@ -1,7 +1,5 @@
 """A PostgreSQL of Debian's of one's own: on a Unix socket, in a folder that goes again."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import shutil

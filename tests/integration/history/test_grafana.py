@@ -1,7 +1,5 @@
 """docs/grafana: each query runs on a real PostgreSQL and says what is so."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

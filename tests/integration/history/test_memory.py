@@ -1,7 +1,5 @@
 """Memory that importing takes does not depend on the number of records."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

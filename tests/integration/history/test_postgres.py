@@ -1,7 +1,5 @@
 """History on a real PostgreSQL: the same answers, nothing lost and nothing twice, whoever dies."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Runs on the simulated device with the real libraries, and what they say."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.core.versions import QNN_WHEELS

@@ -1,7 +1,5 @@
 """SQLite's file as life treats it: importers are killed, files and folders nobody may write."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Simulated devices that a kept adb server of tests may use."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from harness.simulator.device import SimulatedDevice

@@ -1,8 +1,6 @@
 """Another computer that ssh leads to: a real sshd on loopback, and an adb server that it alone
 leads to, with simulated devices."""
 
-from __future__ import annotations
-
 import contextlib
 import getpass
 import os

@@ -1,7 +1,5 @@
 """A lab that is closed while a thread of its run begins a device: nothing of it stays."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading

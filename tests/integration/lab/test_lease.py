@@ -1,7 +1,5 @@
 """One holder per device, among real processes and users, however they end."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """A lab with a phone: what Android's own programs answer, and how the phone comes back."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path

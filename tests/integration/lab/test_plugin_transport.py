@@ -1,7 +1,5 @@
 """A transport from a package outside of the tree, which runs cases with the real probe."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Each recovery step brings back a real simulated device from what it is meant for."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Persons and other runs have a device after one case, and no run loses a case by that."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import signal

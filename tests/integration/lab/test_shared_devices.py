@@ -1,7 +1,5 @@
 """Devices that two computers reach: a lease of one keeps off the other."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading

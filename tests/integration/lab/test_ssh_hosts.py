@@ -1,7 +1,5 @@
 """Devices behind ssh: one tunnel for all who use them, begun anew when it dies, gone with them."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

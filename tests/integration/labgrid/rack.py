@@ -1,7 +1,5 @@
 """A labgrid lab of this computer: a real coordinator, a real exporter, simulated devices."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -4,8 +4,6 @@ What listens at the address of the power switch is a real HTTP server, which sto
 simulated device.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Runs on places of a real labgrid lab: never two on one, and everything is given back."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Errors that were planted into models are found: with the real compiler and simulator."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

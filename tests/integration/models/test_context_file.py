@@ -1,7 +1,5 @@
 """Context binaries that a user has, in a folder of their own: run, planned, refused with words."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Forecasts come true in the real library, for sets that they were not measured on."""
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Files read by the real libQnnSystem.so: whole, damaged, inside of other files."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """A binary with several graphs: each is known, is executed, and takes what it would take alone."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """EPContext models as ONNX Runtime and the real compiler write them, embedded and beside."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

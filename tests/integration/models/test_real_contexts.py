@@ -1,7 +1,5 @@
 """Contexts of the real compilers: what was asked for, exact, kept, and made again when damaged."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Servers on loopback that messages are sent to: a webhook and a mailbox."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

@@ -1,7 +1,5 @@
 """Nights on a simulated device: what is new is told, bisected, and followed until it is gone."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

@@ -1,7 +1,5 @@
 """Messages about nights, runs and comparisons, as real servers on loopback get them."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """The files in docs/nightly: their commands run, as by their systems, on a simulated device."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable

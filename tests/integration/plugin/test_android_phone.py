@@ -3,8 +3,6 @@
 What stands in for QNN's libraries is built for bionic, and comes as AARs of a Maven folder.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

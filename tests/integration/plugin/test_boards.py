@@ -1,7 +1,5 @@
 """The simulated boards end to end: the real arm64 libraries say what a board without DSP says."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Plug-ins that have options of the names that ours have: all start, and each keeps its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Boards with a DSP end to end: cases on the device's own skel, and nothing is left of them."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

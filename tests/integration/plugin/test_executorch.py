@@ -1,7 +1,5 @@
 """Programs of ExecuTorch as a user runs them: records like any other, and what a failure is of."""
 
-from __future__ import annotations
-
 import shutil
 import struct
 import subprocess

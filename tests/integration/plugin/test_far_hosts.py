@@ -1,7 +1,5 @@
 """Runs on devices that hang on another computer."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

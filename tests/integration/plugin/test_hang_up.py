@@ -1,7 +1,5 @@
 """A closed terminal, or a lost ssh session, ends a run in order: its reports are written."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """A whole run of pytest shows no password, and lets nobody steer the terminal."""
 
-from __future__ import annotations
-
 import subprocess
 from xml.etree import ElementTree
 

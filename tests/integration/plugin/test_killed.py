@@ -1,7 +1,5 @@
 """Ctrl-C in mid-run: the reports are whole and nothing of ours stays behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Known issues in whole runs: expected, fixed, strict, and failing otherwise."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.integration.device_runs import DeviceRuns

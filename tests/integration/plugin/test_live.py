@@ -1,7 +1,5 @@
 """A run on a terminal: what it shows while it goes on, and that nothing of it stays."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

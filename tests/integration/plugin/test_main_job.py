@@ -1,7 +1,5 @@
 """The main job on the simulated lab: the report of pytorch/executorch#14985, seen for real."""
 
-from __future__ import annotations
-
 import json
 from xml.etree import ElementTree
 

@@ -1,7 +1,5 @@
 """A case moves at once from a device that cannot run it, and the device is seen to beside that."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Plug-ins that users have beside ours: each works, or it is said what to use instead."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

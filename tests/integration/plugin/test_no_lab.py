@@ -1,7 +1,5 @@
 """pytest in a folder without a devices.yaml, as whoever has just installed the package has it."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Cases that use ORT, as a user runs them: their records, and what they leave on the device."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

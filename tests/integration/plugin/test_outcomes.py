@@ -1,7 +1,5 @@
 """Each way of ending: in the record, on the terminal, in the exit code."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """pytest-xdist with several devices: each runs one case at a time, and there is one journal."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime, timedelta
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Programs beside a file of contexts are never run by pytest."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`--resume` completes a run: what it lacks and what the lab failed in it, and nothing else."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A fault of the lab is tried again and never becomes a verdict; every attempt is recorded."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The probe as its tests use it: built once, plain and sanitized, and a backend that misbehaves."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace

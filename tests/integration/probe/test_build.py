@@ -1,7 +1,5 @@
 """The probe's build: once per source, flags and compiler, for each target."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Single calls with arguments of one's own: a graph built by hand, and what is no argument."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The probe with ExecuTorch in it, on the real libraries: its steps, and tensors of every form."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from pathlib import Path

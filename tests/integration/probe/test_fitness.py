@@ -1,7 +1,5 @@
 """Tests of the probe on a simulated device, by deploying it there."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

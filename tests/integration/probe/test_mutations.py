@@ -1,7 +1,5 @@
 """Real transcripts with lines lost, repeated or swapped: none of them passes any more."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path

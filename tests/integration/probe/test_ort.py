@@ -1,7 +1,5 @@
 """The probe against the real ORT of every minor version: the slots it declares are theirs."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from pathlib import Path

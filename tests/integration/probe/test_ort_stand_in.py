@@ -1,7 +1,5 @@
 """ORT in the probe where it goes wrong: refusals, crashes, hangs, wrong outputs, odd answers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

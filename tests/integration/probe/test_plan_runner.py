@@ -1,7 +1,5 @@
 """Plans run on a simulated device, over the real adb server."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator
 from pathlib import Path

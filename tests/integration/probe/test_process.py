@@ -1,7 +1,5 @@
 """The probe as a process: plans it refuses, deadlines, crashes, noise, and whom it dies with."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

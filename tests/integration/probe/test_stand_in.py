@@ -1,7 +1,5 @@
 """Errors that the probe notices in a stand-in for a backend that misbehaves on demand."""
 
-from __future__ import annotations
-
 import math
 import os
 import subprocess

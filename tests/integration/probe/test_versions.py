@@ -1,7 +1,5 @@
 """One probe against the real libraries of every QNN version: the ABI it declares is theirs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The emulator whose instructions are tested."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

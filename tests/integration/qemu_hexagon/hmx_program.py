@@ -1,7 +1,5 @@
 """Programs for Hexagon that execute instructions of HMX, which no assembler here knows."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

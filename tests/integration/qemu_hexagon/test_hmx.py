@@ -3,8 +3,6 @@
 That their sums are right is seen where real skels execute them (tests/integration/dsp).
 """
 
-from __future__ import annotations
-
 import itertools
 import signal
 from pathlib import Path

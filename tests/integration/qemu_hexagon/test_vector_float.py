@@ -1,7 +1,5 @@
 """Vector float in the qemu-hexagon with our patch, each instruction against the plain model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

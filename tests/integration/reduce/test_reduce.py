@@ -1,7 +1,5 @@
 """A case of a user's file made small and packed: with the real libraries, in fresh processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -1,7 +1,5 @@
 """Sections of report.html from a package outside of the tree."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from harness.results.run_folder import RunFolder

@@ -1,7 +1,5 @@
 """report.html in a real browser: what a reader does with it, at any width, with many cases."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

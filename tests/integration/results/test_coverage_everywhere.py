@@ -3,8 +3,6 @@
 Nothing is green above a missing verdict.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import re

@@ -1,7 +1,5 @@
 """The journal against real deaths: SIGKILL in mid-run, several writers, a disk that fills up."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A Maven repository on loopback that can break off, and lists its requests."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import threading

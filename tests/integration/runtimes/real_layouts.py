@@ -1,7 +1,5 @@
 """QAIRT trees and folders, laid out as the real ones, of real files."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from pathlib import Path

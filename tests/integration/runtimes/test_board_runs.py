@@ -1,7 +1,5 @@
 """A simulated arm64 board: what is pushed, and what the libraries answer there."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.integration.conftest import RuntimeFor

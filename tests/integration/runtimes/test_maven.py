@@ -1,7 +1,5 @@
 """AARs from a Maven repository on loopback: checked, tried again, never half there."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterator
 from pathlib import Path

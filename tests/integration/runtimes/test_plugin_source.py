@@ -1,7 +1,5 @@
 """A kind of source of libraries from a package outside of the tree, in a run and in commands."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tarfile

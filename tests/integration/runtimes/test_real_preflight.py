@@ -1,7 +1,5 @@
 """Preflight on the real libraries: nothing in a whole wheel, and a mix of two file by file."""
 
-from __future__ import annotations
-
 import functools
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Runtimes out of the real wheels: whole, of the version asked for, and nothing superfluous."""
 
-from __future__ import annotations
-
 import hashlib
 
 import pytest

@@ -1,7 +1,5 @@
 """Libraries from every kind of place run; a bad mix is named, and what it really does is kept."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

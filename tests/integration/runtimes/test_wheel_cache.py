@@ -1,7 +1,5 @@
 """The wheel cache with pip itself, on small wheels in a folder or on a server of the test's own."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import os

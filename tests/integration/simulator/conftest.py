@@ -1,7 +1,5 @@
 """A real adb server (36, of the adbutils wheel) on a port of its own, and devices on it."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """A farm whose devices, links, workers and labgrid are disturbed at random while cases run."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

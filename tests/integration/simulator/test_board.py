@@ -1,7 +1,5 @@
 """A simulated board: arm64 programs start however they are started, and end when they must."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Files and folders through the real adb server and its command line."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """/data/local/tmp and /sdcard on the simulated device: for files, for commands, for every user."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Authorization, reboots and crashes of a device, and leftovers of killed processes."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

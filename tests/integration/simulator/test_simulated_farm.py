@@ -1,7 +1,5 @@
 """Farms of simulated devices, and runs on them while all goes wrong."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """The site in a real browser: at any width, light and dark, by keyboard, without a network."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

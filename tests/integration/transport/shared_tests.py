@@ -1,7 +1,5 @@
 """The tests that every transport passes, for modules with a fixture `device`."""
 
-from __future__ import annotations
-
 from tests.integration.transport.adb.test_device_lock import (  # noqa: F401
     test_a_folder_that_cannot_be_written,
     test_it_ends_with_the_connection,

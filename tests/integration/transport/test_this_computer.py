@@ -1,7 +1,5 @@
 """This computer as a device: what holds of one by adb holds of it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """Work on devices while cases go on elsewhere."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Notes of a case, as its record has them and readers find them again."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.bench.case_session import Figures, Notes, NotPassed, NoVerdict, TargetFailure

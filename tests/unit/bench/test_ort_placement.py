@@ -1,7 +1,5 @@
 """An ORT that reports the places of nodes is known by its version."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast

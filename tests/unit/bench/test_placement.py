@@ -1,7 +1,5 @@
 """Placements: a case runs on what its name has, and nowhere else."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Attribution of exceptions: to the test where it called the harness with something else."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

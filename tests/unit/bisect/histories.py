@@ -1,7 +1,5 @@
 """Worlds for the searches of these tests, and functions that drive them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

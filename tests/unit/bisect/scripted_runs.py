@@ -1,7 +1,5 @@
 """Runs whose outcome a table says: real run folders, with no device behind them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field

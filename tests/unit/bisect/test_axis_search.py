@@ -1,7 +1,5 @@
 """One axis, step by step: the next question, the finding, and the notes on it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

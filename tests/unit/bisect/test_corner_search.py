@@ -1,7 +1,5 @@
 """Two axes: the corners, and the search of each axis that matters with the other held."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any

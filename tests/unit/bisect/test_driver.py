@@ -1,7 +1,5 @@
 """The driver on scripted runs: bounds, trouble, death at any moment, edited logs."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """Findings: runs that disagree, and the runs on both sides of a change."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

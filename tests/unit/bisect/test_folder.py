@@ -1,7 +1,5 @@
 """Bisections on the disk: their order, and which of them is gone on with."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The log: killed at any moment, edited, damaged."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What a bisection keeps of its runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Conditions for bad: records of every outcome against every form of --match."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Bisections of new failures, and the advice of `compare`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """From what a user asks to a search: candidates, what is held, and every kind of wrong input."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

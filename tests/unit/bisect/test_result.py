@@ -1,7 +1,5 @@
 """Results of bisections: dates, sides, reports that nothing in a record can break."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

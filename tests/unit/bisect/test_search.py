@@ -1,7 +1,5 @@
 """One axis, exact answers: against brute force, whatever cannot be tested, however it is asked."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace

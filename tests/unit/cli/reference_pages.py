@@ -3,8 +3,6 @@
 `python -m tests.unit.cli.reference_pages` writes it; a test compares.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

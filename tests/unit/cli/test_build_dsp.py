@@ -1,7 +1,5 @@
 """`simulator build-dsp` says which emulator is used, and what is missing for the rest."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

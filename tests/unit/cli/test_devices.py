@@ -1,7 +1,5 @@
 """The notes below the table of `qnn-harness devices`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from click.testing import CliRunner

@@ -1,7 +1,5 @@
 """`qnn-harness explain`: its answers, and its exit codes."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

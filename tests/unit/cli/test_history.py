@@ -1,7 +1,5 @@
 """qnn-harness report write, compare and history of folders that hold less than they should."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Options that commands share: the lab, the libraries of this computer, and times."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The list of commands loads none of them, and says of each what it says itself."""
 
-from __future__ import annotations
-
 import errno
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Options that a night takes from the command that resumes it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """docs/reference/ is what the code says, and options, keys and exit codes have their words."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The arguments that `qnn-harness run` passes to pytest."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Output of commands: a line is one line, whatever a device or a file put into it."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.cli.say import say

@@ -1,7 +1,5 @@
 """The shipped JSON Schemas are current and say the same as the models."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from pathlib import Path

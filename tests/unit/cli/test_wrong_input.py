@@ -1,7 +1,5 @@
 """Wrong input of commands: an error before anything is done, with exit code 2."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

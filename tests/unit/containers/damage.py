@@ -1,7 +1,5 @@
 """Artefacts that were damaged at random: what must hold of each, whatever was done to it."""
 
-from __future__ import annotations
-
 import io
 import random
 import struct

@@ -1,7 +1,5 @@
 """Artefacts that are made here with the libraries of their formats, small and of any layout."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

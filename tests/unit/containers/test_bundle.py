@@ -1,7 +1,5 @@
 """Bundles: what is packed comes out again, in the same bytes each time; others are refused."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from dataclasses import replace

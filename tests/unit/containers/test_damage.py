@@ -1,7 +1,5 @@
 """Damaged files of every kind: an error that names the file, or what it truly says."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

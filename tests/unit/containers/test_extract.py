@@ -1,7 +1,5 @@
 """Contexts as files of their own: by hand and in the cache."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import BinaryIO

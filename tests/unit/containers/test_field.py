@@ -1,7 +1,5 @@
 """Files from the field are read right; a damaged one is an error, or read as it is."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Nodes by where they ran: partitions, and what crosses between them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from harness.containers.artefact import FileBytes

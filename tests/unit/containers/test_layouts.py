@@ -1,7 +1,5 @@
 """Files by their content: each way in which a kind keeps its contexts, or can be wrong."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

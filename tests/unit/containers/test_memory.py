@@ -1,7 +1,5 @@
 """Files that unpack to gigabytes take little memory."""
 
-from __future__ import annotations
-
 import re
 import struct
 import subprocess

@@ -1,7 +1,5 @@
 """The nodes of a .tflite, and which of them a partition of the compiled model has."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Archives that lie, break off or explode are refused, and nothing is written outside."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import stat

@@ -1,7 +1,5 @@
 """Folders that programs are run from are ours alone."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Callable, Iterator

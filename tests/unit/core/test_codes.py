@@ -1,7 +1,5 @@
 """Codes: ranges, symbols as the libraries give them, numbers without a meaning."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, strategies as st
 

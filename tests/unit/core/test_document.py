@@ -1,7 +1,5 @@
 """YAML by line: what is read, what is refused, and that the place named is the right one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

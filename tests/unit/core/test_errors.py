@@ -1,7 +1,5 @@
 """The codes of the harness's errors, by which programs tell them apart."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Guarded processes end with everything they started: when told to, and when we die."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

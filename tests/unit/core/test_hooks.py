@@ -1,7 +1,5 @@
 """Plug-ins in other packages, found by their entry points, and their engines."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import types

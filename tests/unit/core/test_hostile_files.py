@@ -1,7 +1,5 @@
 """Files of a lab that are damaged or meant to harm: loading ends, and says what is wrong."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

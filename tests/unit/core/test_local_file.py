@@ -1,7 +1,5 @@
 """Lines are appended whole, whatever became of those who wrote before; parts are copied right."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import io

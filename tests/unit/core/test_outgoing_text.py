@@ -1,7 +1,5 @@
 """Text that is printed or stored cannot steer a terminal, and gives access to nothing."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

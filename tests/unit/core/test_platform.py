@@ -1,7 +1,5 @@
 """Processes, clocks and locks of this computer."""
 
-from __future__ import annotations
-
 import math
 import os
 import subprocess

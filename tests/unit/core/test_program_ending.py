@@ -1,7 +1,5 @@
 """Signals that end a program: the first is obeyed, those behind it do not cut its ending short."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The folder of the adb server's socket: ours alone, short enough, and swept after accidents."""
 
-from __future__ import annotations
-
 import os
 import socket
 import stat

@@ -1,7 +1,5 @@
 """A verified folder is found whole, found changed, or not found; it is never half there."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

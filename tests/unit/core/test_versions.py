@@ -1,7 +1,5 @@
 """Order, prefixes and ranges of QNN versions."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, strategies as st
 

@@ -1,7 +1,5 @@
 """Files are written whole or not at all, and read no further than they may be long."""
 
-from __future__ import annotations
-
 import errno
 import os
 import resource

@@ -1,7 +1,5 @@
 """A folder, a shell and its programs: as much of a device as the store's scripts see."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Inputs and answers of the scripts, line by line, without a device (layout.py)."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from typing import Any

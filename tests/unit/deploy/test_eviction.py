@@ -1,7 +1,5 @@
 """The order in which files of a store are removed, and those that never are."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

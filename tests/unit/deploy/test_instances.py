@@ -1,7 +1,5 @@
 """A run's own storage of simulated devices: what it begins with, what stays of it, what is left."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The scripts that keep a device's store, run by the shells that devices have."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from pathlib import Path

@@ -3,8 +3,6 @@
 `python -m tests.unit.diagnosis.failure_page` writes it; a test compares.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import cache

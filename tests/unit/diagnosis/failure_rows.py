@@ -5,8 +5,6 @@ people paste them, most of them from public threads. An expected `-`: nothing te
 is told is no failure. ␤ divides lines.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterator

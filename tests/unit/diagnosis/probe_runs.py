@@ -1,7 +1,5 @@
 """Builders of probe processes out of events, for the tests of this folder."""
 
-from __future__ import annotations
-
 from typing import Any
 from zlib import crc32
 

@@ -1,7 +1,5 @@
 """Any log is read within bounds; the filter of lines lets each line pass that a rule takes."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Iterator

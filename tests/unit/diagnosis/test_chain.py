@@ -1,7 +1,5 @@
 """The chain of a failure: from what the library logged, whichever way it puts numbers."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, strategies as st
 

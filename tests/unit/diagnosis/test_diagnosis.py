@@ -5,8 +5,6 @@ confidence, and with any two rules that compete in the wrong order, a row must g
 diagnosis. Rows are failures of our own cases, and logs of anybody.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property

@@ -1,7 +1,5 @@
 """Signatures: stable against what varies, different where failures differ."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import example, given, settings, strategies as st
 from pydantic import ValidationError

@@ -3,8 +3,6 @@
 Each failure has its own cause, and time tells what is near.
 """
 
-from __future__ import annotations
-
 from itertools import groupby, permutations
 
 import pytest

@@ -4,8 +4,6 @@ Those of the second table came after the table of causes, or were kept from it. 
 not the cause.
 """
 
-from __future__ import annotations
-
 import csv
 from collections import Counter
 from pathlib import Path

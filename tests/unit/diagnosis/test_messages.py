@@ -1,7 +1,5 @@
 """Messages that tell of a cause, and the diagnosis of each of them alone."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

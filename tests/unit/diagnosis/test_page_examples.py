@@ -4,8 +4,6 @@ Whoever wrote the log: with what logcat, journald, dmesg, Windows and GitHub put
 at 120 columns, in colours, and in the middle of other lines.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable

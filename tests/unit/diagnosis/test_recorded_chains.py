@@ -4,8 +4,6 @@ It ran over a scripted libcdsprpc, and over the real skel of v73 in an emulator
 (tests/integration/dsp/chains.py).
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.integration.dsp.chains import HANGS, MADE, SCRIPTED, WITH_SKEL, recorded

@@ -1,7 +1,5 @@
 """Nodes that ONNX Runtime's QNN provider refused, read from its log."""
 
-from __future__ import annotations
-
 from harness.diagnosis.refused_nodes import RefusedNode, refusal_text, refused_nodes
 from tests.snapshots import Snapshot
 

@@ -1,7 +1,5 @@
 """Signs and rules that fit, and rules of plug-ins; the table's own are in test_diagnosis."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

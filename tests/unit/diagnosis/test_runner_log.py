@@ -1,7 +1,5 @@
 """The output of `qnn_executor_runner`, on a terminal or in Android's log, read as steps."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

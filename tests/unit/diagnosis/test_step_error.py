@@ -1,7 +1,5 @@
 """Failed steps in a record: codes of QNN, ONNX Runtime and ExecuTorch, and what was said."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Errors that mean "unsupported", and the same errors as failures."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Verdicts: every way a probe process can end, with outcome, cause and error that must result."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

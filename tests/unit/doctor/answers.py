@@ -1,7 +1,5 @@
 """Answers of devices of several kinds to the doctor, as such systems print them."""
 
-from __future__ import annotations
-
 _VITALS = """@qnn-harness:boot\r
 0f6c9f1e-6d5c-4a55-9df0-0b1c6e9f7a11\r
 @qnn-harness:booted\r

@@ -1,7 +1,5 @@
 """The steps of an acceptance as a table: deadlines, errors, what was not asked for, the end."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Archives for others: without names and places, bounded, whole or not there."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Checks of the answers of devices: of texts of real systems, and of a real shell."""
 
-from __future__ import annotations
-
 import platform
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """Checks of this computer, and the amounts that are too little."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace

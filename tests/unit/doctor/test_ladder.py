@@ -1,7 +1,5 @@
 """The layers to the DSP as a table: each of them failing, with texts as real systems print them."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The file that `init` writes: names, SoCs, and that it can always be read."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

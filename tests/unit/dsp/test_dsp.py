@@ -1,7 +1,5 @@
 """The limits of a simulated board's DSP, and the replies that are read from it."""
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import fields

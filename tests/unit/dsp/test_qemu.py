@@ -1,7 +1,5 @@
 """The choice of a qemu-hexagon, its abilities, and reasons why no DSP can be simulated."""
 
-from __future__ import annotations
-
 import os
 import struct
 import sys

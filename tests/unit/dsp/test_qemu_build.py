@@ -1,7 +1,5 @@
 """qemu-hexagon is built from an archive or what apt fetches: whole, once, or not at all."""
 
-from __future__ import annotations
-
 import io
 import os
 import signal

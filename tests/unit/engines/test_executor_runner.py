@@ -1,7 +1,5 @@
 """A user's build of ExecuTorch: what is taken of it, how it is called, what came out of it."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 from zlib import crc32

@@ -1,7 +1,5 @@
 """Plans and files of a .pte for ExecuTorch."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import ANY

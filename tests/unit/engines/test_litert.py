@@ -1,7 +1,5 @@
 """Texts about a model that LiteRT compiled, and the files that it takes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

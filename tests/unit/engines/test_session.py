@@ -1,7 +1,5 @@
 """Files of a user's .onnx for ONNX Runtime, before any device is used."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Facts, files and logs of a case from a device's answers: whole, refused, cut, or nonsense."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime, timedelta
 

@@ -1,7 +1,5 @@
 """The scripts that ask for evidence fit into one request, and shells take them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Texts for files: readable, without what is private, and never too large."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

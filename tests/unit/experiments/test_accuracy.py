@@ -1,7 +1,5 @@
 """Closeness of outputs: figures, and what they come to."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Phases that a model passed on a backend, the verdict about them, and the bounds of counts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

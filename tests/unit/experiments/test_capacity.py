@@ -1,7 +1,5 @@
 """The search for the largest number that fits, and what is concluded from several sizes."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Same latency or not: by table, and whatever the noise never wrong by more than it says."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

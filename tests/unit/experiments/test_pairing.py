@@ -1,7 +1,5 @@
 """Each behaviour of a memory pairing, judged from figures: every check both ways, by table."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

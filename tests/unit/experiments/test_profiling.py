@@ -1,7 +1,5 @@
 """Profiling: what is run once more with a profile, and what is read of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

@@ -1,7 +1,5 @@
 """Kept outputs against files: what can be told, and what a condition makes of what cannot."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """A restart in mid-run: which calls stand where, and what is judged of their answers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

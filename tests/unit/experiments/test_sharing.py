@@ -1,7 +1,5 @@
 """Contexts that share a spill-fill buffer: how they are loaded, and what is judged of it."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from typing import Any

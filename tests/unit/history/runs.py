@@ -1,7 +1,5 @@
 """Hand-made attempts at cases, as short as a table wants them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Attempts at cases: their figures, and what makes two of them one case or several."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Pairs of runs made by hand, each with the exact answer; and what holds for all pairs."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """Text and JSON of comparisons, with any text in names and messages."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

@@ -1,7 +1,5 @@
 """Facts of a cause: devices, since when, and changes, on one line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Journals in a file of SQLite: what is held is what they say, however often they are taken in."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sqlite3

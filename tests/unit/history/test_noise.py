@@ -1,7 +1,5 @@
 """Distances of runs by chance: against a slow, plain model of it, and rows by hand."""
 
-from __future__ import annotations
-
 import math
 from functools import cache
 from typing import Any

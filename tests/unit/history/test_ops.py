@@ -1,7 +1,5 @@
 """Ops of two runs: what is blamed, what noise is, what is fused otherwise."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Slower or not: tables, and what holds for any figures."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

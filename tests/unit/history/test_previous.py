@@ -1,7 +1,5 @@
 """The last run of the same selection."""
 
-from __future__ import annotations
-
 import json
 import logging
 import shutil

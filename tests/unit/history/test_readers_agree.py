@@ -1,7 +1,5 @@
 """Journals that anybody may have written: all readers take the same records, and none dies."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path

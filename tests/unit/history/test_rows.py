@@ -1,7 +1,5 @@
 """Rows of devices, hosts and figures, made of a journal."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Speed and memory between runs: which figures are judged, with which runs, in which words."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Words for changes that are made by hand."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """States of cases: by tables, and by properties."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Differences in the surroundings of two measurements, in words."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Cases, kinds of failures and changes over hand-made nights."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Kinds of devices from plug-ins, and what is wrong with some."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path

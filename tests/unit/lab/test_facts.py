@@ -1,7 +1,5 @@
 """Answers of several kinds of systems about themselves are read without trust."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 

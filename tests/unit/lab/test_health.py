@@ -1,7 +1,5 @@
 """Devices are judged by the lab's rules; what is wrong tells which steps may help."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """Another device at the same place is noticed; one that says nothing is believed."""
 
-from __future__ import annotations
-
 import subprocess
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path

@@ -1,7 +1,5 @@
 """devices.yaml: the shipped one, its commented example, and every kind of mistake."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

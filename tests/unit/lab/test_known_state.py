@@ -1,7 +1,5 @@
 """The known state of a device, from case to case, and its quarantine, which outlasts a run."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Claimants get a device in order, whoever else comes, goes or dies meanwhile."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """Devices that fit requirements, and requirements that are mistakes."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, strategies as st
 

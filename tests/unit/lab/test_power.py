@@ -1,7 +1,5 @@
 """`power` of devices.yaml, and the command that it becomes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

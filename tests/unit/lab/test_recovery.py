@@ -1,7 +1,5 @@
 """The steps of a recovery, on a device that is not there."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A session's view of its places, whose keeper is only a lock here."""
 
-from __future__ import annotations
-
 import fcntl
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`labgrid:` in devices.yaml, and what its places are as devices of the lab."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

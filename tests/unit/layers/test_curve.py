@@ -1,7 +1,5 @@
 """The first wrong op by its errors, and curves that are divided where not all fits."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

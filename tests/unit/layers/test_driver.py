@@ -1,7 +1,5 @@
 """The first wrong op of models that ONNX's own evaluator calculates: no compiler, no device."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast

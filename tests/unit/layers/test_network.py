@@ -1,7 +1,5 @@
 """Models taken apart: names, ops, units of what is quantised, ops by themselves."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """From the pieces of an artefact to sources of contexts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Metadata of context binaries beside the model and its architecture, and EPContext models."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

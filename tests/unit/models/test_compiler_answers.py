@@ -1,7 +1,5 @@
 """Results of jobs from the answers and the ending of the compiler's process."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

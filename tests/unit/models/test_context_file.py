@@ -1,7 +1,5 @@
 """Context files as values: what a test writes, and what goes to another process."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Models of one operator, and MobileNet-v2 with the twin that has the same weights."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

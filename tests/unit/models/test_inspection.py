@@ -1,7 +1,5 @@
 """Reports of context binaries by their metadata, graph by graph."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

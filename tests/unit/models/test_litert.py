@@ -1,7 +1,5 @@
 """Options and log of LiteRT's compiler."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Models are the same to the byte every time, and as large as their names say."""
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 import sys

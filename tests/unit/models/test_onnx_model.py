@@ -1,7 +1,5 @@
 """ONNX models of users: what is made of them before they are compiled."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """ONNX models are read by a process that is bounded, and none of them costs more."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

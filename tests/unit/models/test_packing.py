@@ -1,7 +1,5 @@
 """Contexts are packed as the backend packs them; what a forecast says holds for any sizes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 

@@ -1,7 +1,5 @@
 """Inputs that are made up lie in the range that a model quantises them for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

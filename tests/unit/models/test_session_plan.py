@@ -1,7 +1,5 @@
 """Orders of moves, and the plans of sessions that carry them out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

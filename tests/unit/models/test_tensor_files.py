@@ -1,7 +1,5 @@
 """Inputs and expected outputs that a user gives: which file is whose, and of what size."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Sequence

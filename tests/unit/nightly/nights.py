@@ -1,7 +1,5 @@
 """Hand-made nights and issues, as short as a table wants them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from harness.nightly.issues import Issue

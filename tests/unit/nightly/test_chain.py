@@ -1,7 +1,5 @@
 """A night finds its own run and state by stored names, not by clocks."""
 
-from __future__ import annotations
-
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

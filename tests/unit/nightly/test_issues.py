@@ -1,7 +1,5 @@
 """Causes followed from night to night, their examples, and the next bisection."""
 
-from __future__ import annotations
-
 import hashlib
 import shlex
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The next step of a night, its time, its exit code, and the lab that it saw."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

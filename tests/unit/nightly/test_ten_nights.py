@@ -4,8 +4,6 @@ Journals are real, and so are the steps of a night; only pytest, which draws ver
 devices are stand-ins.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator

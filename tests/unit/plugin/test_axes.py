@@ -1,7 +1,5 @@
 """From options and markers to placements and axes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Devices and errors in the records of cases."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

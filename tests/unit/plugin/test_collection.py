@@ -1,7 +1,5 @@
 """Digests of the files that cases are made of, and expressions of marks that want devices."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Attempts at a case, and their devices."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast

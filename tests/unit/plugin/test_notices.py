@@ -1,7 +1,5 @@
 """Notices of a run reach whoever watches it, also those that come up while a case runs."""
 
-from __future__ import annotations
-
 import logging
 import subprocess
 import sys

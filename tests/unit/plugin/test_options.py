@@ -1,7 +1,5 @@
 """The one table of options, beside what is made of it."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Our values do not move pytest's root folder, and no two cases share a name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The problem file of a run that never got to its case."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

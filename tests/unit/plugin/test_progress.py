@@ -1,7 +1,5 @@
 """The progress of a run, by the facts that are reported of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

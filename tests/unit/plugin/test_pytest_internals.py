@@ -1,7 +1,5 @@
 """Private parts of pytest and pytest-xdist are used in one file, which explains them."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

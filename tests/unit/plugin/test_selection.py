@@ -1,7 +1,5 @@
 """Devices that a run selects, those of them that share cases, and workers for them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Live lines of a run, in front of an emulator of a terminal."""
 
-from __future__ import annotations
-
 import os
 import pty
 import termios

@@ -1,7 +1,5 @@
 """Lines on pytest's terminal, and the ends of runs."""
 
-from __future__ import annotations
-
 import io
 from types import SimpleNamespace
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """Steps that call one function: which one, and with what."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The deadline of a plan, and the proof that a process was alive then."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

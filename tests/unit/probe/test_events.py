@@ -1,7 +1,5 @@
 """The probe's events: understood however they arrive, and nothing else ever raises."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

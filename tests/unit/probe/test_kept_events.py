@@ -1,7 +1,5 @@
 """Stored events of a probe have no secrets, and read like the original ones."""
 
-from __future__ import annotations
-
 import json
 from unittest import mock
 

@@ -1,7 +1,5 @@
 """Steps for ORT: the fields they become, and what is refused before it travels."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.core.errors import ConfigError

@@ -1,7 +1,5 @@
 """Plans: what is refused before it travels, and a text form that loses nothing."""
 
-from __future__ import annotations
-
 import string
 from typing import get_args
 from urllib.parse import unquote_to_bytes

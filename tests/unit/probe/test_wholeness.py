@@ -1,7 +1,5 @@
 """The proof that a plan was carried out, and transcripts that are none."""
 
-from __future__ import annotations
-
 from typing import Any
 from zlib import crc32
 

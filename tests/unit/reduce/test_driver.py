@@ -1,7 +1,5 @@
 """Ways are run and judged, with runs whose outcome a rule says, and the next runs are chosen."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

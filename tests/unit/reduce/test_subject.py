@@ -1,7 +1,5 @@
 """Cases that can be reduced, their records, and the smallest way that still fails."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import os

@@ -3,8 +3,6 @@
 One test for all of them: to make up records takes longer than most of what is made of them.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The export to CI systems: GitHub's summary, nothing elsewhere."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

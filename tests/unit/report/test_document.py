@@ -1,7 +1,5 @@
 """Blocks as Markdown and as HTML: what each looks like, and that words stay words."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, strategies as st
 

@@ -1,7 +1,5 @@
 """Grids of two axes out of records: cells, heads and legend."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

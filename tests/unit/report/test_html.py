@@ -1,7 +1,5 @@
 """report.html: everything is escaped, nothing is fetched, and any record can be shown."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """junit.xml: how outcomes appear, properties, and that any record gives XML that can be read."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 from pathlib import Path

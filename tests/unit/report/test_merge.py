@@ -1,7 +1,5 @@
 """Runs become one with all their records and logs, or are refused as a whole."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

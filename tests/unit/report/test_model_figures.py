@@ -1,7 +1,5 @@
 """Tables of a model: its accuracy and latency, its ops, and where its nodes ran."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

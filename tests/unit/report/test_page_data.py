@@ -1,7 +1,5 @@
 """The data of report.html: each case with all that table, charts and its own view show of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 

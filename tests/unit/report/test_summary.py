@@ -1,7 +1,5 @@
 """Summary in a terminal: groups by signature, bounded lines, and their words."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Sequence

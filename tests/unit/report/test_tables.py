@@ -1,7 +1,5 @@
 """Tables of the measurements of whole suites: figures, marks and bounds, worked out by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Any

@@ -1,7 +1,5 @@
 """The test and the placement that the name of a case says, for records that tests make up."""
 
-from __future__ import annotations
-
 from harness.results.case_names import named, placement_in, split_node_id
 
 

@@ -1,7 +1,5 @@
 """Builders and strategies of result records for the tests of this folder."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any

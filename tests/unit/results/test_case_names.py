@@ -1,7 +1,5 @@
 """Placements in node ids, beside parameters that are none."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, strategies as st
 

@@ -1,7 +1,5 @@
 """Coverage: how each of the selected cases counts, and what follows from it."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Outputs of the same work, compared between versions: from what cases have kept."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

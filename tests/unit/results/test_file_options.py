@@ -1,7 +1,5 @@
 """Options for a file in a run's command, as `run` or pytest spell them."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.plugin.options import OPTIONS

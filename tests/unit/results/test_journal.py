@@ -1,7 +1,5 @@
 """The journal: what is appended is read again, whatever else stands in the file, and how often."""
 
-from __future__ import annotations
-
 import gc
 import json
 from collections.abc import Callable, Iterable, Iterator

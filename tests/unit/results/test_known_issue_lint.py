@@ -1,7 +1,5 @@
 """Review of known issues by a run: over, perhaps fixed, or impossible to match."""
 
-from __future__ import annotations
-
 import datetime
 import itertools
 from typing import Any

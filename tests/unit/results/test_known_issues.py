@@ -1,7 +1,5 @@
 """Known issues: the shipped file, matching, and mistakes by line."""
 
-from __future__ import annotations
-
 import datetime
 import time
 from pathlib import Path

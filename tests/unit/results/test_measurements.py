@@ -1,8 +1,6 @@
 """Figures of a process: its sessions, and what they leave. A leak of any size is found, and what
 happens once or comes back is none."""
 
-from __future__ import annotations
-
 from itertools import accumulate, pairwise
 from typing import Any
 

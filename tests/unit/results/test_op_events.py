@@ -1,7 +1,5 @@
 """Profiles: what a library tells of ops, by the probe and by ONNX Runtime's file."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Comparisons of outputs, by the plan and the answers to it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

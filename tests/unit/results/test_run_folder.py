@@ -1,7 +1,5 @@
 """Run folders: ids, slugs, run.json, latest, and the reports made from the journal."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

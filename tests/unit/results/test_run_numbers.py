@@ -1,7 +1,5 @@
 """Runs are in the order in which they were begun, whatever clocks and names say."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

@@ -1,7 +1,5 @@
 """Small ELF files, made for tests: a header, one LOAD, DYNAMIC, a note, and what they name."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping, Sequence
 

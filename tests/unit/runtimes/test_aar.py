@@ -1,7 +1,5 @@
 """AARs give runtimes, and hostile ones one error and no file elsewhere; what Maven says of them."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from pathlib import Path

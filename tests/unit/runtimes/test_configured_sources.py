@@ -1,7 +1,5 @@
 """From paths, devices.yaml and the environment to sources; and which device gets what."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal

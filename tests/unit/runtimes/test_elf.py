@@ -1,7 +1,5 @@
 """ELF files say what they are; whatever else the bytes are, they are refused in bounded time."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

@@ -1,7 +1,5 @@
 """Kind, SDK build and HTP arch of a library, by name and content; and that they are read once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

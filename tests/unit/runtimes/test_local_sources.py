@@ -1,7 +1,5 @@
 """QAIRT trees and plain folders: what they are of, which files they give, what changed there."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import tempfile

@@ -1,7 +1,5 @@
 """Nothing more goes to a device than its backend, driver and HTP arch need."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path

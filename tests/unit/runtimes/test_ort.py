@@ -1,7 +1,5 @@
 """ONNX Runtime for a device: of a wheel, a folder or an AAR, and a runtime joined with it."""
 
-from __future__ import annotations
-
 import zipfile
 from dataclasses import replace
 from pathlib import Path

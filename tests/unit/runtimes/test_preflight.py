@@ -1,7 +1,5 @@
 """Each finding of preflight: a set that has it, and the clean set it was made of that has none."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Which files of a wheel are used, and the line of pip's output that helps after a failure."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Versions of several sources: which names there are, and what a spec means among them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

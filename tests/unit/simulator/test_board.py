@@ -1,7 +1,5 @@
 """A simulated board: what is laid out, what it says of itself, and what cannot be one."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

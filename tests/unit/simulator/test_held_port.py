@@ -1,7 +1,5 @@
 """The port of a simulated device is its own, whether it listens or not."""
 
-from __future__ import annotations
-
 import errno
 import socket
 

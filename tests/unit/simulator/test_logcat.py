@@ -1,7 +1,5 @@
 """The two programs of the log on a real file."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Packets of the adb transport: any cut, garbage, more than the limit."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings, strategies as st
 

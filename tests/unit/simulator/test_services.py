@@ -1,7 +1,5 @@
 """Names of shell services, as adb clients of all ages write them, and the property table."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.simulator.programs import banner, device_properties, getprop_text

@@ -1,7 +1,5 @@
 """Access to the storage folder, and its limit."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

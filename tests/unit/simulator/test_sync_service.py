@@ -1,7 +1,5 @@
 """The sync service driven message by message, cut anywhere, by a host slow or fast."""
 
-from __future__ import annotations
-
 import os
 import struct
 import tempfile

@@ -1,7 +1,5 @@
 """A site of hand-made runs: its pages, where they lead, and which are written or kept again."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The atlas of error codes: its table, and the page that is made of its results."""
 
-from __future__ import annotations
-
 import importlib
 from pathlib import Path
 from types import ModuleType

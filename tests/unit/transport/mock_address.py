@@ -1,7 +1,5 @@
 """A mock of the place where an adb server listens."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import socket

@@ -1,7 +1,5 @@
 """Spellings of an adb server's address, for people and for adb."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """adbutils with one deadline and bounds: each of its methods, whatever the other side says."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Files by adbutils' sync: requests as the protocol says, answers however they come, bounds."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import stat

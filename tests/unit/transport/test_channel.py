@@ -1,7 +1,5 @@
 """A channel sends and receives at once, keeps its deadline, and reads on when nobody takes more."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

@@ -1,7 +1,5 @@
 """Processes that a call left: found, with the device's own clock, and ended, in every shell."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Every way a connection can break ends in the harness's own family, with serial and command."""
 
-from __future__ import annotations
-
 import os
 import socket
 import struct

@@ -1,7 +1,5 @@
 """The parts of a device's answer, cut anywhere and with anything in between."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, strategies as st
 

@@ -1,7 +1,5 @@
 """Packets and marks are found however the stream was cut, and nonsense is refused."""
 
-from __future__ import annotations
-
 import itertools
 import subprocess
 

@@ -5,8 +5,6 @@ Debian 12 packages; real_adb.sh makes both. The tests that want them are left ou
 end, where they are not set.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

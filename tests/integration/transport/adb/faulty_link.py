@@ -1,7 +1,5 @@
 """A TCP relay on the loopback whose faults can be switched on: cut, stall, slow."""
 
-from __future__ import annotations
-
 import contextlib
 import selectors
 import socket

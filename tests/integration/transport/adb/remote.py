@@ -1,7 +1,5 @@
 """Questions to a device about the processes that a call left behind."""
 
-from __future__ import annotations
-
 import shlex
 import time
 

@@ -1,7 +1,5 @@
 """adbutils is what speaks to adb servers: each connection of a run is one of its."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A script whose deadline has passed can be looked at before it is ended, and is ended anyway."""
 
-from __future__ import annotations
-
 import pytest
 
 from harness.core.deadline import Deadline

@@ -1,7 +1,5 @@
 """A lock on a device, for those who share it: one holder, a line, and a certain end."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

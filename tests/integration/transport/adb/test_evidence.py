@@ -1,7 +1,5 @@
 """Evidence of cases that went wrong: from their own time, bounded, redacted, and never an error."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

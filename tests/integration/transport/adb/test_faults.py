@@ -1,7 +1,5 @@
 """A device that goes away, a link that stalls: always an error of ours, always in time."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

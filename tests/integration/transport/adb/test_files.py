@@ -1,7 +1,5 @@
 """Files to and from a device: whole or not at all, and the device's own words when it refuses."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from pathlib import Path

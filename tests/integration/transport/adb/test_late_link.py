@@ -1,7 +1,5 @@
 """A link that stands still around a plan's deadline says nothing about who runs the plan."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

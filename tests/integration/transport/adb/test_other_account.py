@@ -1,7 +1,5 @@
 """Another account of this computer gets nothing of our adb server and simulated devices."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

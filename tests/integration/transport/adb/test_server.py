@@ -1,7 +1,5 @@
 """Our own adb server: apart from the user's, and gone when we are."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

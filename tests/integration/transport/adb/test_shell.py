@@ -1,7 +1,5 @@
 """Scripts on a device: status, streams, bounds, and their certain end."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import signal

@@ -1,7 +1,5 @@
 """A board: this computer, behind a real sshd on loopback and a link that can be cut."""
 
-from __future__ import annotations
-
 import getpass
 import secrets
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A board with sshd alone: what holds of a device by adb holds of it, with a link that is cut."""
 
-from __future__ import annotations
-
 import getpass
 import json
 import os

@@ -16,7 +16,6 @@ RESIDENCIES = ["resident", "sequential", "window"]
 SIZES = tuple(Model("io-heavy", megabytes) for megabytes in (56, 36, 22))
 MOST_CONTEXTS = 200
 MORE_THAN_FOUR_DOMAINS_HOLD = 256
-MOST_EMULATED = 100
 MOST_LOADED_EMULATED = 60
 
 

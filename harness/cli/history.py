@@ -124,8 +124,8 @@ def import_command(runs: tuple[Path, ...], database: str | None, reports: Path) 
 
 def _import(database: Database, path: Path) -> bool:
     result = import_run(database, path)
-    if result.changed and result.beside is not None:
-        other = f"has the same id as another run, {result.beside}"
+    if result.changed and result.other_folder is not None:
+        other = f"has the same id as another run, {result.other_folder}"
         say(f"warning: {path} {other}; it is stored as {result.run}", err=True)
     for text in result.left_out.messages(path / JOURNAL):
         say(f"warning: {text}", err=True)

@@ -153,7 +153,7 @@ def read_onnx(data: FileBytes) -> Artefact:
                 weight_files |= dict.fromkeys(_locations(data, item))
     if not graphs:
         raise data.error("the model has no graph, or the file is not an ONNX model", data.size)
-    facts: dict[str, Any] = {"other_nodes": others, "beside": [*weight_files]}
+    facts: dict[str, Any] = {"other_nodes": others, "weight_files": [*weight_files]}
     if not nodes:
         return Artefact(data.path, "onnx", (), facts)
     pieces = (_piece(data, node) for node in nodes if node.values.get("main_context", 1))
@@ -362,7 +362,7 @@ def _open_folder(folder: Path, on_error: Callable[[ArtefactError], None] | None)
         if blob.path != artefact_path
     }
     for artefact in artefacts:
-        sides |= {artefact.path.parent / name for name in artefact.facts.get("beside", ())}
+        sides |= {artefact.path.parent / name for name in artefact.facts.get("weight_files", ())}
     if names := ", ".join(path.name for path in ignored if not path.is_dir() and path not in sides):
         _log.info("%s: files of no known kind are ignored: %s", folder, names)
     for file, problem in problems.items():

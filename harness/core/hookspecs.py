@@ -63,7 +63,7 @@ def qnn_diagnosis_rules() -> Iterable[Rule]:
     """Return rules by which the failures of cases, and logs, are diagnosed.
 
     Of the rules that fit, the surest decides; of equally sure ones, those of plug-ins come before
-    the harness's own, `rules.py` of `harness.diagnosis`.
+    the harness's own, `rules.yaml` of `harness.diagnosis`.
     """
     raise NotImplementedError
 

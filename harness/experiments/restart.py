@@ -23,7 +23,7 @@ from harness.results.record import Check, held, undecided
 _OLD, _NEW = 0, 1
 _CALLS: Final = (17, 18, 16, 19, 15, 20, 14)
 """Candidates for the call that is the second execution: the 17th with QNN 2.51.0."""
-_TOLD: Final = (1003, 1007)
+_RESTART_CODES: Final = (1003, 1007)
 """QNN_COMMON_ERROR_SYSTEM of the interrupted call, _SYSTEM_COMMUNICATION of later ones."""
 
 
@@ -103,12 +103,16 @@ def judge_restart(transcript: Transcript) -> list[Check]:
     """Return the checks of a process during which the DSP restarted."""
     after = _from_the_failure(transcript)
     if not after:
-        return [undecided("restart_told", "nothing failed: the DSP did not restart")]
+        return [undecided("restart_reported", "nothing failed: the DSP did not restart")]
     failure = after[0]
     message = f"{failure.verb} of context {failure.context} returned {failure.code}"
     steps = {(step.verb, step.context): step for step in after[1:]}
     return [
-        held("restart_told", any(same_code(failure.code, code) for code in _TOLD), message),
+        held(
+            "restart_reported",
+            any(same_code(failure.code, code) for code in _RESTART_CODES),
+            message,
+        ),
         _not_silently_wrong(steps.get(("io-run", _OLD))),
         _succeeds("old_context_is_freed", steps.get(("context-free", _OLD))),
         _succeeds("new_context_loads", steps.get(("context-load", _NEW))),

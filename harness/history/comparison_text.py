@@ -97,9 +97,9 @@ def _op_change(change: OpChange) -> str:
 def _remade(change: Remade) -> str:
     if change.kind in ("appeared", "vanished"):
         share = f"{100 * change.share:.3g} % of all ops"
-        return f"op {change.kind}: {change.told_as}, {share}  [{change.case}]"
+        return f"op {change.kind}: {change.reported_as}, {share}  [{change.case}]"
     verb = "are one op now" if change.kind == "fused" else "were one op"
-    return f"{_names(change.ops)} {verb}, reported as {change.told_as}  [{change.case}]"
+    return f"{_names(change.ops)} {verb}, reported as {change.reported_as}  [{change.case}]"
 
 
 def _names(names: tuple[str, ...]) -> str:
@@ -383,9 +383,9 @@ def _blocks(
             ]
         )
     speed = view.speed
-    if speed is not None and (told_lines := list(speed_lines(speed))):
+    if speed is not None and (changes := list(speed_lines(speed))):
         yield Heading("Speed and memory")
-        yield Items([Item(shorten(line)) for line in told_lines])
+        yield Items([Item(shorten(line)) for line in changes])
     if (ops := view.ops) is not None:
         yield Heading("Ops")
         yield Items([Item(shorten(line)) for line in op_lines(ops)])

@@ -51,7 +51,7 @@ from harness.lab.health import DeviceEvent
 from harness.report.summary import part_of
 from harness.results.record import CaseRecord, PlacementRecord, is_figure
 
-VERSION: Final = "14"
+VERSION: Final = "15"
 """The version of the tables; a database of another version is refused."""
 
 metadata: Final = MetaData()
@@ -69,7 +69,7 @@ runs: Final = Table(
     metadata,
     Column("run", _TEXT, primary_key=True),
     Column("started", _TEXT, nullable=False, index=True),
-    *_texts("digest", "folder", "told"),
+    *_texts("digest", "folder", "run_info"),
     *_texts("series", nullable=True),
     Column("size", Integer, nullable=False),
     Column("number", BigInteger),
@@ -83,15 +83,18 @@ attempts: Final = Table(
     Column("attempt", Integer, nullable=False),
     Column("identity", _TEXT, nullable=False, index=True),
     Column("counts", Boolean, nullable=False),
-    *_texts("name", "kin", "test", "axes", "outcome", "started"),
+    *_texts("name", "case_group", "test", "axes", "outcome", "started"),
     *_texts("device", "simulated", "soc", "qnn", "ort", "placement", nullable=True),
     *_texts("cause", "known_issue", "diagnosis", "signature", "error", nullable=True),
     *_texts("server", "cause_id", "figures", "files_sha256", nullable=True),
 )
-Index("attempts_of_kin", *(attempts.c[name] for name in ("kin", "run", "outcome", "cause")))
+Index(
+    "attempts_of_case_group",
+    *(attempts.c[name] for name in ("case_group", "run", "outcome", "cause")),
+)
 Index(
     "attempts_of_cause",
-    *(attempts.c[name] for name in ("cause_id", "run", "kin")),
+    *(attempts.c[name] for name in ("cause_id", "run", "case_group")),
     sqlite_where=attempts.c.cause_id.is_not(None),
     postgresql_where=attempts.c.cause_id.is_not(None),
 )
@@ -115,7 +118,7 @@ nights: Final = Table(
     metadata,
     Column("night", _TEXT, primary_key=True),
     *_texts("run", nullable=True),
-    *_texts("said"),
+    *_texts("summary"),
 )
 
 
@@ -322,7 +325,7 @@ def attempt_row(run: str, line: int, record: CaseRecord, attempt: Attempt) -> di
         "error": None if record.error is None else record.error.model_dump_json(),
         "started": attempt.started,
         "attempt": attempt.attempt,
-        "kin": group_key(attempt),
+        "case_group": group_key(attempt),
         "placement": attempt.placement and _bounded_placement(attempt.placement),
         "figures": json.dumps(attempt.figures) if attempt.figures else None,
         "cause_id": cause_id(attempt) if attempt.is_bad else None,
@@ -435,7 +438,7 @@ class CauseSummary(Part):
 
 
 class NightSummary(Part):
-    """A night: its devices by name, its open causes by id, and other problems (`besides`).
+    """A night: its devices by name, its open causes by id, and problems that did not end it.
 
     It ended with `exit_code` and `verdict`, its result in words. `failed_on` has the conditions of
     `compare --fail-on` that held, and `vanished` the first vanished cases if that is one of them.
@@ -450,7 +453,7 @@ class NightSummary(Part):
     verdict: str = ""
     devices: Mapping[str, DeviceSummary] = {}
     causes: Mapping[str, CauseSummary] = {}
-    besides: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     failed_on: tuple[str, ...] = ()
     new: tuple[str, ...] = ()
     vanished: tuple[str, ...] = ()
@@ -460,7 +463,7 @@ def store_night(database: Database, night: NightSummary) -> None:
     """Store the summary of a night, in place of an earlier one. Raises InfraError."""
     with database.transaction() as connection:
         row = {"night": bounded(night.night), "run": bounded(night.run)}
-        row["said"] = without_nul(night.model_dump_json())
+        row["summary"] = without_nul(night.model_dump_json())
         insert_new(connection, nights, row)
         connection.execute(update(nights).where(nights.c.night == row["night"]).values(row))
 
@@ -469,7 +472,7 @@ def load_nights(database: Database) -> dict[str, NightSummary]:
     """Return the stored nights by the ids of their runs. Raises InfraError."""
     loaded = {}
     with database.transaction(writes=False) as connection:
-        query = select(nights.c.run, nights.c.said).order_by(nights.c.night)
+        query = select(nights.c.run, nights.c.summary).order_by(nights.c.night)
         for run, text in connection.execute(query):
             with contextlib.suppress(ValueError):  # written by a harness with other fields
                 loaded[run] = parse_model(NightSummary, text)

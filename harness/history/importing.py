@@ -44,9 +44,9 @@ from harness.results.run_folder import (
     sortable_time,
 )
 
-_EMPTY: Final = {"started": "", "digest": "", "folder": "", "size": 0, "told": ""}
+_EMPTY: Final = {"started": "", "digest": "", "folder": "", "size": 0, "run_info": ""}
 _PEEKED: Final = 100
-_TOLD: Final = ("selected", "finished", "problem")
+_RUN_INFO: Final = ("selected", "finished", "problem")
 """The fields of run.json that say how many cases the run had."""
 
 
@@ -54,7 +54,7 @@ _TOLD: Final = ("selected", "finished", "problem")
 class Imported:
     """The result of importing a run's journal: `attempts` is the number of those now stored.
 
-    `left_out` has the journal's lines that are no records, if it was read. `beside` is the folder
+    `left_out` has the journal's lines that are no records, if it was read. `other_folder` is that
     of another run that is stored under this id; then `run` is the id with a suffix.
     """
 
@@ -62,7 +62,7 @@ class Imported:
     attempts: int
     changed: bool
     left_out: SkippedLines = field(default_factory=SkippedLines, compare=False)
-    beside: str | None = None
+    other_folder: str | None = None
 
 
 def runs_in(path: Path) -> list[Path]:
@@ -94,16 +94,16 @@ def import_run(database: Database, path: Path) -> Imported:
         started = moment_text(first.started) if first is not None else ""
     with database.transaction() as connection:
         digest = _digest(journal)
-        facts = bounded(json.dumps([info.get(name) for name in _TOLD]))
+        facts = bounded(json.dumps([info.get(name) for name in _RUN_INFO]))
         stored, other_folder = _stored_run(connection, run), None
         if stored.digest != digest and _is_other(connection, stored, folder.path, started):
             other_folder = stored.folder
             run = f"{run}~{hashlib.sha256(f'{folder.path} {started}'.encode()).hexdigest()[:16]}"
             stored = _stored_run(connection, run)
-        is_current = stored.told == facts or _is_copy(folder.path, stored)
+        is_current = stored.run_info == facts or _is_copy(folder.path, stored)
         if stored.digest == digest and is_current:
             size = _attempts_in(connection, run)
-            return Imported(run, size, changed=False, beside=other_folder)
+            return Imported(run, size, changed=False, other_folder=other_folder)
         _count_once(connection, run, 0)
         for table in (attempts, device_runs):
             connection.execute(delete(table).where(table.c.run == run))
@@ -118,12 +118,12 @@ def import_run(database: Database, path: Path) -> Imported:
                 series=number.series,
                 number=number.number,
                 not_run=_not_run(connection, run, info),
-                told=facts,
+                run_info=facts,
             )
         )
         size = _attempts_in(connection, run)
         _count_once(connection, run, size)
-    return Imported(run, size, changed=True, left_out=left_out, beside=other_folder)
+    return Imported(run, size, changed=True, left_out=left_out, other_folder=other_folder)
 
 
 def _attempts_in(connection: Connection, run: str) -> int:
@@ -285,9 +285,9 @@ def stored_attempts(
     Those of one group and run come together; with `by_test` also all groups of one test. Raises
     InfraError.
     """
-    query = select(*_columns("kin", "run", *_FIELDS.values())).where(attempts.c.counts)
+    query = select(*_columns("case_group", "run", *_FIELDS.values())).where(attempts.c.counts)
     for value, condition in (
-        (criteria.case_group, attempts.c.kin == criteria.case_group),
+        (criteria.case_group, attempts.c.case_group == criteria.case_group),
         (criteria.device, attempts.c.device == criteria.device),
         (criteria.since, runs.c.started >= criteria.since),
         (criteria.failing, attempts.c.test.in_(_failing_tests(criteria))),
@@ -295,7 +295,7 @@ def stored_attempts(
         (criteria.case, func.replace(attempts.c.name, criteria.case, "") != attempts.c.name),
     ):
         query = query.where(condition) if value else query
-    order = _columns(*["test"] * by_test, "kin", "run", "line")
+    order = _columns(*["test"] * by_test, "case_group", "run", "line")
     query = query.join(runs).order_by(*order)
     with database.transaction(writes=False) as connection:
         for group, run, *columns in rows_of(connection, query):

@@ -54,14 +54,14 @@ class OpChange(Part):
 class Remade(Part):
     """Ops that are not profiled as the same ones in both runs, and their share of all ops.
 
-    `fused`: they are one op in NEW, named `told_as`; `split`: they were one op in BASE.
+    `fused`: they are one op in NEW, named `reported_as`; `split`: they were one op in BASE.
     `appeared` and `vanished`: an op that the other run does not have.
     """
 
     case: str
     kind: Literal["appeared", "vanished", "fused", "split"]
     ops: _Ops
-    told_as: str
+    reported_as: str
     share: float
 
 
@@ -176,13 +176,13 @@ def _remade(case: str, ops: _Ops, before: _Costs, after: _Costs) -> Remade | Non
     share = max((_value(ops, costs) or 0.0) / (_value((*costs,), costs) or 1) for costs in sides)
     if len(ops) == 1 and separate[0] != separate[1]:
         kind: Literal["appeared", "vanished"] = "appeared" if separate[1] else "vanished"
-        return Remade(case=case, kind=kind, ops=ops, told_as=ops[0], share=share)
+        return Remade(case=case, kind=kind, ops=ops, reported_as=ops[0], share=share)
     fewer, more = sorted(separate, key=len)
     if len(fewer) == len(more) or not fewer:
         return None
     named, into = tuple(more), " + ".join(fewer)
     outcome: Literal["fused", "split"] = "fused" if fewer is separate[1] else "split"
-    return Remade(case=case, kind=outcome, ops=named, told_as=into, share=share)
+    return Remade(case=case, kind=outcome, ops=named, reported_as=into, share=share)
 
 
 def _verdict(change: Change, old: list[int], new: list[int], moved: float, effect: float) -> str:

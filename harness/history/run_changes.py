@@ -95,7 +95,7 @@ def list_causes(database: Database, runs: Sequence[StoredRun]) -> list[StoredCau
     counts_of: dict[str, dict[int, int]] = defaultdict(dict)
     columns = attempts.c
     counts = (
-        select(columns.cause_id, columns.run, func.count(columns.kin.distinct()))
+        select(columns.cause_id, columns.run, func.count(columns.case_group.distinct()))
         .where(columns.cause_id.is_not(None), columns.counts)
         .group_by(columns.cause_id, columns.run)
     )

@@ -171,8 +171,8 @@ class Chain:
         with contextlib.suppress(OSError):
             if run is not None:
                 self._import(run)
-            self._write_site(night.model_copy(update={"told": (*night.told, str(error))}))
-            night = night.model_copy(update={"told": self.night.told})
+            self._write_site(night.model_copy(update={"warnings": (*night.warnings, str(error))}))
+            night = night.model_copy(update={"warnings": self.night.warnings})
             self._write_summary(summary(night, head, reason))
 
     @property
@@ -188,7 +188,7 @@ class Chain:
 
     def _note(self, text: object) -> None:
         _log.warning("%s", text)
-        self._save(told=tuple(dict.fromkeys((*self.night.told, str(text)))))
+        self._save(warnings=tuple(dict.fromkeys((*self.night.warnings, str(text)))))
 
     def _lab(self, before: Iterable[DeviceSeen]) -> tuple[DeviceSeen, ...]:
         if self._left_s < MIN_STEP_S or self.night.on_a_simulator:

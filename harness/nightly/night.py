@@ -137,7 +137,7 @@ class Night(Part):
     `lab_after` are the states of devices at its start and end, `lost` the number of cases not
     tested on each. `coverage` is how many of its cases have a verdict, `failed_on` has the reasons
     for which it fails, `new` the first new failures, `vanished` the first vanished cases if that is
-    one of the reasons. `told` are problems that did not end it.
+    one of the reasons. `warnings` are problems that did not end it.
     """
 
     schema_number: Schema1 = 1
@@ -168,7 +168,7 @@ class Night(Part):
     new: tuple[str, ...] = ()
     vanished: tuple[str, ...] = ()
     issues: tuple[Issue, ...] = ()
-    told: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def next_step(self) -> NightStep | None:
@@ -291,9 +291,9 @@ def summary_lines(night: Night) -> Iterator[str]:
                 yield f"  - {again}"
             if not issue.fault and (issue.state == "open" or issue.search):
                 yield f"  - {as_code(bisection_text(issue), 500)}"
-    if night.told:
+    if night.warnings:
         yield from ("", f"#### Other problems, {night.night}", "")
-        yield from (f"- {as_code(text, 500)}" for text in night.told)
+        yield from (f"- {as_code(text, 500)}" for text in night.warnings)
 
 
 def _is_new(issue: Issue, run: str | None) -> bool:
@@ -360,7 +360,7 @@ def night_summary(night: Night) -> NightSummary | None:
         verdict=night.verdict or "",
         devices=devices,
         causes={issue.id: _cause(issue) for issue in night.issues if issue.state == "open"},
-        besides=night.told,
+        warnings=night.warnings,
         failed_on=night.failed_on,
         new=night.new,
         vanished=night.vanished,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from harness.plugin.options import ContextOptions
     from harness.plugin.selection import Selection
     from harness.results.known_issues import CollectedTests
-    from harness.results.record import Asked
+    from harness.results.record import FileOptions
 
 
 MARKERS: Final = (
@@ -389,7 +389,7 @@ def _user_file_digests(item: pytest.Item) -> dict[Path, str | None]:
     return {path: _digest(path) for path in paths - models.keys() if path} | models
 
 
-def file_options(item: pytest.Item, contexts: ContextOptions) -> Asked | None:
+def file_options(item: pytest.Item, contexts: ContextOptions) -> FileOptions | None:
     """Return the run's options for the user's file of a test; None without one."""
     takes_file = bool(contexts.paths) and item.get_closest_marker(USER_CONTEXTS) is not None
     is_file = item.getparent(ArtefactFile) is not None
@@ -397,18 +397,18 @@ def file_options(item: pytest.Item, contexts: ContextOptions) -> Asked | None:
 
 
 @cache
-def _file_options(contexts: ContextOptions) -> Asked | None:
-    from harness.results.record import Asked
+def _file_options(contexts: ContextOptions) -> FileOptions | None:
+    from harness.results.record import FileOptions
 
-    fields = {name: getattr(contexts, name) for name in Asked.model_fields}
+    fields = {name: getattr(contexts, name) for name in FileOptions.model_fields}
     fields["tolerance"] = contexts.tolerance or None
     fields["fallback"] = "allow" if contexts.fallback == "allow" else None
     # an unreadable file is recorded by its path; its case reports the error
     fields |= {
         name: _digest(path) or str(path) for name, path in fields.items() if isinstance(path, Path)
     }
-    file_options = Asked(**fields)
-    return file_options if file_options != Asked() else None
+    file_options = FileOptions(**fields)
+    return file_options if file_options != FileOptions() else None
 
 
 def _digest(path: Path) -> str | None:

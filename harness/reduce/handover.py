@@ -60,7 +60,7 @@ def model_files(path: Path, options: ModelOptions) -> dict[str, Path]:
     """Return the files of a model and of the tensors given with it, by their names in a bundle."""
     artefact = open_artefact(path)
     others = [piece.path for piece in artefact.pieces if piece.path != path]
-    others += [path.parent / name for name in artefact.facts.get("beside", ())]
+    others += [path.parent / name for name in artefact.facts.get("weight_files", ())]
     files = {f"model/{path.name}": path}
     files |= {f"model/{file.relative_to(path.parent).as_posix()}": file for file in others}
     for folder, tensors in (("inputs", options.inputs), ("expected", options.expected)):

@@ -186,7 +186,7 @@ def _row(op: Mapping[str, Any], together: float, unit: str) -> Sequence[Line]:
 
 
 _MOST_ROWS: Final = 60
-_MOST_TOLD: Final = 20
+_MOST_ROWS_BRIEF: Final = 20
 """The rows of a table that is not on a page: a model in 66 parts must not fill a terminal."""
 _NUMBERED: Final = re.compile(r"(?:qnn_)+\d+(?:_\d+)*")
 """ONNX Runtime's name of a graph that it compiles."""
@@ -335,10 +335,10 @@ def figure_blocks(cases: Iterable[CaseRecord], *, page: bool = False) -> list[Bl
 
 def _cut_tables(blocks: Iterable[Block]) -> Iterator[Block]:
     for block in blocks:
-        if isinstance(block, Table) and len(block.rows) > _MOST_TOLD:
-            yield replace(block, rows=block.rows[:_MOST_TOLD])
+        if isinstance(block, Table) and len(block.rows) > _MOST_ROWS_BRIEF:
+            yield replace(block, rows=block.rows[:_MOST_ROWS_BRIEF])
             yield Paragraph(
-                f"... and {counted(len(block.rows) - _MOST_TOLD, 'more row')} in the report"
+                f"... and {counted(len(block.rows) - _MOST_ROWS_BRIEF, 'more row')} in the report"
             )
         else:
             yield block

@@ -132,7 +132,7 @@ _BATCH_BYTES: Final = 128 << 10
 """The size of a batch of records, by the bytes of their lines."""
 _HELD_BYTES: Final = 48 << 20
 """If the records take more memory than this, they are read anew at each iteration."""
-_MOST_TOLD: Final = 100
+_MOST_LINES: Final = 100
 _MOST_PROBLEMS: Final = 100
 _PROBLEM_CHARS: Final = 300
 _SYNC_EVERY_S = 0.5
@@ -214,7 +214,7 @@ class SkippedLines:
         self.count += 1
         if self.foreign is None and damage.is_foreign:
             self.foreign = damage
-        if len(self.first) < _MOST_TOLD:
+        if len(self.first) < _MOST_LINES:
             self.first.append(damage)
 
     def messages(self, journal: Path, most: int = 5) -> Iterator[str]:

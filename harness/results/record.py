@@ -314,7 +314,7 @@ class Fixed(Part):
     fails: StrictBool
 
 
-class Asked(Part):
+class FileOptions(Part):
     """The options given for a user's file: its inputs, and when it passes.
 
     `inputs`, `expected` and `reference` are SHA-256 of the contents of these files; the others are
@@ -372,7 +372,7 @@ class CaseRecord(Part, Ended):
     engine: RecordText | None = None
     suite: RecordText
     line: Count | None = None
-    asked: Asked | None = None
+    asked: FileOptions | None = None
     files_sha256: RecordText | None = None
     axes: JsonObject
     device: DeviceRecord | None

@@ -263,9 +263,9 @@ def front_page(site: SiteData) -> str:
     changes = site.store.of_night(index)
     blocks: list[Block] = [*night_blocks(site, index, changes, links)]
     night = site.nights.get(site.runs[index].run)
-    if night is not None and night.besides:
+    if night is not None and night.warnings:
         blocks += [Heading("What went wrong besides")]
-        blocks.append(Items([Item(Span(problem)) for problem in night.besides]))
+        blocks.append(Items([Item(Span(problem)) for problem in night.warnings]))
     return render_page(sentence(site, index, changes), blocks, here="Last night", up="")
 
 
@@ -505,7 +505,7 @@ class NightWritten(Part):
     """A night with a page: the digest of the page's data, and its sentence."""
 
     digest: str
-    said: str
+    sentence: str
 
 
 class SiteNote(Part):
@@ -555,8 +555,8 @@ def build(database: Database, out: Path) -> SiteWriter:
             run, changes = runs[i].run, store.of_night(i)
             page = render_page(f"Night {run}", night_blocks(site, i, changes, Links()))
             writer.write(page_of("night", run), page)
-            written[run] = NightWritten(digest=digests[run], said=sentence(site, i, changes))
-        sentences = {run: night.said for run, night in written.items()}
+            written[run] = NightWritten(digest=digests[run], sentence=sentence(site, i, changes))
+        sentences = {run: night.sentence for run, night in written.items()}
         writer.write("nights.html", nights_page(site, sentences))
         writer.write(FRONT, front_page(site))
         note = SiteNote(nights=written)

@@ -119,7 +119,9 @@ def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns)
     assert "nightly: bisect (" in stderr
     assert "nightly: run (" not in stderr
     assert sorted(answers(farm)) == ["2.47.0", "2.48.40", "2.49.40", "2.51.0"], "each once"
-    assert any(text.startswith("not fetched: away ") for text in second["told"]), second["told"]
+    assert any(text.startswith("not fetched: away ") for text in second["warnings"]), second[
+        "warnings"
+    ]
     (issue,) = second["issues"]
     assert (issue["state"], issue["count"]) == ("open", 1)
     assert issue["search"]["answer"] == "last good 2.48.40, first bad 2.49.40"

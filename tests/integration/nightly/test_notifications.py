@@ -161,7 +161,7 @@ def test_a_night_goes_on_whoever_is_silent_and_sends_once(tmp_path: Path, hook: 
     file = lab_of(tmp_path, chat(hook), "{name: away, url: 'json://127.0.0.1:9/'}")
     chain = at_its_last_step(tmp_path, file, failed_on=("new",), issues=(an_issue(),))
     finished = chain.go_on()
-    (warning,) = finished.told
+    (warning,) = finished.warnings
     assert warning.startswith("channel away ")
     assert warning in (chain.path / "summary.md").read_text()
     assert (finished.next_step, finished.exit_code) == (None, 1)
@@ -173,7 +173,7 @@ def test_a_night_goes_on_whoever_is_silent_and_sends_once(tmp_path: Path, hook: 
     # it died before it wrote down that this was over
     state = json.loads((chain.path / STATE).read_text()) | {"done": STEPS[:-1]}
     again = Chain(Night.model_validate(state), (), tmp_path, None).go_on()
-    assert (len(hook.got), again.told) == (1, finished.told)
+    assert (len(hook.got), again.warnings) == (1, finished.warnings)
 
 
 @pytest.mark.parametrize("is_begun", [True, False])

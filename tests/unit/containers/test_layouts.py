@@ -140,7 +140,7 @@ def test_nodes_of_an_onnx_model(tmp_path: Path) -> None:
     assert artefact.facts["other_nodes"] == 2
     artefact = opened(tmp_path, epcontext([], others=3))
     assert (artefact.kind, artefact.pieces) == ("onnx", ())
-    assert artefact.facts == {"other_nodes": 3, "beside": []}
+    assert artefact.facts == {"other_nodes": 3, "weight_files": []}
 
 
 OUTSIDE = (

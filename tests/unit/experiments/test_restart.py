@@ -69,8 +69,8 @@ def test_a_restart_that_is_told_and_overcome() -> None:
 @pytest.mark.parametrize(
     ("index", "answer", "name"),
     [
-        (2, step("io-run", 0, 6001), "restart_told"),
-        (2, step("io-run", 0, 0, error="mismatch"), "restart_told"),
+        (2, step("io-run", 0, 6001), "restart_reported"),
+        (2, step("io-run", 0, 0, error="mismatch"), "restart_reported"),
         (3, step("io-run", 0, 0, error="mismatch"), "old_context_is_not_silently_wrong"),
         (4, step("context-free", 0, 1007), "old_context_is_freed"),
         (5, step("context-load", 1, 1007), "new_context_loads"),
@@ -91,7 +91,7 @@ def test_a_restart_at_another_call_is_not_the_one_that_was_wanted() -> None:
     assert not is_between_executions(restarted((1, step("io-run", 0, 1003))))
     well = restarted((2, step("io-run", 0)), (3, step("io-run", 0)))
     assert not is_between_executions(well)
-    assert verdicts(well) == {"restart_told": "unseen"}
+    assert verdicts(well) == {"restart_reported": "unseen"}
 
 
 def test_a_process_that_ends_there_has_nothing_more_to_show() -> None:

@@ -22,7 +22,7 @@ from harness.plugin.options import ContextOptions
 from harness.report.merge import merge_runs
 from harness.results.coverage import coverage_of
 from harness.results.file_options import file_options_in
-from harness.results.record import Asked, CaseRecord
+from harness.results.record import CaseRecord, FileOptions
 from tests.properties import reached, reaches
 from tests.unit.history.runs import attempt, run_folder
 from tests.unit.history.test_importing import history_output
@@ -46,14 +46,14 @@ def test_a_name_ends_with_its_unit(name: str, unit: str | None, step: float) -> 
     assert (unit_of(name), resolution_of(name)) == (unit, step)
 
 
-VALUES = {name: "allow" if name == "fallback" else 3 for name in Asked.model_fields}
+VALUES = {name: "allow" if name == "fallback" else 3 for name in FileOptions.model_fields}
 VALUES |= dict.fromkeys(("inputs", "expected", "reference", "graph"), "0a" * 32)
 
 
 def of_file(words: str, day: int, **options: object) -> CaseRecord:
     started = f"2026-11-{day:02}T10:00:00Z"
     return attempt(
-        words, file="net.onnx", asked=Asked(**options) if options else None, started=started
+        words, file="net.onnx", asked=FileOptions(**options) if options else None, started=started
     )
 
 
@@ -79,7 +79,7 @@ def test_what_was_asked_makes_no_case_flaky(tmp_path: Path) -> None:
     ]
     document = json.loads(history_output("--reports", tmp_path, "--json")[1])
     failing, passing = document["cases"]
-    file_options = str(Asked(**options))
+    file_options = str(FileOptions(**options))
     assert (failing["state"], failing["failed"], failing["asked"]) == ("failing", 3, file_options)
     assert (passing["state"], passing["passed"], passing["asked"]) == ("passing", 6, "")
     assert f"asked: {file_options}" in history_output("--reports", tmp_path)[1]
@@ -96,9 +96,9 @@ def test_no_name_of_a_graph_takes_words_apart() -> None:
 
 
 def test_all_that_a_command_asks_of_a_file_is_in_its_records() -> None:
-    words = [f"--{name.replace('_', '-')}=1" for name in Asked.model_fields]
+    words = [f"--{name.replace('_', '-')}=1" for name in FileOptions.model_fields]
     assert [*file_options_in(words)] == [word[2:-2] for word in words]
-    assert set(Asked.model_fields) <= set(ContextOptions.__dataclass_fields__)
+    assert set(FileOptions.model_fields) <= set(ContextOptions.__dataclass_fields__)
 
 
 ATTEMPTS = st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), min_size=1, max_size=4)

@@ -233,7 +233,7 @@ def test_another_run_of_the_same_id_is_told_and_kept_apart(tmp_path: Path) -> No
     assert [again.changed for again in imports] == [False] * 3, "each is known again"
     assert imports[0].run == name
     assert len({again.run for again in imports}) == 3
-    assert [again.beside for again in imports] == [None, str(folders[0]), str(folders[0])]
+    assert [again.other_folder for again in imports] == [None, str(folders[0]), str(folders[0])]
     assert len(stored_rows(database)) == 3
     with (folders[1] / "results.jsonl").open("a") as journal:
         journal.write(attempt("d passed").model_dump_json() + "\n")

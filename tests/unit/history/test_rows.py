@@ -96,10 +96,10 @@ def test_the_last_word_of_a_night_counts(tmp_path: Path) -> None:
     database = open_database(str(tmp_path / "h"))
     night = NightSummary(night="n", run="r", causes={"c": CauseSummary(known="\0")})
     store_night(database, night)
-    store_night(database, night.model_copy(update={"besides": ("late",)}))
-    assert load_nights(database)["r"].besides == ("late",)
+    store_night(database, night.model_copy(update={"warnings": ("late",)}))
+    assert load_nights(database)["r"].warnings == ("late",)
     with database.transaction() as connection:
-        connection.exec_driver_sql("UPDATE nights SET said = '{}'")
+        connection.exec_driver_sql("UPDATE nights SET summary = '{}'")
     assert load_nights(database) == {}
 
 

@@ -95,7 +95,7 @@ def test_a_ci_system_that_cannot_be_told_is_a_note_of_the_night(
     file = tmp_path / "no/such/folder"
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(file))
     finished = chain.go_on()
-    (notice,) = finished.told
+    (notice,) = finished.warnings
     assert str(file) in notice
     assert finished.next_step is None
 
@@ -154,7 +154,7 @@ def test_a_night_whose_run_was_removed_runs_its_tests_anew_and_names_plug_ins_th
 
     monkeypatch.setattr(chain, "_pytest_run", run_anew)
     finished = chain.go_on()
-    notice, plug_in = finished.told
+    notice, plug_in = finished.warnings
     assert (str(missing) in notice, plug_in) == (True, "plug-in acme: away")
     assert finished.exit_code == 3
     assert finished.next_step is None
@@ -177,7 +177,7 @@ def test_what_a_night_found_stays_if_its_tests_cannot_be_run_anew(
             chain.go_on()
     (night,) = nights(tmp_path)
     assert night.issues == (issue,)
-    assert len(night.told) == 1, "that its run is gone"
+    assert len(night.warnings) == 1, "that its run is gone"
 
 
 @pytest.mark.parametrize("code", [2, 4, 5])

@@ -26,7 +26,7 @@ devices:
 
 @dataclass(frozen=True)
 class Finished:
-    """How a run ended and what it left behind."""
+    """A run that has ended, and its folder."""
 
     code: int
     output: str
@@ -52,36 +52,35 @@ class Finished:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """What went wrong with devices besides cases, and what was done about it."""
-        told = [row for row in self.journal if row["kind"] == "device"]
-        return [row for row in told if row["event"] != "push" and not _is_well(row)]
+        """Faults of devices besides cases, and what was done about them."""
+        events = [row for row in self.journal if row["kind"] == "device"]
+        return [row for row in events if row["event"] != "push" and not _is_well(row)]
 
     @property
     def pushes(self) -> list[dict[str, Any]]:
-        """What was sent to devices."""
+        """Pushes to devices."""
         return [row for row in self.journal if row.get("event") == "push"]
 
     def case(self, **axes: object) -> dict[str, Any]:
-        (found,) = (
+        (record,) = (
             case
             for case in self.cases
             if all(case["axes"].get(name) == value for name, value in axes.items())
         )
-        return found
+        return record
 
 
 def misnamed(cases: Sequence[dict[str, Any]]) -> list[str]:
     """The cases whose name, axis and device do not agree about where they ran."""
     devices = {case["device"]["name"] for case in cases}
-    found = []
+    errors = []
     for case in cases:
         ran = case["device"]["name"]
         placed = case["placement"]["device"]
         assert f"[{placed}-" in case["case"]
-        said = {case["axes"].get("device", ran), placed} & (devices - {ran})
-        if said:
-            found.append(f"{case['case']} ran on {ran}, axes.device: {case['axes'].get('device')}")
-    return found
+        if {case["axes"].get("device", ran), placed} & (devices - {ran}):
+            errors.append(f"{case['case']} ran on {ran}, axes.device: {case['axes'].get('device')}")
+    return errors
 
 
 def _is_well(row: dict[str, Any]) -> bool:
@@ -115,7 +114,7 @@ class DeviceRuns:
         return path
 
     def without_gpu(self) -> None:
-        """Takes away what lets its GPU backend prepare graphs."""
+        """Leave its GPU backend unable to prepare graphs."""
         self.file.write_text(f"{LAB}    prepares_gpu: false\n")
 
     @property
@@ -139,13 +138,15 @@ class DeviceRuns:
         self, *arguments: object, timeout_s: float = RUN_TIMEOUT_S
     ) -> tuple[int, str, list[dict[str, Any]]]:
         """`qnn-harness run --json`: exit code, what was said, the records that were printed."""
-        rounds = () if any("--rounds" in str(one) for one in arguments) else ("--rounds=1",)
-        done = self.qnn_harness("run", "--json", *rounds, *arguments, timeout_s=timeout_s)
-        records = [json.loads(line) for line in done.stdout.splitlines()]
-        return done.returncode, done.stderr, records
+        rounds = (
+            () if any("--rounds" in str(argument) for argument in arguments) else ("--rounds=1",)
+        )
+        completed = self.qnn_harness("run", "--json", *rounds, *arguments, timeout_s=timeout_s)
+        records = [json.loads(line) for line in completed.stdout.splitlines()]
+        return completed.returncode, completed.stderr, records
 
     def run(self, *arguments: object, suites: Path = ROOT / "suites", **settings: str) -> Finished:
         _, _, *words = self.command(*arguments, suites)
         environment = self.environment | settings
-        done = run_module(words, ROOT, environment, RUN_TIMEOUT_S, stderr=subprocess.STDOUT)
-        return Finished(done.returncode, done.stdout, self.reports)
+        completed = run_module(words, ROOT, environment, RUN_TIMEOUT_S, stderr=subprocess.STDOUT)
+        return Finished(completed.returncode, completed.stdout, self.reports)

@@ -69,16 +69,16 @@ class Terminal:
 
     def resize(self, columns: int, rows: int) -> None:
         """As terminals do, and pyte does not: the cursor stays with its text."""
-        screen, at = self.screen, self.screen.cursor.y
-        gone = max(0, at - rows + 1)
+        screen, row = self.screen, self.screen.cursor.y
+        lost = max(0, row - rows + 1)
         screen.cursor.y = screen.lines - 1
-        for _ in range(gone):
+        for _ in range(lost):
             screen.index()
-        for row in range(rows, screen.lines):
-            screen.buffer.pop(row, None)
+        for below in range(rows, screen.lines):
+            screen.buffer.pop(below, None)
         screen.lines = min(rows, screen.lines)
         screen.set_margins()
-        screen.cursor.y = at - gone
+        screen.cursor.y = row - lost
         screen.resize(rows, columns)
         self._fit(columns, rows)
 
@@ -87,7 +87,7 @@ class Terminal:
 
     @property
     def lines(self) -> list[str]:
-        """What the screen shows, without what is empty below."""
+        """The lines of the screen, without empty ones below."""
         return "\n".join(line.rstrip() for line in self.screen.display).rstrip().split("\n")
 
     @property
@@ -118,12 +118,14 @@ class Terminal:
             self.seen.append(shown)
         return True
 
-    def wait_for(self, what: Callable[[Self], object] | str) -> None:
+    def wait_for(self, condition: Callable[[Self], object] | str) -> None:
         """Until the screen shows something. Raises AssertionError if it never does."""
         until = time.monotonic() + WAIT_S
-        while not (what in self.text if isinstance(what, str) else what(self)):
+        while not (condition in self.text if isinstance(condition, str) else condition(self)):
             alive = self.read()
-            assert alive or what in self.text if isinstance(what, str) else alive, self.text
+            if isinstance(condition, str):
+                alive = alive or condition in self.text
+            assert alive, self.text
             assert time.monotonic() < until, self.text
 
     def finish(self) -> int:

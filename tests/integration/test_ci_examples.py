@@ -57,7 +57,7 @@ def jenkins_scripts(folder: Path = CI) -> list[str]:
 class Project:
     """A folder with one test and a lab, and the environment of a CI system."""
 
-    def __init__(self, lab: DeviceRuns, folder: Path, told: Mapping[str, str]) -> None:
+    def __init__(self, lab: DeviceRuns, folder: Path, variables: Mapping[str, str]) -> None:
         self.folder = folder
         (folder / "suites").mkdir(parents=True)
         (folder / "suites/test_own.py").write_text(SUITE)
@@ -67,7 +67,7 @@ class Project:
         for name in ("gh", "curl"):
             self.write_program(name, SERVER_MOCK)
         path = f"{folder / 'programs'}:{Path(sys.executable).parent}:{lab.environment['PATH']}"
-        self.environment = lab.environment | {"PATH": path} | dict(told)
+        self.environment = lab.environment | {"PATH": path} | dict(variables)
 
     def write_program(self, name: str, text: str) -> None:
         (self.folder / "programs" / name).write_text(text)
@@ -75,13 +75,13 @@ class Project:
 
     def run(self, scripts: list[str], **more: str) -> list[tuple[int, str]]:
         """Each script in a shell of its own; one that fails keeps none of the others."""
-        found = []
+        results = []
         for script in scripts:
             lines = [line.strip() for line in script.splitlines()]
-            made = (SET_UP[0], ".venv/bin/pip install")
-            left = "\n".join(line for line in lines if not line.startswith(made))
-            done = subprocess.run(
-                ["bash", "-e", "-o", "pipefail", "-c", left],
+            set_up = (SET_UP[0], ".venv/bin/pip install")
+            commands = "\n".join(line for line in lines if not line.startswith(set_up))
+            completed = subprocess.run(
+                ["bash", "-e", "-o", "pipefail", "-c", commands],
                 cwd=self.folder,
                 env=self.environment | more,
                 stdout=subprocess.PIPE,
@@ -90,8 +90,8 @@ class Project:
                 timeout=300,
                 check=False,
             )
-            found.append((done.returncode, done.stdout))
-        return found
+            results.append((completed.returncode, completed.stdout))
+        return results
 
 
 def test_all_set_up_the_same() -> None:
@@ -105,8 +105,8 @@ def test_all_set_up_the_same() -> None:
 def test_github_actions(lab: DeviceRuns, tmp_path: Path) -> None:
     files = {name: str(tmp_path / name) for name in ("GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT")}
     files["GITHUB_PATH"] = str(tmp_path / "path")
-    told = files | {"GITHUB_ACTIONS": "true", "CI": "true", "PULL_REQUEST": "7"}
-    project = Project(lab, tmp_path / "project", told)
+    variables = files | {"GITHUB_ACTIONS": "true", "CI": "true", "PULL_REQUEST": "7"}
+    project = Project(lab, tmp_path / "project", variables)
     assert github_keeps_runs("schedule")
     assert not github_keeps_runs("pull_request"), "it is no base of its own"
     first = project.run(github_scripts())
@@ -121,9 +121,9 @@ def test_github_actions(lab: DeviceRuns, tmp_path: Path) -> None:
     assert "#### New" in summary, "compare says it, too"
     newest = (project.folder / "reports/latest").resolve().name
     assert (tmp_path / "GITHUB_OUTPUT").read_text().splitlines()[-1] == f"run={newest}"
-    said = (project.folder / "told").read_text().splitlines()
-    assert len(said) == 1, "the first had no other run"
-    assert said[-1].endswith("gh pr comment 7 --body-file comparison.md")
+    calls = (project.folder / "told").read_text().splitlines()
+    assert len(calls) == 1, "the first had no other run"
+    assert calls[-1].endswith("gh pr comment 7 --body-file comparison.md")
 
 
 # a run of one case that ends with the code in `ends`, in place of one on devices
@@ -144,26 +144,29 @@ def test_what_a_run_left_is_published_however_it_ended(
     lab: DeviceRuns, tmp_path: Path, scripts: Callable[[], list[str]]
 ) -> None:
     output = tmp_path / "output"
-    told = {name: str(output) for name in ("GITHUB_OUTPUT", "GITHUB_PATH", "GITHUB_STEP_SUMMARY")}
-    project = Project(lab, tmp_path / "project", told)
+    names = ("GITHUB_OUTPUT", "GITHUB_PATH", "GITHUB_STEP_SUMMARY")
+    variables = dict.fromkeys(names, str(output))
+    project = Project(lab, tmp_path / "project", variables)
     project.write_program("pytest", PYTEST_MOCK)
-    kept = {"gitlab_scripts": "junit.xml", "jenkins_scripts": "kept/latest/junit.xml"}
+    junit_files = {"gitlab_scripts": "junit.xml", "jenkins_scripts": "kept/latest/junit.xml"}
     comparison = project.folder / "comparison.md"
     for code in (0, 1, 2, 3):
         (project.folder / "ends").write_text(str(code))
         output.unlink(missing_ok=True)
-        done = project.run(scripts())
-        assert sorted(one for one, _ in done) == sorted([code, *[0] * (len(done) - 1)]), done
+        results = project.run(scripts())
+        assert sorted(exit_code for exit_code, _ in results) == sorted(
+            [code, *[0] * (len(results) - 1)]
+        ), results
         newest = (project.folder / "reports/latest").resolve()
         if scripts is github_scripts:
             assert f"run={newest.name}\n" in output.read_text()
         else:
-            junit = (project.folder / kept[scripts.__name__]).read_text()
+            junit = (project.folder / junit_files[scripts.__name__]).read_text()
             assert junit == (newest / "junit.xml").read_text()
         assert bool(comparison.read_text()) == (code > 0), "the first has no other run"
     project.write_program("pytest", "#!/bin/sh\nexit 2\n")
     output.unlink(missing_ok=True)
-    done = project.run(scripts())
-    assert sorted(one for one, _ in done) == sorted([2, *[0] * (len(done) - 1)]), done
+    results = project.run(scripts())
+    assert sorted(code for code, _ in results) == sorted([2, *[0] * (len(results) - 1)]), results
     assert not output.exists() or "run=" not in output.read_text(), "another run is not its own"
-    assert not (project.folder / kept.get(scripts.__name__, "no file")).exists()
+    assert not (project.folder / junit_files.get(scripts.__name__, "no file")).exists()

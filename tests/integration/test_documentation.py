@@ -1,4 +1,4 @@
-"""What README and docs show is true: commands run, examples load, output is a real one."""
+"""README and docs are true: commands run, examples load, output is a real one."""
 
 import json
 import os
@@ -56,40 +56,40 @@ def mine(tmp_path: Path, context_for: ContextFor) -> Path:
 
 
 def blocks(language: str) -> list[tuple[Path, str]]:
-    found = []
+    texts = []
     for page in PAGES:
         for indent, name, text in BLOCK.findall(page.read_text()):
             if name == language:
                 plain = "\n".join(line.removeprefix(indent) for line in text.splitlines())
-                found.append((page, plain + "\n"))
-    return found
+                texts.append((page, plain + "\n"))
+    return texts
 
 
 def parsed_commands() -> list[tuple[str, str]]:
     """Every command of qnn-harness that a page shows, run or not, with its page."""
-    found = []
+    shown = []
     for language in ("", "console", "sh"):
         for page, text in blocks(language):
             for line in text.replace("\\\n", " ").splitlines():
-                at = re.search(r"(?:^(?:\$ )?|[|(&] ?)(qnn-harness [^|)]*)", line)
-                if at is not None:
-                    found.append((page.name, at[1].partition(" #")[0].strip()))
-    return sorted(set(found))
+                match = re.search(r"(?:^(?:\$ )?|[|(&] ?)(qnn-harness [^|)]*)", line)
+                if match is not None:
+                    shown.append((page.name, match[1].partition(" #")[0].strip()))
+    return sorted(set(shown))
 
 
 @pytest.mark.parametrize(("page", "command"), parsed_commands())
 def test_commands_are_understood(page: str, command: str) -> None:
     """Their options exist and take such values; what they name need not be there."""
-    at, left = click.Context(commands, info_name="qnn-harness"), shlex.split(command)[1:]
-    while isinstance(at.command, click.Group) and left:
-        name = left[0]
-        if (one := at.command.get_command(at, name)) is None:
+    context, words = click.Context(commands, info_name="qnn-harness"), shlex.split(command)[1:]
+    while isinstance(context.command, click.Group) and words:
+        name = words[0]
+        if (subcommand := context.command.get_command(context, name)) is None:
             break
-        at, left = click.Context(one, info_name=name, parent=at), left[1:]
+        context, words = click.Context(subcommand, info_name=name, parent=context), words[1:]
     try:
-        at.command.make_context(str(at.info_name), left, parent=at.parent)
+        context.command.make_context(str(context.info_name), words, parent=context.parent)
     except (click.exceptions.Exit, click.exceptions.NoArgsIsHelpError):
-        assert left in ([], ["--help"], ["--version"])
+        assert words in ([], ["--help"], ["--version"])
     except click.BadParameter as error:
         if "does not exist" not in str(error):
             raise
@@ -114,13 +114,13 @@ def test_pytest_finds_cases_as_shown(lab: DeviceRuns) -> None:
 def test_commands_of_a_page_run_in_their_order(page: str, lab: DeviceRuns, mine: Path) -> None:
     ran, before = 0, "$ qnn-harness run model.bin --rounds 1\n"  # a run that is looked back at
     for language in ("", "console"):
-        shown = before + "".join(text for at, text in blocks(language) if at.name == page)
+        shown = before + "".join(text for path, text in blocks(language) if path.name == page)
         for command in re.findall(r"^\$ (.*)$", shown.replace("\\\n", " "), re.MULTILINE):
             if any(word in command for word in NOT_IN_ORDER):
                 continue
             words = ("harness.cli.main", *shlex.split(command, comments=True)[1:])
-            done = run_module(words, mine, lab.environment, 600)
-            assert done.returncode in (0, 1), (command, done.stdout, done.stderr)
+            completed = run_module(words, mine, lab.environment, 600)
+            assert completed.returncode in (0, 1), (command, completed.stdout, completed.stderr)
             ran += 1
     assert ran > 2
 
@@ -150,8 +150,8 @@ def test_a_page_says_what_happens(page: Path, lab: DeviceRuns, tmp_path: Path) -
             (*_, name) = re.findall(r"`([\w.]+\.py)`", text[: block.start()])
             (folder / name).write_text(block[3])
         for step in re.split(r"^\$ ", block[3], flags=re.MULTILINE)[1:]:
-            command, _, told = step.partition("\n")
-            done = subprocess.run(
+            command, _, expected = step.partition("\n")
+            completed = subprocess.run(
                 ["bash", "-c", command],
                 cwd=folder,
                 env={**lab.environment, "PATH": programs},
@@ -161,15 +161,17 @@ def test_a_page_says_what_happens(page: Path, lab: DeviceRuns, tmp_path: Path) -
                 timeout=600,
                 check=False,
             )
-            said = _lasting(done.stdout.replace(f"{folder}/", ""))
-            assert "Traceback" not in said, done.stdout
-            assert all(_lasting(part) in said for part in told.split("...\n")), done.stdout
+            output = _lasting(completed.stdout.replace(f"{folder}/", ""))
+            assert "Traceback" not in output, completed.stdout
+            assert all(_lasting(part) in output for part in expected.split("...\n")), (
+                completed.stdout
+            )
             steps += 1
     assert steps > 2
 
 
 def _lasting(text: str) -> str:
-    """What two runs have in common, however its lines are broken."""
+    """The part that two runs have in common, however its lines are broken."""
     text = re.sub(r"\d{8}T\d{6}Z-\w{16}|\d+\.\d+s\b", "*", text)
     return " ".join(text.split())
 
@@ -197,10 +199,10 @@ def test_python_examples_run(of_api: bool, lab: DeviceRuns, mine: Path) -> None:
         name = f"test_{page.stem}_{number}.py"
         names.add(name)
         (mine / name).write_text(text)
-    done = lab.run(suites=mine)
-    assert done.code == 0, done.output
-    assert {case["outcome"] for case in done.cases} == {"passed"}
-    assert {case["case"].partition("::")[0].rpartition("/")[2] for case in done.cases} == names
+    completed = lab.run(suites=mine)
+    assert completed.code == 0, completed.output
+    assert {case["outcome"] for case in completed.cases} == {"passed"}
+    assert {case["case"].partition("::")[0].rpartition("/")[2] for case in completed.cases} == names
 
 
 @pytest.mark.slow
@@ -209,7 +211,7 @@ def test_examples_of_the_api_have_the_right_types(tmp_path: Path) -> None:
         if page.stem == "api":
             (tmp_path / f"example_{number}.py").write_text(text)
     words = ("--strict", "--no-incremental", f"--cache-dir={os.devnull}", tmp_path)
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "mypy", *words],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
@@ -217,7 +219,7 @@ def test_examples_of_the_api_have_the_right_types(tmp_path: Path) -> None:
         text=True,
         timeout=600,
     )
-    assert done.returncode == 0, done.stdout
+    assert completed.returncode == 0, completed.stdout
     assert len([*tmp_path.iterdir()]) > 5
 
 

@@ -25,36 +25,36 @@ class _AsWritten(str):
 def page(text: str) -> str:
     """The page with all that the code says; of `text` the examples are kept, under their titles."""
     head, *parts = re.split(r"^(?=## )", text, flags=re.MULTILINE)
-    made = [head]
+    sections = [head]
     for part in parts:
-        title, _, own = part.partition("\n")
-        example = own.partition("\n### ")[0].rstrip()
-        made.append(f"{title}\n{example}\n\n")
+        title, _, body = part.partition("\n")
+        example = body.partition("\n### ")[0].rstrip()
+        sections.append(f"{title}\n{example}\n\n")
         names = title.removeprefix("## ").split(", ")
-        made.append("\n".join(line for name in names for line in _told(name)))
-        made.append("\n")
-    return "".join(made).rstrip() + "\n"
+        sections.append("\n".join(line for name in names for line in _entry(name)))
+        sections.append("\n")
+    return "".join(sections).rstrip() + "\n"
 
 
-def _told(name: str) -> Iterator[str]:
-    found = getattr(harness, name)
+def _entry(name: str) -> Iterator[str]:
+    exported = getattr(harness, name)
     yield f"### {name}\n"
-    if inspect.ismodule(found):
-        yield f"{_doc(found)}\n"
-        for inner, value in _public(found):
+    if inspect.ismodule(exported):
+        yield f"{_doc(exported)}\n"
+        for inner, value in _public(exported):
             if inspect.isroutine(value) or inspect.isclass(value):
-                yield from _one(f"{name}.{inner}", value)
+                yield from _item(f"{name}.{inner}", value)
             else:
                 shown = sorted(value) if isinstance(value, Mapping) else value
                 yield f"- `{name}.{inner}`: `{shown}`\n".replace("typing.", "")
         return
-    yield from _one(name, found)
-    if inspect.isclass(found):
-        for inner, value in _members(found):
-            yield from _one(f"{name}.{inner}", value)
+    yield from _item(name, exported)
+    if inspect.isclass(exported):
+        for inner, value in _members(exported):
+            yield from _item(f"{name}.{inner}", value)
 
 
-def _one(name: str, value: Any) -> Iterator[str]:
+def _item(name: str, value: Any) -> Iterator[str]:
     """A signature, and below it what the code says of it."""
     yield f"- `{name}{_signature(value)}`\n"
     yield from (f"    {line}" if line else "" for line in f"{_doc(value)}\n".splitlines())
@@ -63,20 +63,20 @@ def _one(name: str, value: Any) -> Iterator[str]:
 
 def _public(module: Any) -> Iterator[tuple[str, Any]]:
     names = getattr(module, "__all__", vars(module))
-    found = ((name, getattr(module, name)) for name in names if not name.startswith("_"))
-    yield from (one for one in found if not inspect.ismodule(one[1]))
+    members = ((name, getattr(module, name)) for name in names if not name.startswith("_"))
+    yield from (member for member in members if not inspect.ismodule(member[1]))
 
 
 def _members(of: type) -> Iterator[tuple[str, Any]]:
     """Methods and properties of our own, those of its bases behind them."""
-    seen: set[str] = set()
+    names: set[str] = set()
     for base in of.__mro__:
         if base.__module__.partition(".")[0] != harness.__name__:
             continue
         for name, value in vars(base).items():
-            told = inspect.isroutine(value) or isinstance(value, property)
-            if told and not name.startswith("_") and name not in seen and inspect.getdoc(value):
-                seen.add(name)
+            shown = inspect.isroutine(value) or isinstance(value, property)
+            if shown and not name.startswith("_") and name not in names and inspect.getdoc(value):
+                names.add(name)
                 yield name, value
 
 
@@ -88,16 +88,16 @@ def _signature(value: Any) -> str:
     function = value.__func__ if isinstance(value, staticmethod | classmethod) else value
     signature = inspect.signature(function)
     written = {**vars(value).get("__annotations__", {})} if inspect.isclass(value) else {}
-    given = [
-        one.replace(annotation=_AsWritten(written.get(one.name, one.annotation)))
-        if one.annotation is not one.empty
-        else one
-        for one in signature.parameters.values()
-        if one.name not in ("self", "cls")
+    parameters = [
+        parameter.replace(annotation=_AsWritten(written.get(parameter.name, parameter.annotation)))
+        if parameter.annotation is not parameter.empty
+        else parameter
+        for parameter in signature.parameters.values()
+        if parameter.name not in ("self", "cls")
     ]
     returns = signature.return_annotation
     gives = f" -> {returns}" if isinstance(returns, str) and returns != "None" else ""
-    return f"{signature.replace(parameters=given, return_annotation=signature.empty)}{gives}"
+    return f"{signature.replace(parameters=parameters, return_annotation=signature.empty)}{gives}"
 
 
 def _doc(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""What users are told where their computer lets them down: in the way, missing, full, or odd."""
+"""Errors for users whose computer has something in the way, missing, full or odd."""
 
 import errno
 import fcntl
@@ -38,15 +38,15 @@ def in_the_way(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("does", "kind"),
     [
-        (lambda at: harness_key(in_the_way(at)), InfraError),
-        (lambda at: BisectFolder.newest(at), ConfigError),
+        (lambda folder: harness_key(in_the_way(folder)), InfraError),
+        (lambda folder: BisectFolder.newest(folder), ConfigError),
         (lambda _: read_sources("*.none"), ConfigError),
-        (lambda at: names_of(in_the_way(at).parent), InfraError),
+        (lambda folder: names_of(in_the_way(folder).parent), InfraError),
         (lambda _: with_addresses(None, [], None), ConfigError),
-        (lambda at: spawn_guarded(["x"], cwd=at / "gone"), InfraError),
-        (lambda at: download("http://[::1/x", at, BOUNDS), InfraError),
-        (lambda at: download(f"http://{'a' * 64}.example/x", at, BOUNDS), InfraError),
-        (lambda at: Catalog(at).add(Catalog(at).sources[0]), ConfigError),
+        (lambda folder: spawn_guarded(["x"], cwd=folder / "gone"), InfraError),
+        (lambda folder: download("http://[::1/x", folder, BOUNDS), InfraError),
+        (lambda folder: download(f"http://{'a' * 64}.example/x", folder, BOUNDS), InfraError),
+        (lambda folder: Catalog(folder).add(Catalog(folder).sources[0]), ConfigError),
     ],
 )
 def test_what_stands_in_the_way_is_an_error(

@@ -1,4 +1,4 @@
-"""What a suite imports: the names of `harness`, all of them told of, and loaded when used."""
+"""The names of `harness` that suites import: documented, and loaded when used."""
 
 import ast
 import os
@@ -32,8 +32,8 @@ def test_each_name_is_told_of_and_has_an_example() -> None:
     suites, page = ((ROOT / f"docs/{name}.md").read_text() for name in ("suites", "api"))
     imports = re.findall(r"^from harness import (.*)$", page, re.MULTILINE)
     shown = {name for line in imports for name in line.split(", ")}
-    told = {name for name in harness.__all__ if f"`{name}`" in suites}
-    assert told & shown & {*re.findall(r"^### (\w+)$", page, re.MULTILINE)} == {*harness.__all__}
+    named = {name for name in harness.__all__ if f"`{name}`" in suites}
+    assert named & shown & {*re.findall(r"^### (\w+)$", page, re.MULTILINE)} == {*harness.__all__}
 
 
 def test_the_apis_are_those_of_the_code() -> None:
@@ -52,22 +52,24 @@ def test_lazy_modules_have_their_names_and_no_others(module: ModuleType) -> None
 @pytest.mark.parametrize("path", SUITES, ids=lambda path: path.name)
 def test_suites_import_nothing_else(path: Path) -> None:
     """But for what writes a page of results, which is no suite."""
-    found: list[str] = []
+    imported: list[str] = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("harness"):
             names = [alias.name for alias in node.names if alias.name not in harness.__all__]
-            found += names if node.module == "harness" else [str(node.module)]
+            imported += names if node.module == "harness" else [str(node.module)]
         elif isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names if alias.name.startswith("harness")]
-    assert not found
+            imported += [alias.name for alias in node.names if alias.name.startswith("harness")]
+    assert not imported
 
 
 def loaded_by(used: str) -> set[str]:
     """The modules that a fresh interpreter has loaded once it used these names."""
     code = f"import sys, harness\n{used}\nprint(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return set(done.stdout.split())
+    completed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert completed.returncode == 0, completed.stderr
+    return set(completed.stdout.split())
 
 
 HEAVY = {"numpy", "onnx", "pydantic", "yaml", "jinja2", "sqlalchemy", "rich", "adbutils", "re2"}
@@ -91,14 +93,14 @@ def test_plain_tests_load_nothing_heavy(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-sp", "no:cacheprovider"]
     environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     command += ["-p", "harness.plugin.plugin", "-c", os.devnull, tmp_path]
-    done = subprocess.run(
+    completed = subprocess.run(
         [*map(str, command), str(tmp_path)],
         env=environment,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout
-    (loaded,) = re.findall("loaded (.*)", done.stdout)
+    assert completed.returncode == 0, completed.stdout
+    (loaded,) = re.findall("loaded (.*)", completed.stdout)
     assert "harness.plugin.plugin" in loaded.split()
     assert not HEAVY & set(loaded.split())

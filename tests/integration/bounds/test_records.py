@@ -1,4 +1,4 @@
-"""What is made of many records, or of large ones, holds what it needs of them and no more."""
+"""Commands over many or large records stay within bounds of memory."""
 
 import json
 from collections.abc import Callable
@@ -24,7 +24,7 @@ MEASURED = {"x": [[]] * 20_000}
 def journal(run: Path, size: int, failing: int) -> Path:
     """A run's folder, with so many bytes of records: every so many-th case fails."""
     run.mkdir(parents=True)
-    made = {
+    templates = {
         outcome: record(
             outcome=outcome, case="NAME", device=DEVICE, measurements=MEASURED
         ).model_dump_json()
@@ -34,7 +34,7 @@ def journal(run: Path, size: int, failing: int) -> Path:
         number = 0
         while file.tell() < size:
             name = f"suites/test_context_count.py::test_contexts[sim-v73-htp-2.51.0-{number}]"
-            text = made["passed" if number % failing else "failed"]
+            text = templates["passed" if number % failing else "failed"]
             file.write(text.replace('"NAME"', json.dumps(name)) + "\n")
             number += 1
     return run
@@ -56,12 +56,12 @@ def test_a_report_of_many_records(tmp_path: Path, size: int) -> None:
 
 @pytest.mark.parametrize(
     "form",
-    [pytest.param(one, marks=pytest.mark.nightly if at else ()) for at, one in enumerate(FORMS)],
+    [pytest.param(form, marks=pytest.mark.nightly if form != FORMS[0] else ()) for form in FORMS],
 )
 @pytest.mark.parametrize("size", SIZES)
 def test_a_comparison_of_many_records(tmp_path: Path, size: int, form: str) -> None:
     """It had 595 MB for twice 80 MB of them."""
-    runs = [journal(tmp_path / f"{at}", size, at) for at in (9, 10)]
+    runs = [journal(tmp_path / f"{failing}", size, failing) for failing in (9, 10)]
     peak, _ = peak_kb(COMMAND, "compare", *runs, form)
     # in JSON a comparison has an entry for each case, made whole
     assert peak < (MOST_KB * 1.5 if form == "--json" else MOST_KB)
@@ -104,7 +104,7 @@ def test_a_run_of_somebody_else(tmp_path: Path, name: str, content: Callable[[],
 
 @pytest.mark.nightly
 def test_merged_runs_of_many_records(tmp_path: Path) -> None:
-    made = record(outcome="passed", case="NAME", device=DEVICE).model_dump_json()
+    template = record(outcome="passed", case="NAME", device=DEVICE).model_dump_json()
     runs = []
     for number in range(3):
         reports = tmp_path / str(number)
@@ -112,9 +112,9 @@ def test_merged_runs_of_many_records(tmp_path: Path) -> None:
         with (run.path / "results.jsonl").open("w") as file:
             for case in range(number, 40_000, 3):
                 name = f"suites/test_a.py::test_a[sim-v73-htp-2.51.0-{case}]"
-                file.write(made.replace('"NAME"', json.dumps(name)) + "\n")
+                file.write(template.replace('"NAME"', json.dumps(name)) + "\n")
         run.end({"exit_code": 0, "problem": None})
         runs.append(run.path)
-    peak, said = peak_kb(COMMAND, "report", "merge", *runs, "-o", tmp_path / "whole")
-    assert "40000 of 40000" in said
+    peak, output = peak_kb(COMMAND, "report", "merge", *runs, "-o", tmp_path / "whole")
+    assert "40000 of 40000" in output
     assert peak < MOST_KB

@@ -20,17 +20,17 @@ print([line.split()[1] for line in open("/proc/self/status") if line.startswith(
 
 
 def peak_kb(program: str, *words: object) -> tuple[int, str]:
-    """The peak of a process of its own that runs a program, and what that said before."""
-    done = subprocess.run(
+    """The peak of a process that runs a program, and its output."""
+    completed = subprocess.run(
         [sys.executable, "-c", program + _PEAK, *map(str, words)],
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    said, _, peak = done.stdout.rstrip("\n").rpartition("\n")
-    return int(peak), said
+    assert completed.returncode == 0, completed.stderr[-2000:]
+    output, _, peak = completed.stdout.rstrip("\n").rpartition("\n")
+    return int(peak), output
 
 
 COORDINATOR = """
@@ -57,8 +57,10 @@ def test_a_coordinator_that_sends_without_end() -> None:
                 if not context.is_active():
                     return
                 places = [
-                    pb.UpdateResponse(place=pb.Place(name=f"{number}-{at}", comment="x" * 10_000))
-                    for at in range(100)
+                    pb.UpdateResponse(
+                        place=pb.Place(name=f"{number}-{index}", comment="x" * 10_000)
+                    )
+                    for index in range(100)
                 ]
                 yield pb.ClientOutMessage(updates=places)
 
@@ -67,11 +69,11 @@ def test_a_coordinator_that_sends_without_end() -> None:
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:
-        peak, said = peak_kb(COORDINATOR, f"127.0.0.1:{port}")
+        peak, output = peak_kb(COORDINATOR, f"127.0.0.1:{port}")
     finally:
         server.stop(None)
-    assert said.startswith("False ")
-    assert "32 MB" in said
+    assert output.startswith("False ")
+    assert "32 MB" in output
     assert peak < MOST_KB
 
 
@@ -113,8 +115,8 @@ def test_a_case_that_logs_without_end(tmp_path: Path, text: str) -> None:
     probe = tmp_path / "probe"
     probe.write_text(TALKATIVE_PROBE.format(python=sys.executable, text=text))
     probe.chmod(0o755)
-    peak, said = peak_kb(RUN, probe)
-    truncated, length, leaked = said.split()
+    peak, output = peak_kb(RUN, probe)
+    truncated, length, leaked = output.split()
     assert (truncated, leaked) == ("True", "False")
     assert 16 << 20 <= int(length) + (1 << 20) <= 24 << 20
     assert peak < MOST_KB
@@ -137,21 +139,22 @@ LOGS: dict[str, Callable[[int], str]] = {
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param(one, marks=() if one in ("alike", "foreign") else pytest.mark.slow)
-        for one in LOGS
+        pytest.param(name, marks=() if name in ("alike", "foreign") else pytest.mark.slow)
+        for name in LOGS
     ],
 )
 @pytest.mark.parametrize("size", [4 << 20, pytest.param(200 << 20, marks=pytest.mark.nightly)])
 def test_explain_reads_a_log_of_any_size(tmp_path: Path, kind: str, size: int) -> None:
     log, numbers = tmp_path / "log", itertools.count()
-    told = "QnnDsp <E> Failed to find available PD for contextId 56 on deviceId 0 coreId 0"
+    failure = "QnnDsp <E> Failed to find available PD for contextId 56 on deviceId 0 coreId 0"
     with log.open("w") as stream:
         while stream.tell() < size:
             piece = "".join(LOGS[kind](next(numbers)) for _ in range(20_000))
             stream.write(piece * max(1, (1 << 20) // len(piece)) if kind == "empty" else piece)
-        stream.write(f"\n{told}\n")
-    peak, said = peak_kb(EXPLAIN, log)
-    found = json.loads(said)["diagnoses"]
-    assert any(told in line["text"] for one in found for line in one["lines"]), found
+        stream.write(f"\n{failure}\n")
+    peak, output = peak_kb(EXPLAIN, log)
+    diagnoses = json.loads(output)["diagnoses"]
+    texts = [line["text"] for diagnosis in diagnoses for line in diagnosis["lines"]]
+    assert any(failure in text for text in texts), diagnoses
     assert peak < MOST_KB
     assert MAX_LINES < 10_000

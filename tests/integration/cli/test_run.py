@@ -91,9 +91,9 @@ def test_outputs_that_are_nan_are_wrong(lab: DeviceRuns) -> None:
     )
     (lab.folder / "out").mkdir()
     (lab.folder / "out/0.raw").write_bytes(b"\xff" * 48)
-    code, stderr, (one,) = lab.run_files("ctx.onnx", "--expected=out")
-    assert (code, one["outcome"]) == (1, "failed"), stderr
-    assert one["measurements"]["conclusion"] == "broken: nan[add_1]"
+    code, stderr, (record,) = lab.run_files("ctx.onnx", "--expected=out")
+    assert (code, record["outcome"]) == (1, "failed"), stderr
+    assert record["measurements"]["conclusion"] == "broken: nan[add_1]"
 
 
 @pytest.mark.slow
@@ -102,22 +102,24 @@ def test_an_onnx_model_takes_inputs_and_expected_outputs(lab: DeviceRuns) -> Non
     # half a step of half precision is what HTP and CPU may differ by, a millionth is not
     versions = ("--qnn=2.47.0,2.51.0", "--tolerance=0.05")
     code, stderr, records = lab.run_files("model.onnx", *versions)
-    ends = [(one["axes"]["compiler"], one["outcome"], one["outputs"]) for one in records]
+    ends = [
+        (record["axes"]["compiler"], record["outcome"], record["outputs"]) for record in records
+    ]
     assert ends == [(version, "passed", "reference") for version in ("2.47.0", "2.51.0")], stderr
-    code, stderr, (one,) = lab.run_files("model.onnx", "--tolerance=1e-6")
-    assert (code, one["outcome"], one["outputs"]) == (1, "failed", "reference"), stderr
+    code, stderr, (record,) = lab.run_files("model.onnx", "--tolerance=1e-6")
+    assert (code, record["outcome"], record["outputs"]) == (1, "failed", "reference"), stderr
     (lab.folder / "in").mkdir()
     (lab.folder / "out").mkdir()
     np.save(lab.folder / "in/x.npy", np.zeros((1, 16), np.float32))
     np.save(lab.folder / "out/y.npy", np.zeros((1, 16), np.float32))
-    code, stderr, (one,) = lab.run_files("model.onnx", "--inputs=in", "--expected=out")
-    assert (code, one["outcome"], one["outputs"]) == (0, "passed", "reference"), stderr
-    code, stderr, (one,) = lab.run_files("model.onnx", "--expected=out")
-    assert (code, one["outcome"], one["outputs"]) == (1, "failed", "reference"), stderr
+    code, stderr, (record,) = lab.run_files("model.onnx", "--inputs=in", "--expected=out")
+    assert (code, record["outcome"], record["outputs"]) == (0, "passed", "reference"), stderr
+    code, stderr, (record,) = lab.run_files("model.onnx", "--expected=out")
+    assert (code, record["outcome"], record["outputs"]) == (1, "failed", "reference"), stderr
     assert "--inputs DIR" in stderr
     # a condition takes the place of equality
-    code, stderr, (one,) = lab.run_files("model.onnx", "--expected=out", "--max-error=100")
-    assert (code, one["outcome"], one["outputs"]) == (0, "passed", "reference"), stderr
+    code, stderr, (record,) = lab.run_files("model.onnx", "--expected=out", "--max-error=100")
+    assert (code, record["outcome"], record["outputs"]) == (0, "passed", "reference"), stderr
 
 
 def test_wrong_input(lab: DeviceRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

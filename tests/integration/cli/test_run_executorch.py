@@ -58,12 +58,12 @@ def test_how_right_a_program_is_as_the_first_page_asks(lab: DeviceRuns) -> None:
         (lab.folder / name).mkdir()
         np.save(lab.folder / name / "0.npy", values.astype(np.float32))
     wrong = command.partition(" --max-error")[0].split()
-    code, stderr, (one,) = lab.run_files(*wrong)
-    assert (code, one["outcome"], one["outputs"]) == (1, "failed", "reference"), stderr
-    assert one["error"]["diagnosis"]["id"] == "wrong-outputs"
+    code, stderr, (record,) = lab.run_files(*wrong)
+    assert (code, record["outcome"], record["outputs"]) == (1, "failed", "reference"), stderr
+    assert record["error"]["diagnosis"]["id"] == "wrong-outputs"
     # that its contexts run alone would blame ExecuTorch, and nobody said that files are right
-    assert "replay" not in one["measurements"]
-    assert "conclusion" not in one["measurements"]
+    assert "replay" not in record["measurements"]
+    assert "conclusion" not in record["measurements"]
     (right,) = (lab.reports / "latest/outputs").glob("*-1024.raw")
     np.save(lab.folder / "out/0.npy", np.fromfile(right, np.float32).reshape(16, 16))
     code, stderr, (two,) = lab.run_files(*command.split())

@@ -77,19 +77,19 @@ def test_figures_are_those_of_plain_arithmetic(lab: DeviceRuns, engine: str) -> 
         for name, value in values.items():
             np.save(lab.folder / folder / f"{name}.npy", value)
     arguments = ("--inputs=in", "--expected=out", "--tolerance=0.1", f"--engine={engine}")
-    code, stderr, (one,) = lab.run_files("two.onnx", *arguments)
+    code, stderr, (record,) = lab.run_files("two.onnx", *arguments)
     assert code == 0, stderr
-    outputs = _kept(lab, one)
-    for figure in one["measurements"]["accuracy"]:
+    outputs = _kept(lab, record)
+    for figure in record["measurements"]["accuracy"]:
         figures = _figures(
             outputs[figure["output"]], dict(zip("yz", right, strict=True))[figure["output"]]
         )
         assert {name: figure[name] for name in figures} == pytest.approx(figures, rel=1e-9)
         assert (figure["inputs"], figure["not_finite"]) == ("given", 0)
         assert figure["sqnr_db"] > 40
-    digests = [one["asked"].pop(name) for name in ("inputs", "expected")]
+    digests = [record["asked"].pop(name) for name in ("inputs", "expected")]
     assert [len(digest) for digest in digests] == [64, 64]
-    assert {name: value for name, value in one["asked"].items() if value} == {"tolerance": 0.1}
+    assert {name: value for name, value in record["asked"].items() if value} == {"tolerance": 0.1}
     np.save(lab.folder / "in/x.npy", x / 2)
     _, _, (other,) = lab.run_files("two.onnx", *arguments)
     assert other["asked"]["inputs"] != digests[0], "another question"
@@ -101,9 +101,9 @@ def test_what_is_quantised_is_not_judged_by_what_it_cuts_off(lab: DeviceRuns) ->
     """Inputs from -1 to 1 would be cut off at 0.1, and their SQNR would be below 2 dB."""
     quantised = _model(lab.folder / "quantised.onnx", scale=0.1 / 127)
     plain = _model(lab.folder / "plain.onnx")
-    code, stderr, (one,) = lab.run_files("quantised.onnx", "--reference=plain.onnx")
+    code, stderr, (record,) = lab.run_files("quantised.onnx", "--reference=plain.onnx")
     assert code == 0, stderr
-    for figure in one["measurements"]["accuracy"]:
+    for figure in record["measurements"]["accuracy"]:
         assert figure["inputs"] == "made up in range"
         assert figure["sqnr_db"] > 35
     assert "--inputs DIR" in stderr

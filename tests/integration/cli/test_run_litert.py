@@ -91,11 +91,11 @@ def test_a_model_of_which_only_some_is_taken(lab: DeviceRuns) -> None:
     assert "unresolved custom op: Convolution2DTransposeBias" in text["reference"]
     # who gives a tolerance, or inputs, would believe that something was done with them
     np.zeros((1, 256, 256, 3), np.float32).tofile(lab.folder / "in.raw")
-    code, stderr, (one,) = lab.run_files(selfie, "--engine=litert", "--min-sqnr=20")
-    assert (code, one["cause"]) == (2, "config"), stderr
+    code, stderr, (record,) = lab.run_files(selfie, "--engine=litert", "--min-sqnr=20")
+    assert (code, record["cause"]) == (2, "config"), stderr
     for option in ("tolerance=0.5", "inputs=in.raw"):
-        code, stderr, (one,) = lab.run_files(selfie, "--engine=litert", f"--{option}")
-        assert (code, one["outcome"], one["cause"]) == (2, "error", "config"), stderr
+        code, stderr, (record,) = lab.run_files(selfie, "--engine=litert", f"--{option}")
+        assert (code, record["outcome"], record["cause"]) == (2, "error", "config"), stderr
 
 
 @pytest.mark.slow

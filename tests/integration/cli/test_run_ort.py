@@ -87,7 +87,7 @@ def test_a_clean_network_runs_on_qnns_cpu_backend_where_there_is_one(
 
 def test_a_model_on_another_backend_is_run_by_onnx_runtime(lab: DeviceRuns) -> None:
     (lab.folder / "m.onnx").write_bytes(Model("tiny").serialized())
-    code, stderr, (one,) = lab.run_files("m.onnx", "--backend=cpu", "--qnn=2.47.0")
-    assert (code, one["outcome"], one["engine"]) == (0, "passed", "ort"), stderr
-    (figure,) = one["measurements"]["accuracy"]
+    code, stderr, (record,) = lab.run_files("m.onnx", "--backend=cpu", "--qnn=2.47.0")
+    assert (code, record["outcome"], record["engine"]) == (0, "passed", "ort"), stderr
+    (figure,) = record["measurements"]["accuracy"]
     assert figure["cosine"] > 0.999999

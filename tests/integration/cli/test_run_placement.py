@@ -66,16 +66,16 @@ def test_without_fallback_it_fails_and_names_what_is_refused(lab: DeviceRuns, en
     (lab.folder / "in").mkdir()
     np.zeros(SHAPE, np.float32).tofile(lab.folder / "in/x.raw")
     arguments = ("two.onnx", "--inputs=in", f"--engine={engine}")
-    code, stderr, (one,) = lab.run_files(*arguments, "--fallback=refuse")
-    assert (code, one["outcome"], one["cause"]) == (1, "failed", "target"), stderr
-    error = one["error"]
+    code, stderr, (record,) = lab.run_files(*arguments, "--fallback=refuse")
+    assert (code, record["outcome"], record["cause"]) == (1, "failed", "target"), stderr
+    error = record["error"]
     assert error["diagnosis"]["id"] == "op-unsupported"
     first, second, help_, *_ = error["message"].splitlines()
     assert "shrink_1 (Shrink, float32 [1, 4, 8, 8])" in first
     assert first.endswith(REASON)
     assert "acosh_1 (Acosh, float32 [1, 4, 8, 8])" in second
     assert "--fallback allow" in help_
-    assert places(one) == WHERE
+    assert places(record) == WHERE
 
 
 def test_an_engine_that_leaves_nothing_to_the_cpu_says_so(lab: DeviceRuns) -> None:

@@ -83,7 +83,7 @@ def dashboard() -> Iterator[Webhook]:
 
 @pytest.mark.slow
 def test_a_package_sends_the_figures_of_a_run(lab: DeviceRuns, dashboard: Webhook) -> None:
-    url = f"http://{dashboard.at}/runs"
+    url = f"http://{dashboard.address}/runs"
     ended = run_with(example(), lab, "-n2", "--dist=load", ACME_DASHBOARD=url)
     assert (ended.code, ended.info["plugin_errors"]) == (0, []), ended.output
     (figures,) = dashboard.got

@@ -91,22 +91,22 @@ def command(*words: object, negative: str = "\0") -> int:
 
     The answer is negative only where it says so.
     """
-    began, computed, said = time.monotonic(), _computed_s(), io.StringIO()
+    start, computed, output = time.monotonic(), _computed_s(), io.StringIO()
     try:
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
             code = commands.main([*map(str, words)], standalone_mode=False)
     except click.ClickException as error:
         code = error.exit_code
     except HarnessError as error:
         code = error.exit_code
     assert _computed_s() - computed < MOST_S, words
-    assert time.monotonic() - began < _MOST_WAITS * MOST_S, words
-    assert code != 1 or negative in said.getvalue(), (words, said.getvalue()[-1000:])
+    assert time.monotonic() - start < _MOST_WAITS * MOST_S, words
+    assert code != 1 or negative in output.getvalue(), (words, output.getvalue()[-1000:])
     return code if isinstance(code, int) else 0
 
 
 def _computed_s() -> float:
-    """How long this process and those that it waited for have computed."""
+    """The processor time of this process and those that it waited for."""
     return sum(os.times()[:4])
 
 
@@ -150,8 +150,8 @@ def require_runs(folder: Path, numbers: range) -> None:
     lab = _lab(folder)
     assert set(good) <= set(run_folders(reports))
     assert command("history", "--reports", reports) == 0
-    held = {run.run for run in list_runs(open_database(str(reports / HISTORY)))}
-    assert held >= {run.name for run in good}
+    imported = {run.run for run in list_runs(open_database(str(reports / HISTORY)))}
+    assert imported >= {run.name for run in good}
     for words in (
         ("report", "site", "--reports", reports, "-o", folder / "site"),
         ("compare", good[0], good[-1]),
@@ -161,7 +161,7 @@ def require_runs(folder: Path, numbers: range) -> None:
         ("notify", "--dry-run", good[-1], "--lab", lab),
     ):
         assert command(*words) == 0, words
-    for at, run in enumerate(bad):
+    for index, run in enumerate(bad):
         try:
             RunFolder.open(run).coverage()
             is_read = True
@@ -171,16 +171,16 @@ def require_runs(folder: Path, numbers: range) -> None:
         for words in (
             ("compare", good[0], run),
             ("report", "write", run),
-            ("report", "merge", good[0], run, "-o", folder / f"merged-{at}"),
-            ("history", "import", run, "--reports", folder / f"history-{at}"),
+            ("report", "merge", good[0], run, "-o", folder / f"merged-{index}"),
+            ("history", "import", run, "--reports", folder / f"history-{index}"),
             ("notify", "--dry-run", run, "--lab", lab),
         ):
             code = command(*words, negative="vanished")  # its record is none
             assert code == 2 or is_read, (code, words)
     (folder / "suite").mkdir()
     (folder / "suite" / "test_night.py").write_text(SUITE)
-    asked = ("--lab", lab, "--reports", reports, "--budget", "10m")
-    assert command("nightly", *asked, folder / "suite") == 0
+    options = ("--lab", lab, "--reports", reports, "--budget", "10m")
+    assert command("nightly", *options, folder / "suite") == 0
     shutil.rmtree(folder)
 
 
@@ -248,10 +248,10 @@ def require_state(folder: Path, numbers: range) -> None:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(hostile_json(json.dumps(content).encode(), chance))
-        began = time.monotonic()
+        start = time.monotonic()
         with contextlib.suppress(HarnessError, FolderChangedError):
             read()
-        assert time.monotonic() - began < MOST_S, (number, name)
+        assert time.monotonic() - start < MOST_S, (number, name)
         path.unlink()
 
 
@@ -261,7 +261,7 @@ def require_models(folder: Path, numbers: range) -> None:
     (folder / "side.bin").write_bytes(SMALL)
     for number in numbers:
         chance = random.Random(number)
-        name = chance.choice([one for one in whole if not one.endswith(".onnx")] + ["a.bin"])
+        name = chance.choice([file for file in whole if not file.endswith(".onnx")] + ["a.bin"])
         content = damaged(whole.get(name, SMALL), chance)
         if name.endswith(".json") and chance.random() < 0.7:
             content = hostile_json(whole[name], chance)
@@ -303,8 +303,8 @@ def require_events(folder: Path, numbers: range) -> None:
     events = [line.removeprefix(MARK) for line in WHOLE.splitlines()]
     for number in numbers:
         chance = random.Random(number)
-        at = chance.randrange(len(events))
-        content = json.loads(events[at])
+        index = chance.randrange(len(events))
+        content = json.loads(events[index])
         del content["crc"]
         extra = chance.choice(list(_DEEP.values())) if number % 2 else None
         if extra is None:
@@ -313,19 +313,19 @@ def require_events(folder: Path, numbers: range) -> None:
             hostile = json.dumps(content | {"x": "<odd>"}).encode().replace(b'"<odd>"', extra)
         body = hostile.removesuffix(b"}")
         lines = [MARK + event for event in events]
-        lines[at] = MARK + body + SEAL % crc32(body)
-        began, stream = time.monotonic(), b"".join(line + b"\n" for line in lines)
-        kept = kept_events(stream)
-        told = []
-        for one in (stream, kept):
+        lines[index] = MARK + body + SEAL % crc32(body)
+        start, stream = time.monotonic(), b"".join(line + b"\n" for line in lines)
+        kept_stream = kept_events(stream)
+        transcripts = []
+        for source in (stream, kept_stream):
             parser = TranscriptParser()
-            parser.feed(one)
-            told.append(parser.close())
-        assert b"s3cr3t-word" not in kept
-        assert time.monotonic() - began < MOST_S
+            parser.feed(source)
+            transcripts.append(parser.close())
+        assert b"s3cr3t-word" not in kept_stream
+        assert time.monotonic() - start < MOST_S
         if extra is not None:
-            assert [one.malformed_count for one in told] == [0, 0], number
-            assert [len(one.steps) for one in told] == [3, 3]
+            assert [transcript.malformed_count for transcript in transcripts] == [0, 0], number
+            assert [len(transcript.steps) for transcript in transcripts] == [3, 3]
 
 
 KINDS: Final = {

@@ -36,7 +36,7 @@ DAMAGE = {
 
 
 @pytest.fixture(scope="module")
-def done(module_lab: DeviceRuns) -> Finished:
+def finished(module_lab: DeviceRuns) -> Finished:
     module_lab.file.write_text(LAB)
     return module_lab.run("-n", "2", suites=HERE / "damaged_contexts.py")
 
@@ -56,17 +56,17 @@ def classified(case: dict[str, Any]) -> str:
     return "unclassified"
 
 
-def test_every_outcome_is_classified(done: Finished) -> None:
-    counts = Counter(map(classified, done.cases))
-    assert counts["unclassified"] == 0, done.output
+def test_every_outcome_is_classified(finished: Finished) -> None:
+    counts = Counter(map(classified, finished.cases))
+    assert counts["unclassified"] == 0, finished.output
     assert counts.total() == CASES
     assert counts["passed"] > CASES * 0.8
     assert counts["refused"] > 10
-    assert done.code == 1
+    assert finished.code == 1
 
 
-def test_none_is_lost_and_the_journal_is_whole(done: Finished) -> None:
-    contents = read_journal(done.folder / "latest/results.jsonl")
+def test_none_is_lost_and_the_journal_is_whole(finished: Finished) -> None:
+    contents = read_journal(finished.folder / "latest/results.jsonl")
     assert contents.damage == ()
     assert {record.axes["seed"] for record in contents.records} == set(range(CASES))
     assert len(contents.records) == CASES
@@ -74,20 +74,20 @@ def test_none_is_lost_and_the_journal_is_whole(done: Finished) -> None:
     on = Counter(record.device.name for record in contents.records if record.device)
     assert on == {"sim-even": CASES // 2, "sim-odd": CASES // 2}
     for name in ("junit.xml", "report.html", "run.json"):
-        assert (done.folder / "latest" / name).exists()
-    assert "INTERNALERROR" not in done.output
+        assert (finished.folder / "latest" / name).exists()
+    assert "INTERNALERROR" not in finished.output
 
 
-def test_the_device_is_fit_for_every_next_case(done: Finished) -> None:
+def test_the_device_is_fit_for_every_next_case(finished: Finished) -> None:
     # each case ran the whole binary first
-    bad = [case for case in done.cases if case["outcome"] != "passed"]
+    bad = [case for case in finished.cases if case["outcome"] != "passed"]
     assert {case["error"]["context"] for case in bad} == {DAMAGED}
     assert {case["cause"] for case in bad} == {"target"}
-    assert done.events == []
+    assert finished.events == []
 
 
-def test_a_crash_or_an_endless_loop_names_its_step(done: Finished) -> None:
-    bad = [case for case in done.cases if case["outcome"] in ("crashed", "hung")]
+def test_a_crash_or_an_endless_loop_names_its_step(finished: Finished) -> None:
+    bad = [case for case in finished.cases if case["outcome"] in ("crashed", "hung")]
     assert bad
     for case in bad:
         error = case["error"]
@@ -96,12 +96,12 @@ def test_a_crash_or_an_endless_loop_names_its_step(done: Finished) -> None:
         assert any(log.endswith("evidence.json") for log in case["logs"])
 
 
-def test_damage_is_diagnosed_as_nothing_else(done: Finished) -> None:
-    failed = [case["error"] for case in done.cases if case["outcome"] == "failed"]
-    found = Counter(error["diagnosis"]["id"] for error in failed if error["diagnosis"])
-    assert set(found) <= DAMAGE
-    assert found["damaged-binary"] > 10
+def test_damage_is_diagnosed_as_nothing_else(finished: Finished) -> None:
+    failed = [case["error"] for case in finished.cases if case["outcome"] == "failed"]
+    diagnoses = Counter(error["diagnosis"]["id"] for error in failed if error["diagnosis"])
+    assert set(diagnoses) <= DAMAGE
+    assert diagnoses["damaged-binary"] > 10
 
 
-def test_no_process_is_left(done: Finished) -> None:
-    wait_for("nothing is left", lambda: not processes_of(done.folder.parent), 10)
+def test_no_process_is_left(finished: Finished) -> None:
+    wait_for("nothing is left", lambda: not processes_of(finished.folder.parent), 10)

@@ -33,7 +33,7 @@ class Webhook:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
-        self.at = f"127.0.0.1:{self._server.server_port}"
+        self.address = f"127.0.0.1:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     def close(self) -> None:
@@ -49,7 +49,7 @@ class Mailbox:
         self._loop = asyncio.new_event_loop()
         server = self._loop.create_server(lambda: SMTP(self, loop=self._loop), "127.0.0.1", 0)
         self._server = self._loop.run_until_complete(server)
-        self.at = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
 
     async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802

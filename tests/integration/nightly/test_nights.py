@@ -104,7 +104,7 @@ def runs(farm: DeviceRuns) -> list[Path]:
 @pytest.mark.slow
 def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns) -> None:
     hook = Webhook()
-    notify = f"notify: [{{name: chat, url: 'json://{hook.at}/'}}]\n"
+    notify = f"notify: [{{name: chat, url: 'json://{hook.address}/'}}]\n"
     farm.file.write_text(LAB + notify)
     code, first, _ = night(farm, OLD)
     assert (code, first["base"], first["issues"], first["failed_on"]) == (0, None, [], [])

@@ -49,7 +49,7 @@ def lab_of(folder: Path, *channels: str) -> Path:
 
 
 def chat(hook: Webhook, name: str = "chat") -> str:
-    return f'{{name: {name}, url: "json://{hook.at}/s3cret-path"}}'
+    return f'{{name: {name}, url: "json://{hook.address}/s3cret-path"}}'
 
 
 def titles(hook: Webhook) -> list[str]:
@@ -72,11 +72,11 @@ def test_all_channels_get_a_message_once(
     tmp_path: Path, hook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mailbox = Mailbox()
-    monkeypatch.setenv("HOOK", f"json://{hook.at}/s3cret-path")
+    monkeypatch.setenv("HOOK", f"json://{hook.address}/s3cret-path")
     file = lab_of(
         tmp_path,
         '{name: team, url: "${HOOK}"}',
-        f'{{name: mail, url: "mailto://{mailbox.at}?from=lab@example.com&to=me@example.com"}}',
+        f'{{name: mail, url: "mailto://{mailbox.address}?from=lab@example.com&to=me@example.com"}}',
     )
     for _ in range(2):
         failures = send(MESSAGE, load_channels(file), tmp_path / SENT)
@@ -111,7 +111,7 @@ def test_a_channel_that_fails_says_why_and_nothing_secret(
             tmp_path,
             f'{{name: mute, url: "json://{silent}/?rto=0.1"}}',
             '{name: away, url: "json://127.0.0.1:9/"}',
-            f'{{name: refusing, url: "json://{refusing.at}/s3cret"}}',
+            f'{{name: refusing, url: "json://{refusing.address}/s3cret"}}',
             '{name: unset, url: "json://${NOT_SET_ANYWHERE}"}',
             '{name: odd, url: "nosuch://s3cret"}',
             chat(hook),
@@ -295,8 +295,8 @@ def test_a_summary_is_sent_by_hand(tmp_path: Path, hook: Webhook) -> None:
 @pytest.mark.slow
 def test_a_run_is_sent_to_the_channels_that_want_runs(lab: DeviceRuns, hook: Webhook) -> None:
     channels = [
-        {"name": "all", "url": f"json://{hook.at}/", "runs": True},
-        {"name": "nights", "url": f"json://{hook.at}/"},
+        {"name": "all", "url": f"json://{hook.address}/", "runs": True},
+        {"name": "nights", "url": f"json://{hook.address}/"},
         {"name": "away", "url": "json://127.0.0.1:9/", "runs": True},
     ]
     lab.file.write_text(lab.file.read_text() + yaml.safe_dump({"notify": channels}))

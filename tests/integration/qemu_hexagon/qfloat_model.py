@@ -107,7 +107,7 @@ class Number:
 
 
 def number(kind: str, word: int) -> Number:
-    """What the bits of an element mean."""
+    """The number that the bits of an element stand for."""
     form = FORMS[kind]
     unit = Fraction(1, 1 << form.fraction)
     if not form.ieee:
@@ -208,16 +208,16 @@ def converted(to: str, kind: str, word: int) -> int:
     return to_ieee(to, value, negative=value < 0)
 
 
-def computed(what: str, to: str, kinds: list[str], a: int, b: int) -> int:
+def computed(operation: str, to: str, kinds: list[str], a: int, b: int) -> int:
     """The element that an operation of two operands makes."""
     x, y = number(kinds[0], a), number(kinds[1], b)
-    if what == "vmpy":
+    if operation == "vmpy":
         return multiplied(to, x, y)
-    if what in ("vadd", "vsub"):
-        return added(to, x, y if what == "vadd" else -y)
-    if what == "vcmp":
+    if operation in ("vadd", "vsub"):
+        return added(to, x, y if operation == "vadd" else -y)
+    if operation == "vcmp":
         return int(x.value > y.value)
-    first = x.value > y.value if what == "vmax" else x.value < y.value
+    first = x.value > y.value if operation == "vmax" else x.value < y.value
     return a if first else b
 
 
@@ -241,8 +241,8 @@ class Instruction:
         """The format of the result, the operation (none: a conversion), those of the operands."""
         shape = _SHAPE.fullmatch(self.syntax)
         assert shape is not None
-        to, what, operands = shape.groups()
-        return to or "", what, [one.rpartition(".")[2] for one in operands.split(",")]
+        to, operation, operands = shape.groups()
+        return to or "", operation, [operand.rpartition(".")[2] for operand in operands.split(",")]
 
     @property
     def element(self) -> int:
@@ -250,12 +250,12 @@ class Instruction:
         return 16 if self.parts[2][0] in ("hf", "qf16", "h") else 32
 
     def results(self, u: np.ndarray, v: np.ndarray, before: np.ndarray) -> np.ndarray:
-        """What v31:30 holds afterwards: 256 bytes.
+        """The 256 bytes of v31:30 afterwards.
 
         `u` is 256 bytes (v3:2), `v` 128 (v4), `before` 128 with what both targets hold and, in the
         lowest bits, q3. For a predicate, v31 gets its bits, a byte each.
         """
-        to, what, kinds = self.parts
+        to, operation, kinds = self.parts
         size = f"<u{self.element // 8}"
         result = np.concatenate([before, before])
         first = u.view(size)
@@ -264,20 +264,20 @@ class Instruction:
             first = first.reshape(2, 32).T.reshape(-1)
         else:
             first = first[: 1024 // self.element]
-        if what is None:
-            made = [converted(to, kinds[0], int(a)) for a in first]
+        if operation is None:
+            elements = [converted(to, kinds[0], int(a)) for a in first]
         else:
             pairs = zip(first, v.view(size), strict=True)
-            made = [computed(what, to, kinds, int(a), int(b)) for a, b in pairs]
+            elements = [computed(operation, to, kinds, int(a), int(b)) for a, b in pairs]
         if self.syntax.startswith("q3"):
-            how = self.syntax[3].strip("=")
-            bits, old = np.repeat(np.array(made, np.uint8), self.element // 8), before & 1
-            result[128:] = {"": bits, "&": old & bits, "|": old | bits, "^": old ^ bits}[how]
+            change = self.syntax[3].strip("=")
+            bits, old = np.repeat(np.array(elements, np.uint8), self.element // 8), before & 1
+            result[128:] = {"": bits, "&": old & bits, "|": old | bits, "^": old ^ bits}[change]
         elif "31:30" in self.syntax:
-            result[:] = np.array(made, "<u4").reshape(32, 2).T.reshape(-1).view(np.uint8)
+            result[:] = np.array(elements, "<u4").reshape(32, 2).T.reshape(-1).view(np.uint8)
         else:
             width = 2 if to in ("hf", "qf16", "h") else 4
-            result[128:] = np.array(made, f"<u{width}").view(np.uint8)
+            result[128:] = np.array(elements, f"<u{width}").view(np.uint8)
         return result
 
 

@@ -54,12 +54,12 @@ def run(
     begin = [*assign(16, AT), *assign(17, OUT), *assign(18, len(rounds)), *assign(20, 0x01010101)]
     memory = rounds.tobytes().ljust(OUT - AT, b"\0") + bytes(size)
     code = [*begin, *body, jump_back(len(body))]
-    status, done = run_program(qemu, code, memory, folder, (OUT, size))
+    status, output = run_program(qemu, code, memory, folder, (OUT, size))
     assert status == 0
-    got = np.frombuffer(done, np.uint8).reshape(len(rounds), RESULTS)
-    for row, found in zip(rounds, got, strict=True):
+    got = np.frombuffer(output, np.uint8).reshape(len(rounds), RESULTS)
+    for row, result in zip(rounds, got, strict=True):
         expected = instruction.results(row[:256], row[256:384], row[384:])
-        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(result, expected)
 
 
 def jump_back(words: int) -> int:
@@ -81,10 +81,10 @@ def operands(
     second = _words(rng, count, kinds[-1])
     if len(kinds) == 2 and WIDTHS[kinds[0]] == WIDTHS[kinds[1]]:
         near = rng.random(count) < 0.4
-        where, bits = _EXPONENTS[kinds[1]]
+        shift, bits = _EXPONENTS[kinds[1]]
         mask = (1 << bits) - 1
         field = _field(first, kinds[0]) + rng.integers(-26, 27, count)
-        moved = second & ~(mask << where) | (np.clip(field, 0, mask) << where)
+        moved = second & ~(mask << shift) | (np.clip(field, 0, mask) << shift)
         second = np.where(near, moved, second)
         if kinds[0] == kinds[1]:
             same = rng.random(count) < 0.1
@@ -93,8 +93,8 @@ def operands(
 
 
 def _field(words: np.ndarray, kind: str) -> np.ndarray:
-    where, bits = _EXPONENTS[kind]
-    return words >> where & ((1 << bits) - 1)
+    shift, bits = _EXPONENTS[kind]
+    return words >> shift & ((1 << bits) - 1)
 
 
 def _words(rng: np.random.Generator, count: int, kind: str) -> np.ndarray:
@@ -105,7 +105,7 @@ def _words(rng: np.random.Generator, count: int, kind: str) -> np.ndarray:
     if kind not in _EXPONENTS:
         # integers of every length
         return words >> rng.integers(0, width, count)
-    where, bits = _EXPONENTS[kind]
+    shift, bits = _EXPONENTS[kind]
     mask, middle = (1 << bits) - 1, 1 << (bits - 1)
     exponents = np.stack(
         [
@@ -117,26 +117,28 @@ def _words(rng: np.random.Generator, count: int, kind: str) -> np.ndarray:
         ]
     )
     chosen = exponents[rng.integers(0, len(exponents), count), np.arange(count)]
-    bare = np.where(rng.random(count) < 0.3, sparse, words) & ~(mask << where)
-    made = bare | chosen << where
+    bare = np.where(rng.random(count) < 0.3, sparse, words) & ~(mask << shift)
+    numbers = bare | chosen << shift
     zeros = np.where(rng.random(count) < 0.5, 0, 1 << (width - 1))
-    return np.where(rng.random(count) < 0.03, zeros, made)
+    return np.where(rng.random(count) < 0.03, zeros, numbers)
 
 
 def rounds_of(rng: np.random.Generator, instruction: Instruction) -> np.ndarray:
     """Rounds of v2 to v5: `operands` of its formats, and whatever was in the targets before."""
     _, _, kinds = instruction.parts
     size, lanes = f"<u{instruction.element // 8}", ROUNDS * 128 * 8 // instruction.element
-    made = rng.integers(0, 256, (ROUNDS, OPERANDS), np.uint8)
+    operands = rng.integers(0, 256, (ROUNDS, OPERANDS), np.uint8)
     first, second = operands(rng, lanes, kinds)
-    made[:, :128] = np.array(first, size).view(np.uint8).reshape(ROUNDS, 128)
-    made[:, 256:384] = np.array(second, size).view(np.uint8).reshape(ROUNDS, 128)
+    operands[:, :128] = np.array(first, size).view(np.uint8).reshape(ROUNDS, 128)
+    operands[:, 256:384] = np.array(second, size).view(np.uint8).reshape(ROUNDS, 128)
     if len(kinds) == 1:
-        made[:, 128:256] = made[:, 256:384]
-    return made
+        operands[:, 128:256] = operands[:, 256:384]
+    return operands
 
 
-@pytest.mark.parametrize("instruction", ALL, ids=lambda one: one.syntax.replace(" ", ""))
+@pytest.mark.parametrize(
+    "instruction", ALL, ids=lambda instruction: instruction.syntax.replace(" ", "")
+)
 def test_an_instruction_does_as_the_model(
     qemu: Path, tmp_path: Path, instruction: Instruction
 ) -> None:
@@ -145,13 +147,16 @@ def test_an_instruction_does_as_the_model(
 
 
 IN_PLACE = [
-    one
-    for one in ALL
-    if one.syntax.startswith("v31") and ("31:30" in one.syntax or ":2." in one.syntax)
-] + [one for one in ALL if "vadd" in one.syntax]
+    instruction
+    for instruction in ALL
+    if instruction.syntax.startswith("v31")
+    and ("31:30" in instruction.syntax or ":2." in instruction.syntax)
+] + [instruction for instruction in ALL if "vadd" in instruction.syntax]
 
 
-@pytest.mark.parametrize("instruction", IN_PLACE, ids=lambda one: one.syntax.replace(" ", ""))
+@pytest.mark.parametrize(
+    "instruction", IN_PLACE, ids=lambda instruction: instruction.syntax.replace(" ", "")
+)
 def test_a_result_in_the_place_of_an_operand(
     qemu: Path, tmp_path: Path, instruction: Instruction
 ) -> None:

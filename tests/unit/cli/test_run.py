@@ -17,7 +17,7 @@ from tests.unit.containers.made import CONTEXT
 
 
 @pytest.fixture
-def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def pytest_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The arguments of pytest, which runs nothing, in a folder with a context."""
     arguments: list[str] = []
 
@@ -31,13 +31,14 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return arguments
 
 
-@pytest.mark.parametrize(
-    "option", sorted({one.opts[0] for one in run.params if getattr(one, "is_flag", None) is False})
-)
-def test_an_option_without_its_value_is_refused(told: list[str], option: str) -> None:
+VALUES = sorted({item.opts[0] for item in run.params if getattr(item, "is_flag", None) is False})
+
+
+@pytest.mark.parametrize("option", VALUES)
+def test_an_option_without_its_value_is_refused(pytest_words: list[str], option: str) -> None:
     completed = CliRunner().invoke(run, ["a.bin", option])
     assert completed.exit_code == 2
-    assert told == []
+    assert pytest_words == []
     assert f"Option '{option}' requires an argument" in completed.output
 
 
@@ -49,9 +50,9 @@ def test_an_option_without_its_value_is_refused(told: list[str], option: str) ->
         ("--tolerance=-1", "--qnn-contexts-tolerance=-1.0"),
     ],
 )
-def test_words_are_passed_on(word: str, passed_on: str, told: list[str]) -> None:
+def test_words_are_passed_on(word: str, passed_on: str, pytest_words: list[str]) -> None:
     run.main(["a.bin", *word.split()], standalone_mode=False)
-    assert passed_on in told
+    assert passed_on in pytest_words
 
 
 @pytest.mark.parametrize(
@@ -59,18 +60,18 @@ def test_words_are_passed_on(word: str, passed_on: str, told: list[str]) -> None
     [("litert", "cpu"), ("litert", "htp,gpu"), ("executorch", "gpu"), ("ort", "npu")],
 )
 def test_an_engine_knows_its_backends(
-    engine: str, backend: str, told: list[str], snapshot: Snapshot
+    engine: str, backend: str, pytest_words: list[str], snapshot: Snapshot
 ) -> None:
     with snapshot.raises(ConfigError):
         run.main(["a.bin", f"--engine={engine}", f"--backend={backend}"], standalone_mode=False)
-    assert not told
+    assert not pytest_words
 
 
-def test_no_name_is_taken_for_an_option_of_pytest(tmp_path: Path, told: list[str]) -> None:
+def test_no_name_is_taken_for_an_option_of_pytest(tmp_path: Path, pytest_words: list[str]) -> None:
     (tmp_path / "-k.bin").write_bytes(CONTEXT)
     for arguments in ("./-k.bin", ".", str(tmp_path)):
         CliRunner().invoke(run, [arguments], catch_exceptions=False, standalone_mode=False)
-    assert [line for line in told if line.endswith("-k.bin")] == [
+    assert [line for line in pytest_words if line.endswith("-k.bin")] == [
         "./-k.bin",
         "./-k.bin",
         f"{tmp_path}/-k.bin",
@@ -79,12 +80,12 @@ def test_no_name_is_taken_for_an_option_of_pytest(tmp_path: Path, told: list[str
 
 @pytest.mark.parametrize("name", ["net[1].bin", "a::b.bin"])
 def test_a_name_that_no_case_can_have(
-    tmp_path: Path, told: list[str], name: str, snapshot: Snapshot
+    tmp_path: Path, pytest_words: list[str], name: str, snapshot: Snapshot
 ) -> None:
     (tmp_path / name).write_bytes(CONTEXT)
     with snapshot.raises(ConfigError):
         CliRunner().invoke(run, [name], catch_exceptions=False, standalone_mode=False)
-    assert not told
+    assert not pytest_words
 
 
 @pytest.mark.parametrize(
@@ -97,25 +98,25 @@ def test_a_name_that_no_case_can_have(
     ],
 )
 def test_an_empty_name_is_not_the_folder_one_is_in(
-    tmp_path: Path, told: list[str], arguments: list[str]
+    tmp_path: Path, pytest_words: list[str], arguments: list[str]
 ) -> None:
     for command, options in ((contexts, arguments), (run, [""])):
         completed = CliRunner().invoke(command, options)
         assert completed.exit_code == 2
-    assert not told
+    assert not pytest_words
     assert [path.name for path in tmp_path.iterdir()] == ["a.bin"]
 
 
 @pytest.mark.parametrize(("device", "kind"), [("sim-v73", VersionError), ("phone", NoLabError)])
 def test_a_search_takes_the_same_lab_as_the_run_that_it_searches(
-    device: str, kind: type[ConfigError], tmp_path: Path, told: list[str]
+    device: str, kind: type[ConfigError], tmp_path: Path, pytest_words: list[str]
 ) -> None:
     (tmp_path / "m.bin").write_bytes(CONTEXT)
     case = "m.bin::test_contexts[sim-v73-htp-2.51.0-m.bin-resident-1]"
     arguments = ["--axis=qnn", f"--case={case}", "--qnn=9.9", f"--device={device}"]
     with pytest.raises(kind):
         bisect.main(arguments, standalone_mode=False)
-    assert not told
+    assert not pytest_words
 
 
 @pytest.mark.parametrize(
@@ -138,9 +139,9 @@ def test_an_interrupt_is_not_wrong_input(
     assert (completed.return_value, completed.exception) == (code, None)
 
 
-@pytest.mark.parametrize(("is_begun", "told"), [(True, True), (False, False)])
+@pytest.mark.parametrize(("is_begun", "resumes"), [(True, True), (False, False)])
 def test_who_interrupts_it_is_told_how_it_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_begun: bool, told: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_begun: bool, resumes: bool
 ) -> None:
     def main(arguments: list[str], plugins: list[Any]) -> int:
         plugins[0].interrupted = True
@@ -152,4 +153,4 @@ def test_who_interrupts_it_is_told_how_it_goes_on(
     (tmp_path / "a.bin").write_bytes(CONTEXT)
     completed = CliRunner().invoke(run, ["a.bin"], standalone_mode=False)
     assert completed.return_value == 130
-    assert ("--resume 'reports/1 a'" in completed.stderr) == told
+    assert ("--resume 'reports/1 a'" in completed.stderr) == resumes

@@ -7,19 +7,23 @@ import logging
 import os
 import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import dropwhile
 from pathlib import Path
 from subprocess import DEVNULL
-from typing import Final
+from typing import IO, Any, Final
 
 from harness.bisect.folder import LOG, BisectFolder
 from harness.bisect.new_failures import NewFailure
+from harness.core.bounded_json import parse_json
 from harness.core.cache import PRIVATE, cache_root
+from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.files import read_bounded, write_json, write_whole
+from harness.core.guard import RUN_GRACE_S, spawn_guarded
 from harness.core.outgoing_text import REDACTED, clock, counted, outgoing
 from harness.core.platform import is_free
 from harness.history.comparison import FailOn, apply_history
@@ -53,7 +57,6 @@ from harness.nightly.night import (
     read_devices,
     summary,
 )
-from harness.nightly.processes import MIN_STEP_S, read_answer, run_command, run_module
 from harness.notify.messages import SENT, Message, notify
 from harness.plugin.problem import read_problem
 from harness.report.ci import add_to_summary
@@ -75,6 +78,8 @@ SUMMARY: Final = "summary.md"
 AGAIN: Final = "again.json"
 _MAX_BYTES: Final = 64 << 20
 _SHARE_AGAIN: Final = 0.2
+_MIN_STEP_S: Final = 10.0
+"""With less time than this nothing is started."""
 _LAB_S: Final = 300.0
 _ENDING_S: Final = 90.0
 """The time in which a process of a killed night ends."""
@@ -191,10 +196,10 @@ class Chain:
         self._save(warnings=tuple(dict.fromkeys((*self.night.warnings, str(text)))))
 
     def _lab(self, before: Iterable[DeviceSeen]) -> tuple[DeviceSeen, ...]:
-        if self._left_s < MIN_STEP_S or self.night.on_a_simulator:
+        if self._left_s < _MIN_STEP_S or self.night.on_a_simulator:
             return ()
         words = ["devices", "--json", "--lab", self.night.lab]
-        _, answer = run_command(words, min(self._left_s, _LAB_S), self.night.folder)
+        _, answer = _run_command(words, min(self._left_s, _LAB_S), self.night.folder)
         return read_devices(answer, before, datetime.now(UTC).isoformat(timespec="seconds"))
 
     def _earlier(self) -> Iterator[Night]:
@@ -216,7 +221,7 @@ class Chain:
             for source in catalog.sources:
                 try:
                     for entry in new_entries(catalog.entries_of(source, target)):
-                        if self._left_s < MIN_STEP_S:
+                        if self._left_s < _MIN_STEP_S:
                             return
                         catalog.runtime(entry.name, target)
                         name = f"{entry.name} {target}"
@@ -232,7 +237,7 @@ class Chain:
         words += [f"--qnn-problem-file={self.path / PROBLEM}"]
         words += [f"--qnn-resume={run.path}"] if run is not None else []
         words += [*self._words, *more]
-        return run_module("pytest", words, left_s, cwd=self.night.folder, stdout=stdout)
+        return _run_module("pytest", words, left_s, cwd=self.night.folder, stdout=stdout)
 
     def _refused(self, code: int | None) -> HarnessError:
         problem = read_problem(self.path / PROBLEM)
@@ -341,7 +346,7 @@ class Chain:
         while issue := next_search(self.night.issues, self.night.night):
             search = issue.search
             assert search is not None
-            if (left_s := self._left_s) < MIN_STEP_S:
+            if (left_s := self._left_s) < _MIN_STEP_S:
                 self._note("the time did not suffice to bisect all new failures")
                 return
             self._report(f"bisect {search.case}")
@@ -351,7 +356,7 @@ class Chain:
                 words = ["bisect", "--resume", str(folder.path)]
             words += ["--max-minutes", f"{left_s / 60:.3f}", "--json"]
             if folder is None or is_free(folder.path / LOG, min(left_s, _ENDING_S)):
-                code, result = run_command(words, left_s + _LAST_RUN_S, self.night.folder)
+                code, result = _run_command(words, left_s + _LAST_RUN_S, self.night.folder)
             else:  # it is not over: the next night tries again
                 self._note(f"another process is running {folder.path}")
                 code, result = InfraError.exit_code, None
@@ -359,7 +364,7 @@ class Chain:
             change = {
                 "exit_code": code,
                 "ended_in": self.night.night,
-                "answer": read_answer(result),
+                "answer": _answer_in(result),
             }
             change["folder"] = folder.path.name if folder else None
             new = issue.model_copy(update={"search": search.model_copy(update=change)})
@@ -442,3 +447,43 @@ def new_entries(entries: Sequence[CatalogEntry]) -> Sequence[CatalogEntry]:
 
 def _so_far(run: RunFolder | None) -> str:
     return "" if run is None else f": {run.coverage().headline}"
+
+
+def _run_module(
+    module: str,
+    words: Sequence[str],
+    left_s: float,
+    *,
+    cwd: str | None = None,
+    stdout: int | IO[bytes] | None = None,
+) -> int | None:
+    """Run a module, and return its exit code; None if it was ended because the time was over.
+
+    Its results up to then are on the disk. Raises InfraError if it cannot be started.
+    """
+    command = [sys.executable, "-m", module, *words]
+    grace_s = 2 * RUN_GRACE_S  # a bisection ends its own run first
+    with spawn_guarded(command, cwd=cwd, stdout=stdout, stderr=None, grace_s=grace_s) as process:
+        if (code := process.wait(Deadline(left_s))) is None:
+            # pytest's progress letters have no line end yet
+            begin, name = ("\n", "the run") if module == "pytest" else ("", words[0])
+            sys.stderr.write(f"{begin}nightly: the time is over; ending {name}\n")
+        return code
+
+
+def _run_command(words: Sequence[str], left_s: float, cwd: str | None) -> tuple[int | None, Any]:
+    """Run a command of ours; return its exit code, and the JSON that it printed."""
+    with tempfile.TemporaryFile() as output:
+        code = _run_module("harness.cli.main", words, left_s, cwd=cwd, stdout=output)
+        output.seek(0)
+        try:
+            return code, parse_json(output.read(_MAX_BYTES))
+        except ValueError:
+            return code, None
+
+
+def _answer_in(result: Any) -> str | None:
+    """Return the answer of a bisection's JSON."""
+    answer = (result.get("answer") if isinstance(result, dict) else None) or {}
+    text = answer.get("text")
+    return text if isinstance(text, str) else None

@@ -53,23 +53,17 @@ class Ended:
     __slots__ = ()
 
     if TYPE_CHECKING:
+        case: str
+        attempt: int
+        device: object | None
+        outcome: Outcome
+        cause: Cause | None
+        files_sha256: str | None
 
-        @property
-        def case(self) -> str: ...
-        @property
-        def attempt(self) -> int: ...
-        @property
-        def device(self) -> object | None: ...
-        @property
-        def outcome(self) -> Outcome: ...
-        @property
-        def cause(self) -> Cause | None: ...
         @property
         def known_issue(self) -> str | None: ...
         @property
         def breaks_strictness(self) -> bool: ...
-        @property
-        def files_sha256(self) -> str | None: ...
 
     @property
     def standing(self) -> Standing:

@@ -112,30 +112,33 @@ MadeOf = Callable[[str], Made]
 
 @pytest.fixture(scope="module")
 def made_of(module_lab: DeviceRuns, context_for: ContextFor) -> MadeOf:
-    """made_of(kind): the run of that kind, of which every place is asked."""
+    """Return a function that makes the run of a kind, once for all places."""
     mine = module_lab.folder / "mine"
     mine.mkdir()
     (mine / "test_mine.py").write_text(SUITE)
     whole = context_for("tiny", "2.51.0").path.read_bytes()
+    unread = module_lab.folder / "unread"
 
     @functools.cache
     def get(kind: str) -> Made:
         if kind == "unknown":
-            return of_an_older_harness(get("killed"))
+            return of_an_older_harness(get("killed"), unread)
         base = get("passed").folder if kind != "passed" else None
         (mine / "mode").write_text(kind)
         (mine / "model.bin").write_bytes(whole[: len(whole) // 2] if kind == "input" else whole)
         completed = module_lab.run("--qnn", "2.51.0", "--retries", "0", suites=mine)
         folder = RunFolder.open(module_lab.reports / "latest")
+        if kind == "killed":  # before places write into its folder
+            shutil.copytree(folder.path, unread)
         return Made(kind, completed.code, completed.output, folder, base or folder, module_lab.file)
 
     return get
 
 
-def of_an_older_harness(killed: Made) -> Made:
-    """The run that was killed, as one has left it that did not say how many cases there were."""
+def of_an_older_harness(killed: Made, unread: Path) -> Made:
+    """The killed run, with no number of cases in its run.json."""
     path = killed.folder.path.with_name(f"{killed.folder.path.name}0")
-    shutil.copytree(killed.folder.path, path)
+    shutil.copytree(unread, path)
     info = json.loads((path / "run.json").read_text())
     del info["selected"]
     (path / "run.json").write_text(json.dumps(info | {"run": path.name}))
@@ -163,8 +166,8 @@ def html_page(made_run: Made) -> str:
     assert title is not None
     assert verdict is not None
     assert verdict[1] in title[1]
-    told = re.sub("<[^>]*>", "", since[1]) if since and made_run.kind in LOST else ""
-    return verdict[1] + told.partition("no difference among")[0]
+    since_text = re.sub("<[^>]*>", "", since[1]) if since and made_run.kind in LOST else ""
+    return verdict[1] + since_text.partition("no difference among")[0]
 
 
 def comparison(made_run: Made, form: str = "") -> str:

@@ -95,9 +95,9 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path: Path, snapshot: Snapsho
     manifest = Manifest(pieces=(entry(0, CONTEXT),))
     with snapshot.raises(ConfigError):
         write_bundle(tmp_path, manifest, {}, {})
-    with pytest.raises(ConfigError, match="cannot be written"):
+    with snapshot.raises(ConfigError):
         write_bundle(tmp_path / "none/a.zip", manifest, {}, {})
-    with pytest.raises(ConfigError, match="cannot be written"):
+    with snapshot.raises(ConfigError):
         write_bundle(tmp_path / "a.zip", manifest, {}, {"context-0.bin": tmp_path / "gone"})
     assert not list(tmp_path.iterdir())
 
@@ -152,7 +152,7 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path, snapshot: Snapshot) -> Non
     ):
         with snapshot.raises(ArtefactError):
             open_artefact(path)
-    with pytest.raises(ArtefactError, match="is no JSON"):
+    with snapshot.raises(ArtefactError):
         open_artefact(wrong(tmp_path / "json", {"manifest.json": b"{"}))
 
 

@@ -8,6 +8,7 @@ import pytest
 from harness.containers import artefact
 from harness.containers.artefact import ArtefactError
 from harness.containers.open import open_artefact
+from tests.snapshots import Snapshot
 from tests.unit.containers.damage import SMALL, damaged, require_error_or_truth, seeds
 from tests.unit.containers.made import Pte
 
@@ -43,16 +44,16 @@ def test_what_was_found_once(folder: Path) -> None:
 def test_a_damaged_dlc_is_told_with_its_place(folder: Path) -> None:
     path = folder / "artefact"
     path.write_bytes(b"PK\3\4" + bytes(200))
-    with pytest.raises(ArtefactError, match="damaged") as refused:
+    with pytest.raises(ArtefactError) as refused:
         open_artefact(path)
     assert (refused.value.file, refused.value.offset) == (path, 0)
 
 
 def test_a_file_that_was_made_to_be_endless_has_an_end(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot
 ) -> None:
     monkeypatch.setattr(artefact, "_BUDGET", 1 << 16)
     delegates = {"forward": [("Other", 0)] * 5000}
     (folder / "artefact").write_bytes(Pte(delegates, [SMALL]).content())
-    with pytest.raises(ArtefactError, match="more parts"):
+    with snapshot.raises(ArtefactError):
         open_artefact(folder / "artefact")

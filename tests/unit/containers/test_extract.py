@@ -78,7 +78,7 @@ def test_a_folder_in_use_and_nothing_to_copy(tmp_path: Path, snapshot: Snapshot)
     for folder in (tmp_path, tmp_path / "used", tmp_path / "used/below"):
         with snapshot.raises(ConfigError):
             extract([open_artefact(PTE)], folder)
-    with pytest.raises(InfraError, match="cannot write to"):
+    with snapshot.raises(InfraError):
         extract([open_artefact(PTE)], Path("/proc/nowhere"))
     with snapshot.raises(ConfigError):
         extract([Artefact(PTE, "onnx", ())], tmp_path / "new")
@@ -122,9 +122,9 @@ def test_a_manifest_that_is_wrong(tmp_path: Path, snapshot: Snapshot) -> None:
     first.write_bytes(changed)
     piece = open_artefact(manifest).pieces[0]
     for use in (piece.sha256, lambda: piece_file(piece, tmp_path)):
-        with pytest.raises(ArtefactError, match="has changed"):
+        with snapshot.raises(ArtefactError):
             use()
-    with pytest.raises(ArtefactError, match="has changed"):
+    with snapshot.raises(ArtefactError):
         extract([open_artefact(manifest)], tmp_path / "again")
     os.truncate(first, 9)
     with snapshot.raises(ArtefactError):
@@ -159,10 +159,10 @@ def test_pieces_that_cannot_be_had(tmp_path: Path, snapshot: Snapshot) -> None:
     ):
         with snapshot.raises(ArtefactError):
             piece_file(piece, tmp_path)
-    with pytest.raises(ArtefactError, match="is gone"):
+    with snapshot.raises(ArtefactError):
         piece_file(Piece(tmp_path / "none", 0, 9, "x", "context"), tmp_path)
     (tmp_path / "file").touch()
-    with pytest.raises(InfraError, match="cannot copy forward/0"):
+    with snapshot.raises(InfraError):
         piece_file(open_artefact(PTE).pieces[0], tmp_path / "file")
     assert list((tmp_path / "pieces").iterdir()) == []
 
@@ -180,7 +180,9 @@ def test_no_name_becomes_a_program_or_the_manifest(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "out").iterdir()} == {*names, "manifest.json"}
 
 
-def test_files_of_somebody_else_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_somebody_else_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot
+) -> None:
     """Of two that make one folder at once, the second leaves what the first made."""
     out = tmp_path / "out"
 
@@ -190,7 +192,7 @@ def test_files_of_somebody_else_stay(tmp_path: Path, monkeypatch: pytest.MonkeyP
         copy_range(read, offset, size, write)
 
     monkeypatch.setattr("harness.containers.extract.copy_range", meanwhile)
-    with pytest.raises(ConfigError, match="already exists"):
+    with snapshot.raises(ConfigError):
         extract([open_artefact(PTE)], out)
     assert [path.read_text() for path in out.iterdir()] == ["somebody else's"]
     assert list(tmp_path.iterdir()) == [out]
@@ -214,7 +216,7 @@ def test_what_somebody_else_could_swap_is_copied_once(
     if mode != 0o755:
         assert copied.read_bytes() == CONTEXT
         assert copied.suffix == ".npy"
-    with pytest.raises(ArtefactError, match="is a link"):
+    with pytest.raises(ArtefactError):
         piece_file(blob, tmp_path / "cache")
     # a file that its user has named himself lies within nothing
     tmp_path.chmod(0o777)

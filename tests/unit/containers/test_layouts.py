@@ -237,7 +237,9 @@ def test_weights_beside_a_model_need_be_no_artefact(tmp_path: Path) -> None:
         open_artefacts([tmp_path])
 
 
-def test_a_context_binary_is_one_piece_whatever_it_is_called(tmp_path: Path) -> None:
+def test_a_context_binary_is_one_piece_whatever_it_is_called(
+    tmp_path: Path, snapshot: Snapshot
+) -> None:
     renamed = tmp_path / "model.txt"
     renamed.write_bytes(CONTEXT)
     artefact = open_artefact(renamed)
@@ -246,7 +248,7 @@ def test_a_context_binary_is_one_piece_whatever_it_is_called(tmp_path: Path) -> 
     assert piece == Piece(renamed, 0, 17776, "", "context")
     assert piece.sha256() == hashlib.sha256(CONTEXT).hexdigest()
     os.truncate(renamed, 9000)
-    with pytest.raises(ArtefactError, match="it ends 8776 bytes early"):
+    with snapshot.raises(ArtefactError):
         piece.sha256()
 
 

@@ -23,6 +23,7 @@ from harness.plugin.options import split_list
 from harness.runtimes.aar import AarSource
 from harness.runtimes.catalog import Catalog
 from tests.integration.runtimes.maven_server import make_aar
+from tests.snapshots import Snapshot
 from tests.unit.runtimes.elf_files import elf_file
 
 V73 = SimulatedDeviceConfig(name="a", soc="QCS8550")
@@ -53,8 +54,8 @@ def test_without_compilers_each_runtime_gets_its_own() -> None:
     assert not reasons
 
 
-def test_an_engine_that_there_is_not_is_the_tests_mistake() -> None:
-    with pytest.raises(ConfigError, match=r"cannot require 'tflite' \(valid: qnn, ort, exec"):
+def test_an_engine_that_there_is_not_is_the_tests_mistake(snapshot: Snapshot) -> None:
+    with snapshot.raises(ConfigError):
         placements([V73], {"engine": "tflite"}, HTP, runtimes_of({"a": {"2.51.0": ["2.51.0"]}}))
 
 
@@ -92,10 +93,9 @@ def test_the_whole_matrix_in_a_stable_order() -> None:
     assert [str(place) for place in places[:2]] == ["a-htp-2-by-1", "a-htp-2"]
 
 
-def test_a_name_that_its_axis_does_not_have() -> None:
+def test_a_name_that_its_axis_does_not_have(snapshot: Snapshot) -> None:
     check_names({"device": ["any"], "backend": ["htp", "cpu"], "qnn": ["latest"], "ort": []})
-    message = r"^--backend: unknown backend 'npu' \(valid: htp, gpu, cpu\)$"
-    with pytest.raises(ConfigError, match=message):
+    with snapshot.raises(ConfigError):
         check_names({"device": ["any"], "backend": ["htp", "npu"]})
 
 
@@ -130,13 +130,13 @@ def test_backends(named: tuple[str, ...], option: tuple[str, ...], chosen: tuple
     assert chosen_backends(named, option) == chosen
 
 
-def test_a_device_without_htp_runs_what_the_test_names_besides() -> None:
+def test_a_device_without_htp_runs_what_the_test_names_besides(snapshot: Snapshot) -> None:
     board = AdbDeviceConfig(name="a", serial="1", soc="QCS610")
     places, reasons = placements(
         [board], {"backend": ("htp", "gpu")}, {}, runtimes_of({"a": {"1": ["1"]}})
     )
     assert [place.backend for place in places] == ["gpu"]
-    assert reasons == ["a: QCS610 has no HTP"]
+    assert reasons == snapshot
 
 
 def test_axes_are_json() -> None:

@@ -51,7 +51,7 @@ def test_appending_and_reading(path: Path) -> None:
 
 
 def test_records_that_take_much_memory_are_read_anew_each_time(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot
 ) -> None:
     records = [record(case=case, attempt=number) for number in (1, 2) for case in "abc"][:5]
     with Journal(path) as opened:
@@ -67,10 +67,10 @@ def test_records_that_take_much_memory_are_read_anew_each_time(
     assert [*large.earlier] == [*contents.earlier] == records[:2]
     assert (len(large.records), len(large.cases), len(large.earlier)) == (5, 3, 2)
     path.write_bytes(path.read_bytes()[7:])
-    with pytest.raises(ConfigError, match="was changed"):
+    with snapshot.raises(ConfigError):
         list(large.records)
     path.unlink()
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with snapshot.raises(ConfigError):
         list(large.records)
 
 
@@ -128,10 +128,10 @@ def test_a_full_disk_is_the_labs_fault() -> None:
         opened.append(record())
 
 
-def test_places_that_cannot_be_used(tmp_path: Path) -> None:
-    with pytest.raises(InfraError, match="cannot write"):
+def test_places_that_cannot_be_used(tmp_path: Path, snapshot: Snapshot) -> None:
+    with snapshot.raises(InfraError):
         Journal(tmp_path / "gone" / "results.jsonl")
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with snapshot.raises(ConfigError):
         read_journal(tmp_path / "gone.jsonl")
 
 

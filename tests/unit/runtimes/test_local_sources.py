@@ -257,7 +257,9 @@ def test_one_flipped_byte_is_found(tmp_path: Path, kept_time: bool) -> None:
         assert source.damage("2.31.0.250130", "android-arm64") == []
 
 
-def test_hashes_are_remembered_and_had_anew_after_damage(tmp_path: Path) -> None:
+def test_hashes_are_remembered_and_had_anew_after_damage(
+    tmp_path: Path, snapshot: Snapshot
+) -> None:
     library = tmp_path / "lib.so"
     library.write_bytes(b"content")
     files = {"lib.so": library}
@@ -269,5 +271,5 @@ def test_hashes_are_remembered_and_had_anew_after_damage(tmp_path: Path) -> None
         assert HashCache(tmp_path / "cache", tmp_path).hashed(files) == first
         assert ledger.read_bytes() == whole
     library.unlink()
-    with pytest.raises(InfraError, match="cannot read"):
+    with snapshot.raises(InfraError):
         HashCache(tmp_path / "cache", tmp_path).hashed(files)

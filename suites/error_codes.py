@@ -68,10 +68,8 @@ def _load(data: str = "data", size: str = "size", config: str = "0") -> Step:
     return call("QnnContext_createFromBinary", *arguments)
 
 
-def _validate(kind: str, data_type: int | None = None, inputs: int = 1) -> Step:
-    types = {} if data_type is None else {"data_type": data_type}
-    ends = (tensor("in", APP_WRITE, **types), tensor("out", APP_READ, **types))
-    value = operation(kind, *ends, counts=(inputs, 1))
+def _validate(kind: str, inputs: int = 1) -> Step:
+    value = operation(kind, tensor("in", APP_WRITE), tensor("out", APP_READ), counts=(inputs, 1))
     return call("QnnBackend_validateOpConfig", "backend", value=value)
 
 

@@ -119,7 +119,6 @@ def pairing_plan(
     libraries: Libraries,
     deployed: DeployedContext,
     execute: TensorMemory,
-    settings: Settings = Settings(memory="off"),  # noqa: B008 - it is frozen
     *,
     profile: ProfileLevel = "detailed",
 ) -> Plan:
@@ -143,7 +142,7 @@ def pairing_plan(
         io_run(0, tolerance=tolerance, profile=profile),
     )
     frees = (io_release(0), context_free(0), memory_sample("freed", all_back=True))
-    return within_session(libraries, moves, frees, settings)
+    return within_session(libraries, moves, frees, Settings(memory="off"))
 
 
 @dataclass(frozen=True)

@@ -65,20 +65,20 @@ def op_counts(ops: OpsCompared) -> list[str]:
     return [f"{counted(n, 'op')} {word}" for word, n in counts.items() if n]
 
 
-def op_lines(ops: OpsCompared, most: int = _MOST) -> Iterator[str]:
+def op_lines(ops: OpsCompared) -> Iterator[str]:
     """Yield a line for each change, the largest first, and one for all the other ops."""
     for case, ratio in ops.together.items():
         yield f"most ops together x {ratio:.3g}  [{case}]"
     for word, changes in (("slower", ops.slower), ("faster", ops.faster)):
-        yield from _listed([f"op {word}: {_op_change(change)}" for change in changes], most)
-    for change in ops.suspects[:most]:
+        yield from _listed([f"op {word}: {_op_change(change)}" for change in changes])
+    for change in ops.suspects[:_MOST]:
         word = "slower" if change.judged > 1 else "faster"
         yield f"perhaps op {word}: {_op_change(change)}; more runs are needed"
-    yield from _listed([*map(_remade, ops.remade)], most)
+    yield from _listed([*map(_remade, ops.remade)])
     yield f"ops: {ops.same} unchanged within {100 * ops.effect:g} %, {ops.unsure} undecided"
 
 
-def _listed(lines: Sequence[str], most: int, rest: str = "such ops") -> Iterator[str]:
+def _listed(lines: Sequence[str], rest: str = "such ops", most: int = _MOST) -> Iterator[str]:
     yield from lines[:most]
     if len(lines) > most:
         yield f"... and {len(lines) - most} more {rest}"
@@ -116,9 +116,9 @@ def speed_counts(speed: SpeedCompared) -> list[str]:
 def speed_lines(speed: SpeedCompared, most: int = _MOST) -> Iterator[str]:
     """Yield lines for each change, the largest first, and for the rest."""
     for verdict, rows in (("slower", speed.slower), ("faster", speed.faster)):
-        yield from _listed([_change_text(row) for row in rows], most, verdict)
+        yield from _listed([_change_text(row) for row in rows], verdict, most)
     suspects = [f"perhaps {_change_text(row)}; more runs are needed" for row in speed.suspects]
-    yield from _listed(suspects, most, "that may have changed")
+    yield from _listed(suspects, "that may have changed", most)
     if speed.same or speed.unsure or speed.slower or speed.faster:
         undecided = f", {speed.unsure} undecided" if speed.unsure else ""
         figures = counted(speed.same, "figure")

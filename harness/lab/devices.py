@@ -92,9 +92,9 @@ def device_address(serial: str, server_host: str, server_port: int) -> str:
     return f"tcp:{name}:{port}"
 
 
-def service_address(kind: str, host: str, port: int) -> str:
-    """Return one name for a server that runs on a device itself, such as sshd."""
-    return f"{kind}:{canonical_host(host)}:{port}"
+def sshd_name(host: str, port: int) -> str:
+    """Return one name for the sshd of a computer or of a device, however its host is spelled."""
+    return f"ssh:{canonical_host(host)}:{port}"
 
 
 EMULATED_TARGET: Final = "linux-arm64"
@@ -439,7 +439,7 @@ class SshDeviceConfig(DeviceConfig):
         return str(self.login)
 
     def location(self, lab: Hosts) -> str:
-        return service_address("ssh", self.login.host, self.login.port or 22)
+        return sshd_name(self.login.host, self.login.port or 22)
 
     def is_shared(self, lab: Hosts) -> bool:
         return True

@@ -43,7 +43,7 @@ from harness.lab.devices import (
     SimulatedDeviceConfig,
     SourceDevice,
     device_address,
-    service_address,
+    sshd_name,
 )
 from harness.lab.fields import RuntimeSource
 from harness.lab.health import HealthRules, RecoveryRules, TimedGate
@@ -116,7 +116,7 @@ def _unlike_pools(
 
 def _board(address: str) -> str:
     login = login_at(address)
-    return address if login is None else service_address("ssh", login.host, login.port or 22)
+    return address if login is None else sshd_name(login.host, login.port or 22)
 
 
 def _address(serial: str) -> str:

@@ -281,12 +281,7 @@ class _Progress:
 
 
 def run_plan_locally(
-    probe: Path,
-    plan: Plan,
-    *,
-    env: Mapping[str, str],
-    timeout_s: float,
-    cwd: Path | None = None,
+    probe: Path, plan: Plan, *, env: Mapping[str, str], timeout_s: float
 ) -> ProbeRun:
     """Run `plan` on this host with `env` as its environment, and PATH; as `run_plan` otherwise.
 
@@ -294,14 +289,8 @@ def run_plan_locally(
     """
     if not os.access(probe, os.X_OK):
         raise ConfigError("cannot run the probe: there is no program", file=probe)
-    return run_plan(
-        ThisComputer.for_plans(env),
-        str(probe),
-        plan,
-        env=env,
-        cwd=str(cwd or Path.cwd()),
-        timeout_s=timeout_s,
-    )
+    here = ThisComputer.for_plans(env)
+    return run_plan(here, str(probe), plan, env=env, cwd=str(Path.cwd()), timeout_s=timeout_s)
 
 
 def _script(probe: str, env: Mapping[str, str], cwd: str, *, tell_status: bool) -> str:

@@ -8,13 +8,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import ConfigDict, Field
 
 from harness.bisect.folder import Answered, BisectLog
-from harness.bisect.match import (
-    Evidence,
-    GoodOrBad,
-    Point,
-    RunAnswer,
-    repeats_needed,
-)
+from harness.bisect.match import Evidence, GoodOrBad, Point, RunAnswer, repeats_needed
 from harness.bisect.search import Task
 from harness.core.axes import AxisName
 from harness.core.record_part import Part, Schema1

@@ -16,14 +16,7 @@ import click
 from click.core import ParameterSource
 
 from harness.bisect.driver import Bisection
-from harness.bisect.folder import (
-    LOG,
-    Answered,
-    BisectFolder,
-    BisectLog,
-    Concluded,
-    Resumed,
-)
+from harness.bisect.folder import LOG, Answered, BisectFolder, BisectLog, Concluded, Resumed
 from harness.bisect.loop import RunEnd, Watcher, pytest_arguments_to_resume
 from harness.bisect.match import Judged, Point, Question, Stopped
 from harness.bisect.report_text import bound_text, held_text, summary, write_reports

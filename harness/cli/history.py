@@ -86,12 +86,7 @@ def history(
         defaults = {"database": database, "reports": reports}
         context.default_map = dict.fromkeys(history.commands, defaults)
         return None
-    query = Filter(
-        case=case,
-        diagnosis=diagnosis,
-        device=device,
-        since=since,
-    )
+    query = Filter(case=case, diagnosis=diagnosis, device=device, since=since)
     db = open_history(database, reports)
 
     def bisectable(pair: Pair, state: CaseState | None) -> Bisectable:

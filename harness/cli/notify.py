@@ -11,13 +11,7 @@ from harness.cli.lab_options import lab_option
 from harness.cli.say import say
 from harness.core.errors import ConfigError, InfraError
 from harness.core.files import read_bounded
-from harness.notify.messages import (
-    TEST_MESSAGE,
-    Message,
-    channel_problem,
-    require_channels,
-    send,
-)
+from harness.notify.messages import TEST_MESSAGE, Message, channel_problem, require_channels, send
 from harness.report.summary import summary_lines
 from harness.results.run_folder import RunFolder
 

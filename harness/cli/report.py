@@ -7,12 +7,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.lab_options import (
-    NamedPath,
-    database_option,
-    output_option,
-    reports_option,
-)
+from harness.cli.lab_options import NamedPath, database_option, output_option, reports_option
 from harness.cli.say import say
 from harness.core.outgoing_text import counted
 from harness.history.previous import since_previous

@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 import pytest
 
-from harness.cli.lab_options import (
-    DEFAULT_LAB,
-    NamedPath,
-    json_option,
-    lab_or_simulated,
-)
+from harness.cli.lab_options import DEFAULT_LAB, NamedPath, json_option, lab_or_simulated
 from harness.cli.say import say
 from harness.core.axes import BACKENDS
 from harness.core.engine import ENGINES, find_engine

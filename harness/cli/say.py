@@ -9,12 +9,7 @@ from typing import Final
 
 import click
 
-from harness.core.outgoing_text import (
-    continued,
-    outgoing,
-    without_commands,
-    without_secrets_in,
-)
+from harness.core.outgoing_text import continued, outgoing, without_commands, without_secrets_in
 
 
 def say(text: str = "", *, err: bool = False, nl: bool = True) -> None:

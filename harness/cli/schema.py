@@ -58,9 +58,7 @@ def schemas() -> dict[str, str]:
         "results.schema.json": _schema(JournalLine, "A line of results.jsonl"),
         "doctor.schema.json": _schema(DoctorReport, "What doctor --json prints"),
         "bisect.schema.json": _schema(
-            BisectionResult,
-            "What bisect --json prints, and its result.json",
-            "validation",
+            BisectionResult, "What bisect --json prints, and its result.json", "validation"
         ),
         "compare.schema.json": _schema(ComparisonReport, "What compare --json prints"),
         "contexts.schema.json": _schema(Inspection, "What contexts inspect --json prints"),

@@ -428,12 +428,7 @@ class Deployer:
             )
 
     def _make_room(
-        self,
-        title: str,
-        size: int,
-        view: StoreView,
-        dead: list[str],
-        deadline: Deadline,
+        self, title: str, size: int, view: StoreView, dead: list[str], deadline: Deadline
     ) -> None:
         free = view.free_bytes
         total = view.store_bytes + sum(view.incoming.values())

@@ -19,12 +19,7 @@ from harness.containers.extract import piece_file
 from harness.containers.graph_partitions import CPU, NPU, GraphNode, Placed, figures_of
 from harness.containers.manifest import RunPlan
 from harness.containers.open import open_artefact
-from harness.containers.tflite import (
-    TfliteGraph,
-    TfliteNode,
-    assign_partitions,
-    read_tflite_graph,
-)
+from harness.containers.tflite import TfliteGraph, TfliteNode, assign_partitions, read_tflite_graph
 from harness.core.cache import cache_root
 from harness.core.engine import Engine, EngineProgram, FileRun, require_no_graph
 from harness.core.errors import ConfigError

@@ -3,11 +3,7 @@
 from harness.core.codes import TENSOR_MEMORIES, TensorMemory
 from harness.experiments.backend_phases import measure_backend, measure_context
 from harness.experiments.capacity import Limit, SizePoint, fill, find_limit
-from harness.experiments.latency import (
-    GrowthTolerance,
-    measure_growth,
-    memory_samples,
-)
+from harness.experiments.latency import GrowthTolerance, measure_growth, memory_samples
 from harness.experiments.pairing import Pairing, Tolerances, by_memory, measure_pairing
 from harness.experiments.restart import measure_restart
 from harness.experiments.sharing import (

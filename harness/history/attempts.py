@@ -73,10 +73,7 @@ class Attempt(Ended):
 
     @classmethod
     def of(
-        cls,
-        record: CaseRecord,
-        measured: Collection[str] = COMPARED,
-        shared: _Shared | None = None,
+        cls, record: CaseRecord, measured: Collection[str] = COMPARED, shared: _Shared | None = None
     ) -> Attempt:
         """Make an attempt of a record, with the measurements named by `measured`."""
         values = _Shared() if shared is None else shared

@@ -39,16 +39,7 @@ from harness.history.previous import runs_around
 from harness.history.states import format_versions, versions_of
 from harness.history.surroundings import named_files
 from harness.report import document
-from harness.report.document import (
-    Block,
-    Heading,
-    Item,
-    Items,
-    Line,
-    Paragraph,
-    Span,
-    code,
-)
+from harness.report.document import Block, Heading, Item, Items, Line, Paragraph, Span, code
 from harness.report.summary import cut_short
 from harness.results.coverage import LOST_TO, Coverage
 from harness.results.drift import drift_lines

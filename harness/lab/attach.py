@@ -26,12 +26,7 @@ from harness.lab.devices import (
 )
 from harness.lab.facts import DeviceFacts, read_facts
 from harness.lab.health import Fitness, HealthRules, RecoveryRules, TimedGate
-from harness.lab.identity import (
-    CarriedId,
-    require_same_device,
-    require_serial,
-    require_target,
-)
+from harness.lab.identity import CarriedId, require_same_device, require_serial, require_target
 from harness.lab.inventory import Lab
 from harness.lab.lease import DeviceHeld, Held, LeaseLost, Leases, Occupied
 from harness.simulator.board import Board, dsp_folder, make_board, soc_files

@@ -316,9 +316,7 @@ def _group_fields(lines: list[str]) -> dict[str, dict[str, str]]:
     return fields
 
 
-def _battery(
-    sections: Mapping[str, list[str]],
-) -> tuple[int | None, bool | None, float | None]:
+def _battery(sections: Mapping[str, list[str]]) -> tuple[int | None, bool | None, float | None]:
     """Return (percent, charging, degrees Celsius) from dumpsys, else from /sys."""
     values: dict[str, str] = {}
     for line in sections.get("battery", []):

@@ -119,11 +119,7 @@ _is_address = matching(_ADDRESS, "host", "must be a host name or an IP address, 
 Word = Annotated[Text, AfterValidator(_is_word), in_schema(_WORD)]
 Serial = Annotated[Text, AfterValidator(_is_serial), in_schema(_SERIAL)]
 Address = Annotated[Text, AfterValidator(_is_address), in_schema(_ADDRESS)]
-DeviceUrl = Annotated[
-    Text,
-    AfterValidator(_device_url),
-    in_schema(DEVICE_URL),
-]
+DeviceUrl = Annotated[Text, AfterValidator(_device_url), in_schema(DEVICE_URL)]
 SshComputer = Annotated[Text, AfterValidator(_ssh), in_schema(SSH_COMPUTER)]
 Workdir = Annotated[Text, AfterValidator(_workdir), in_schema(_WORKDIR)]
 HtpArch = Annotated[

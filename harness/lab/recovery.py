@@ -12,12 +12,7 @@ from harness.core.deadline import Deadline
 from harness.core.errors import DeviceTimeout, InfraError
 from harness.lab.attach import LabDevice
 from harness.lab.facts import DOZING, VITALS_S, ask_vitals
-from harness.lab.health import (
-    Health,
-    HealthFinding,
-    judge_health,
-    unreachable,
-)
+from harness.lab.health import Health, HealthFinding, judge_health, unreachable
 from harness.lab.lease import DeviceHeld
 from harness.transport.device import Transport
 
@@ -76,11 +71,7 @@ def check(device: LabDevice, probe_problem: ProbeProblem) -> Health:
 
 
 def recovery_steps(
-    codes: Collection[str],
-    strikes: int,
-    *,
-    own_server: bool,
-    may_reboot: bool,
+    codes: Collection[str], strikes: int, *, own_server: bool, may_reboot: bool
 ) -> tuple[RecoveryStep, ...]:
     """Return the steps to try in turn until the device is healthy; none: only quarantine helps.
 

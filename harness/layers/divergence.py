@@ -12,15 +12,7 @@ from pydantic import BaseModel
 
 from harness.core.outgoing_text import counted, shortened
 from harness.core.record_part import Schema1
-from harness.report.document import (
-    Heading,
-    Paragraph,
-    Table,
-    aligned,
-    code,
-    page,
-    template,
-)
+from harness.report.document import Heading, Paragraph, Table, aligned, code, page, template
 
 
 class CurvePoint(BaseModel):

@@ -21,13 +21,7 @@ from typing import Any, Final
 from harness.containers.artefact import ArtefactError, Piece
 from harness.containers.open import open_artefact
 from harness.core.errors import ConfigError, HarnessError, InfraError
-from harness.core.files import (
-    disk_errors,
-    keep_whole,
-    read_bounded,
-    scratch_folder,
-    written_whole,
-)
+from harness.core.files import disk_errors, keep_whole, read_bounded, scratch_folder, written_whole
 from harness.core.outgoing_text import counted
 from harness.core.socs import SOCS, Soc
 from harness.core.verified_folder import (

@@ -361,11 +361,7 @@ class Chain:
                 self._note(f"another process is running {folder.path}")
                 code, result = InfraError.exit_code, None
             folder = BisectFolder.last_of(self.reports, search.case, search.since)
-            change = {
-                "exit_code": code,
-                "ended_in": self.night.night,
-                "answer": _answer_in(result),
-            }
+            change = {"exit_code": code, "ended_in": self.night.night, "answer": _answer_in(result)}
             change["folder"] = folder.path.name if folder else None
             new = issue.model_copy(update={"search": search.model_copy(update=change)})
             self._save(issues=tuple(new if each is issue else each for each in self.night.issues))

@@ -49,12 +49,7 @@ class Example(Part):
 
 
 def example_of(
-    record: CaseRecord,
-    *,
-    run: str,
-    lab: str,
-    folder: str = "",
-    reports: str = "reports",
+    record: CaseRecord, *, run: str, lab: str, folder: str = "", reports: str = "reports"
 ) -> Example:
     """Return the example of a case that fails of a cause.
 

@@ -27,11 +27,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.device
 def test_contexts(
-    bench: Bench,
-    workload: SourceList,
-    residency: str,
-    contexts: int,
-    pytestconfig: pytest.Config,
+    bench: Bench, workload: SourceList, residency: str, contexts: int, pytestconfig: pytest.Config
 ) -> None:
     """Load, execute and free all contexts in one process, with the expected outputs."""
     # a bundle reproduces one failure: keep outputs only if that is about them

@@ -235,14 +235,10 @@ class ContextOptions:
         **_WORDS,
     )
     inputs: Path | None = _option(
-        "--qnn-contexts-inputs DIR",
-        "inputs for these contexts (default: generated)",
-        **_DIR,
+        "--qnn-contexts-inputs DIR", "inputs for these contexts (default: generated)", **_DIR
     )
     expected: Path | None = _option(
-        "--qnn-contexts-expected DIR",
-        "expected outputs of these contexts (default: none)",
-        **_DIR,
+        "--qnn-contexts-expected DIR", "expected outputs of these contexts (default: none)", **_DIR
     )
     tolerance: float = _option(
         "--qnn-contexts-tolerance T",

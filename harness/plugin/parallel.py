@@ -23,15 +23,7 @@ from harness.plugin.case_order import learn_paces
 from harness.plugin.collection import asks_for_devices, selection
 from harness.plugin.pytest_internals import is_maxfail
 from harness.plugin.recorder import EVENTS
-from harness.plugin.terminal import (
-    LAB_ERROR,
-    OURS,
-    OVER,
-    RETRIED,
-    STOPPED_BY,
-    drop_reports,
-    stop,
-)
+from harness.plugin.terminal import LAB_ERROR, OURS, OVER, RETRIED, STOPPED_BY, drop_reports, stop
 
 _log = logging.getLogger(__name__)
 

@@ -14,12 +14,7 @@ import pytest
 
 from harness.core.errors import HarnessError
 from harness.core.notices import Notices, shown_by
-from harness.core.outgoing_text import (
-    OutgoingStream,
-    continued,
-    counted,
-    outgoing,
-)
+from harness.core.outgoing_text import OutgoingStream, continued, counted, outgoing
 from harness.plugin.options import with_our_options
 from harness.plugin.pytest_internals import (
     column,

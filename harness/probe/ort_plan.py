@@ -235,11 +235,7 @@ def io_bind(
 
 
 def io_run(
-    context: int,
-    *,
-    repeat: int = 1,
-    tolerance: float = 0.0,
-    profile: ProfileLevel | None = None,
+    context: int, *, repeat: int = 1, tolerance: float = 0.0, profile: ProfileLevel | None = None
 ) -> Step:
     """Execute with the buffers of `io_bind`; with `profile`, report the last run's events."""
     real = f"{tolerance:.17g}"

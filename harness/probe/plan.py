@@ -287,11 +287,7 @@ def context_inspect(file: str, *, offset: int | None = None, size: int | None = 
 
 
 def context_load(
-    context: int,
-    file: str,
-    *,
-    max_bytes: int | None = None,
-    profile: ProfileLevel | None = None,
+    context: int, file: str, *, max_bytes: int | None = None, profile: ProfileLevel | None = None
 ) -> Step:
     """Create a context from a binary; a file above `max_bytes` is not read.
 

@@ -180,12 +180,7 @@ def _result(record: CaseRecord) -> Failure | Error | Skipped | None:
         headline or record.outcome, f"{record.outcome}.{record.cause}"
     )
     if error is not None:
-        lines = [
-            error.message,
-            "",
-            f"signature: {error.signature}",
-            *record.logs[:_MAX_LOGS],
-        ]
+        lines = [error.message, "", f"signature: {error.signature}", *record.logs[:_MAX_LOGS]]
         result.text = legal(shortened("\n".join(lines), _MAX_TEXT_CHARS))
     return result
 

@@ -14,10 +14,7 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-FIXED_PATHS: Final[Mapping[str, str]] = {
-    "/data/local/tmp": "data/local/tmp",
-    "/sdcard": "sdcard",
-}
+FIXED_PATHS: Final[Mapping[str, str]] = {"/data/local/tmp": "data/local/tmp", "/sdcard": "sdcard"}
 """Paths on the device, and the folders of the storage behind them."""
 
 _CLONE_NEWNS: Final = 0x20000

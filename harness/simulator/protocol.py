@@ -196,11 +196,7 @@ class Streams:
     """All streams of one connection; `find_service` gives None for a service that is unknown."""
 
     def __init__(
-        self,
-        send: Send,
-        find_service: Callable[[bytes], StreamService | None],
-        *,
-        max_payload: int,
+        self, send: Send, find_service: Callable[[bytes], StreamService | None], *, max_payload: int
     ) -> None:
         self.send = send
         self.max_payload = max_payload

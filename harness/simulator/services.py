@@ -40,12 +40,7 @@ class ShellSession:
     """
 
     def __init__(
-        self,
-        stream: Stream,
-        child: Child,
-        *,
-        v2: bool,
-        on_end: Callable[[ShellSession], None],
+        self, stream: Stream, child: Child, *, v2: bool, on_end: Callable[[ShellSession], None]
     ) -> None:
         self._stream = stream
         self._child = child

@@ -35,11 +35,7 @@ class Storage:
     """
 
     def __init__(
-        self,
-        root: Path,
-        *,
-        fixed: Mapping[str, str] | None = None,
-        limit_bytes: int | None = None,
+        self, root: Path, *, fixed: Mapping[str, str] | None = None, limit_bytes: int | None = None
     ) -> None:
         self.root = os.path.realpath(root)
         self._fixed = dict(fixed or {})

@@ -379,8 +379,5 @@ def curve(
         'role="img" aria-label="{0}"><polyline points="{2}"/>'
         '<circle cx="{3:.1f}" cy="{4:.1f}" r="3"/></svg></figure>'
     ).format(
-        title,
-        describe(value, last),
-        " ".join(f"{x:.1f},{y:.1f}" for x, y in points),
-        *points[-1],
+        title, describe(value, last), " ".join(f"{x:.1f},{y:.1f}" for x, y in points), *points[-1]
     )

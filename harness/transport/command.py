@@ -71,13 +71,7 @@ class Bridge:
     ) -> None:
         pipe = subprocess.PIPE
         process = subprocess.Popen(
-            argv,
-            env=env,
-            stdin=pipe,
-            stdout=pipe,
-            stderr=pipe,
-            bufsize=0,
-            start_new_session=True,
+            argv, env=env, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, start_new_session=True
         )
         assert process.stdin is not None
         assert process.stdout is not None

@@ -17,12 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from harness.core.deadline import Deadline
-from harness.core.errors import (
-    DeviceLost,
-    DeviceRefused,
-    DeviceTimeout,
-    InfraError,
-)
+from harness.core.errors import DeviceLost, DeviceRefused, DeviceTimeout, InfraError
 from harness.transport.channel import Channel
 from harness.transport.faults import device_faults
 from harness.transport.shell_protocol import (

@@ -64,10 +64,7 @@ def loop(rounds: int) -> onnx.ModelProto:
     values = {
         name: helper.make_tensor_value_info(name, kind, []) for name, kind in kinds.items()
     } | {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in "vw"}
-    nodes = [
-        helper.make_node("Identity", ["on"], ["go"]),
-        helper.make_node("Relu", ["v"], ["w"]),
-    ]
+    nodes = [helper.make_node("Identity", ["on"], ["go"]), helper.make_node("Relu", ["v"], ["w"])]
     ends = [[values[name] for name in names] for names in (("i", "on", "v"), ("go", "w"))]
     body = helper.make_graph(nodes, "body", *ends)
     looped = model([helper.make_node("Loop", ["rounds", "", "x"], ["y"], body=body)])

@@ -28,11 +28,7 @@ from tests.stand_in.events import event_lines
 DAEMON = os.environ.get("QNN_FAULT_DAEMON", "")
 CHOSEN = os.environ.get("QNN_FAULT_NAMES", "").split()
 HERE = [fault for fault in CASES if DAEMON in fault.daemons and fault.name in CHOSEN]
-ON = {
-    "storage_full_at_push": "small",
-    "storage_full_at_run": "brim",
-    "storage_read_only": "frozen",
-}
+ON = {"storage_full_at_push": "small", "storage_full_at_run": "brim", "storage_read_only": "frozen"}
 TINY = Model.parse("tiny")
 NOTHING = Plan((Step("noop"),))
 ENOUGH_S = 60
@@ -212,10 +208,7 @@ def fine(bench: Bench) -> None:
     bench.run(NOTHING, timeout_s=ENOUGH_S).check()
 
 
-BEFORE = {
-    "device_gone_before": "cut",
-    "other_device": "other-device",
-}
+BEFORE = {"device_gone_before": "cut", "other_device": "other-device"}
 AFTER = {"device_gone_after": "cut"}
 
 INJECT: dict[str, Callable[[Bench], None]] = {

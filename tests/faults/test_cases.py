@@ -13,16 +13,7 @@ import pytest
 
 from harness.results.journal import read_journal
 from tests.faults.conftest import NEEDS_REAL, daemon_parameters
-from tests.faults.table import (
-    ALL,
-    ANDROID,
-    ANDROID_TAKES,
-    BOTH,
-    CASES,
-    REAL,
-    UNREACHABLE,
-    Fault,
-)
+from tests.faults.table import ALL, ANDROID, ANDROID_TAKES, BOTH, CASES, REAL, UNREACHABLE, Fault
 from tests.integration.device_runs import Finished
 from tests.integration.transport.adb.remote import SLACK_S
 

@@ -127,11 +127,7 @@ def run_all(folder: Path) -> Finished:
             for name, (serial, host) in places.items()
         ]
         devices.append({"name": "fine", "simulated": True, "soc": "QCS8550"})
-        ports = {
-            "here": server.port,
-            "mocked": mock.port,
-            "empty": no_server.getsockname()[1],
-        }
+        ports = {"here": server.port, "mocked": mock.port, "empty": no_server.getsockname()[1]}
         hosts = [{"name": n, "host": "127.0.0.1", "port": port} for n, port in ports.items()]
         runs.file.write_text(yaml.safe_dump({"schema": 1, "hosts": hosts, "devices": devices}))
         completed = runs.run("-n", AT_ONCE, "--retries", 0, suites=suite)

@@ -151,9 +151,7 @@ def test_a_device_without_room(
 
 
 def test_a_device_that_becomes_full_on_the_way(
-    make_device: MakeDevice,
-    runtime_for: RuntimeFor,
-    monkeypatch: pytest.MonkeyPatch,
+    make_device: MakeDevice, runtime_for: RuntimeFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = make_device(limit=30_000_000)
     (device.storage / "system/bin/df").write_text("#!/bin/sh\necho no idea\n")

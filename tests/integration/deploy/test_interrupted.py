@@ -46,13 +46,7 @@ def some(files: dict[str, Path], begin: int, end: int) -> dict[str, Path]:
 
 NIGHT = pytest.mark.nightly
 REAL_BY_DAY = pytest.mark.parametrize(
-    "device",
-    [
-        pytest.param("simulated", marks=NIGHT),
-        REAL,
-        ON_ANDROID,
-    ],
-    indirect=True,
+    "device", [pytest.param("simulated", marks=NIGHT), REAL, ON_ANDROID], indirect=True
 )
 
 

@@ -14,10 +14,7 @@ from harness.probe.ort_plan import context_load_shared
 from tests.integration.conftest import ContextFor, RuntimeFor
 from tests.integration.dsp.board import DspBoard, executes, frees, loads
 
-pytestmark = [
-    pytest.mark.needs("qemu-aarch64"),
-    pytest.mark.needs("aarch64-linux-gnu-gcc"),
-]
+pytestmark = [pytest.mark.needs("qemu-aarch64"), pytest.mark.needs("aarch64-linux-gnu-gcc")]
 QNN = "2.51.0"
 MakeBoard = Callable[..., DspBoard]
 

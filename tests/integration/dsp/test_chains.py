@@ -28,10 +28,7 @@ pytestmark = [pytest.mark.needs("qemu-aarch64"), pytest.mark.needs("aarch64-linu
 
 # A case has errors alone; what tells this cause is logged as a warning.
 CASE_SAYS = dict.fromkeys(
-    (
-        "no unsigned domain is given",
-        "the skel is not there, and no unsigned domain is given",
-    ),
+    ("no unsigned domain is given", "the skel is not there, and no unsigned domain is given"),
     "fastrpc-denied possible",
 )
 BY_DAY = (

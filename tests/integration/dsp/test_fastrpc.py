@@ -72,9 +72,7 @@ def test_a_call_goes_to_a_process_that_has_nothing_of_ours_and_ends_with_its_las
     assert rpc.said("kernel", "emulator") == []
 
 
-def test_sessions_are_processes_of_their_own_and_the_device_has_so_many(
-    fastrpc: MakeRpc,
-) -> None:
+def test_sessions_are_processes_of_their_own_and_the_device_has_so_many(fastrpc: MakeRpc) -> None:
     rpc, other = fastrpc(sessions=2), fastrpc()
     assert [rpc.open(URI, session=item)[0] for item in (0, 1, 2)] == [0, 0, REFUSED]
     (reply,) = rpc.said("kernel")
@@ -220,9 +218,7 @@ def test_the_dsp_tells_what_it_is(fastrpc: MakeRpc) -> None:
     assert rpc.lib.remote_handle_control(2, (ctypes.c_uint32 * 3)(99, 0, 0), 12) == 0xE
 
 
-def test_a_session_is_told_by_its_number_and_what_nobody_asks_is_named(
-    fastrpc: MakeRpc,
-) -> None:
+def test_a_session_is_told_by_its_number_and_what_nobody_asks_is_named(fastrpc: MakeRpc) -> None:
     rpc = fastrpc()
 
     class Effective(ctypes.Structure):

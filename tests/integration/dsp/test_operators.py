@@ -22,10 +22,7 @@ from tests.integration.dsp.board import DspBoard
 from tests.integration.probe.conftest import opening
 from tests.needed import HEXAGON, need
 
-pytestmark = [
-    pytest.mark.needs("qemu-aarch64"),
-    pytest.mark.needs("aarch64-linux-gnu-gcc"),
-]
+pytestmark = [pytest.mark.needs("qemu-aarch64"), pytest.mark.needs("aarch64-linux-gnu-gcc")]
 QNN: Final = "2.51.0"
 SEEDS: Final = 3
 BY_DAY: Final = ("add-8bit", "conv-3x3-8bit", "softmax-16bit", "matmul-16bit", "attention-float")

@@ -72,10 +72,7 @@ class Calibrated:
         ]
         opened = [plan.backend_load(str(self.library)), Step("log-create"), Step("backend-create")]
         run = run_plan_locally(
-            self.probe,
-            Plan((*opened, plan.device_create(), *steps), QUIET),
-            env={},
-            timeout_s=100,
+            self.probe, Plan((*opened, plan.device_create(), *steps), QUIET), env={}, timeout_s=100
         )
         loads = [step for step in run.transcript.steps if step.verb == "context-load"]
         failure = run.transcript.first_failure

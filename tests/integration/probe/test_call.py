@@ -27,10 +27,7 @@ RuntimeFor = Callable[[str], Runtime]
 
 @pytest.fixture
 def opened(run: Runner, runtime_for: RuntimeFor) -> Callable[..., ProbeRun]:
-    def with_backend(
-        *steps: Step,
-        version: str = "2.51.0",
-    ) -> ProbeRun:
+    def with_backend(*steps: Step, version: str = "2.51.0") -> ProbeRun:
         opened, env = opening(runtime_for(version))
         return run(*opened, *steps, env=env)
 
@@ -74,9 +71,7 @@ def test_a_graph_by_hand_runs_and_its_binary_is_a_context(
     assert called[:2] == ["QnnContext_create", "QnnGraph_create"]
 
 
-def test_the_code_is_the_library_s_and_its_lines_are_kept(
-    opened: Callable[..., ProbeRun],
-) -> None:
+def test_the_code_is_the_library_s_and_its_lines_are_kept(opened: Callable[..., ProbeRun]) -> None:
     completed = opened(*BUILD[:5], call("QnnContext_getBinarySize", "ctx", "&size"))
     failure = completed.transcript.first_failure
     assert failure is not None

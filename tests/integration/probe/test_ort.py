@@ -182,8 +182,7 @@ def test_every_slot_is_where_it_is_declared(
 
 
 @pytest.mark.parametrize(
-    ("qnn", "ort"),
-    [*itertools.product(QNNS[1:], [MINORS[0], MINORS[-1]]), (OLDEST, "1.27.0")],
+    ("qnn", "ort"), [*itertools.product(QNNS[1:], [MINORS[0], MINORS[-1]]), (OLDEST, "1.27.0")]
 )
 def test_pairs_that_work(on_ort: OnOrt, tiny: DeployedModel, qnn: str, ort: str) -> None:
     completed = on_ort(

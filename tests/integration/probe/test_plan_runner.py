@@ -164,10 +164,7 @@ def test_a_name_that_no_shell_could_export(
 
 
 def test_a_lost_device_tells_the_step(
-    simulated: SimulatedDevice,
-    device: AdbDevice,
-    folder: str,
-    monkeypatch: pytest.MonkeyPatch,
+    simulated: SimulatedDevice, device: AdbDevice, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Last in this file: the device restarts, once its last words were heard."""
     heard = Path(folder) / "heard"

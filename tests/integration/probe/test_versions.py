@@ -108,11 +108,7 @@ def test_a_context_loads_runs_and_is_freed(
     assert (metadata["dsp_arch"], metadata["soc_model"]) == (73, 43)
     (graph,) = metadata["graphs"]
     (tensor,) = graph["inputs"]
-    assert (tensor["data_type"], tensor["dimensions"], tensor["bytes"]) == (
-        "float32",
-        [1, 16],
-        64,
-    )
+    assert (tensor["data_type"], tensor["dimensions"], tensor["bytes"]) == ("float32", [1, 16], 64)
     assert graph["vtcm_bytes"] in (4 << 20, 8 << 20)
     assert graph["io_bytes"] == 16384
     assert graph["const_bytes"] == 8192

@@ -60,10 +60,7 @@ def test_a_mix_for_a_board_is_named_file_by_file(runtime_for: RuntimeFor) -> Non
     findings = preflight(PreflightInput(mix, BOARD, qnn_version="2.51.0"))
     assert [
         (finding.code, finding.severity, finding.files[0].split("/")[1]) for finding in findings
-    ] == [
-        ("sdk-mix", "error", "libQnnHtpV73Skel.so"),
-        ("sdk-mix", "warning", "libQnnSystem.so"),
-    ]
+    ] == [("sdk-mix", "error", "libQnnHtpV73Skel.so"), ("sdk-mix", "warning", "libQnnSystem.so")]
     assert "is of 2.47.0.260601114230" in findings[0].explanation
     assert "of 2.51.0.260929181845" in findings[1].explanation
 

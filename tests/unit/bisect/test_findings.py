@@ -67,9 +67,7 @@ def test_versions_whose_runs_disagree(answers: str, flaky: tuple[FlakyVersion, .
     assert flaky_versions(evidence_of(answers)) == flaky
 
 
-def test_a_version_whose_runs_disagree_is_bad_after_all_its_runs(
-    snapshot: Snapshot,
-) -> None:
+def test_a_version_whose_runs_disagree_is_bad_after_all_its_runs(snapshot: Snapshot) -> None:
     """Of five runs of the newest the second and the fourth fail."""
     truth, versions_run = changing(4, 2), list[str]()
 

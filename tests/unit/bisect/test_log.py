@@ -6,15 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.bisect.driver import search_of
-from harness.bisect.folder import (
-    Answered,
-    Begun,
-    Concluded,
-    Entry,
-    Resumed,
-    read_log,
-    to_line,
-)
+from harness.bisect.folder import Answered, Begun, Concluded, Entry, Resumed, read_log, to_line
 from harness.bisect.match import Question
 from harness.bisect.result import AxisFinding, CornersFinding
 from harness.bisect.search import PATIENCE, AxisSpec, CornerSpec

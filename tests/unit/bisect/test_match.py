@@ -5,13 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from harness.bisect.match import (
-    ANY_FAILURE,
-    Unmeasured,
-    figure,
-    parse_comparison,
-    parse_match,
-)
+from harness.bisect.match import ANY_FAILURE, Unmeasured, figure, parse_comparison, parse_match
 from harness.core.errors import ConfigError
 from harness.results.drift import changes
 from harness.results.record import CaseRecord
@@ -269,10 +263,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     assert judged.answer in ("good", "bad", "untestable")
 
 
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [("x.y.median", 2), ("x.y", 2), ("z", 7)],
-)
+@pytest.mark.parametrize(("path", "value"), [("x.y.median", 2), ("x.y", 2), ("z", 7)])
 def test_a_figure_by_its_path(path: str, value: float) -> None:
     assert figure({"x": {"y": [1, 5, 2]}, "z": 7}, path) == value
 

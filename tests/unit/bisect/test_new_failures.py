@@ -16,10 +16,7 @@ from harness.core.axes import VERSIONS
 from harness.core.errors import ConfigError
 from harness.diagnosis.error import Outcome
 from harness.history.attempts import Attempt
-from harness.history.comparison import (
-    Pair,
-    compare,
-)
+from harness.history.comparison import Pair, compare
 from harness.results.record import CaseRecord, PlacementRecord
 from tests.snapshots import Snapshot
 from tests.unit.bisect.scripted_runs import ScriptedRuns, new_bisection, record
@@ -92,10 +89,7 @@ OLD, NEW = "f.py::t[sim-htp-2.50.40-io]", "f.py::t[sim-htp-2.51.0-io]"
         (brief(NEW), brief(NEW, "failed", failure="a")),
         (brief(OLD), brief(NEW, "failed", device=None)),
         (brief(OLD, "failed", failure="a"), brief(NEW, "failed", failure="a")),
-        (
-            brief(OLD, "failed", failure="a", known_issue="x"),
-            brief(NEW, "failed", failure="a"),
-        ),
+        (brief(OLD, "failed", failure="a", known_issue="x"), brief(NEW, "failed", failure="a")),
         (brief(OLD, "failed", failure="a"), brief(NEW, "crashed")),
     ],
     ids=["same versions", "no device", "alike", "known issue", "no signature"],
@@ -189,11 +183,7 @@ def test_the_versions_that_a_case_ran_with(record: Attempt, versions: tuple[str,
             brief("t[a-htp-2.6]", axes={"compiler": "2.6"}),
             ("qnn",),
         ),
-        (
-            brief("t[a-htp-2.5]", axes={"compiler": "2.5"}),
-            brief("t[a-htp-2.6-by-2.5]"),
-            ("qnn",),
-        ),
+        (brief("t[a-htp-2.5]", axes={"compiler": "2.5"}), brief("t[a-htp-2.6-by-2.5]"), ("qnn",)),
         (
             brief("t[a-htp-2.5-by-2.5]"),
             brief("t[a-htp-2.5]", axes={"compiler": "2.4"}),

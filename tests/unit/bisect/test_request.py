@@ -211,11 +211,7 @@ def test_where_it_runs(lab: Lab) -> None:
 
 
 def test_a_version_that_is_a_path_is_told_to_pytest_as_that(
-    lab: Lab,
-    catalog: Catalog,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    snapshot: Snapshot,
+    lab: Lab, catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot
 ) -> None:
     def resolved(spec: str, target: str, *, field: str | None = None) -> list[str]:
         known = {"/new/lib": ["lib:1.33.0"], "/repo": ["a", "b"]}

@@ -12,11 +12,7 @@ from pydantic import ValidationError
 from harness.bisect.driver import VersionSearch
 from harness.bisect.match import Evidence, Question, RunAnswer, Stopped
 from harness.bisect.result import AxisFinding
-from harness.bisect.search import (
-    PATIENCE,
-    AxisSpec,
-    CornerSpec,
-)
+from harness.bisect.search import PATIENCE, AxisSpec, CornerSpec
 from tests.properties import reached, reaches
 from tests.unit.bisect.histories import axis, changing, corners, drive, names
 
@@ -111,11 +107,7 @@ def test_only_what_lies_between_two_claims_is_searched() -> None:
     )
     assert all("2.12" <= point[0] <= "2.15" for point in points)
     assert points[0] == ("2.15",)
-    assert (finding.direction, finding.last_bad, finding.first_good) == (
-        "fix",
-        "2.13",
-        "2.14",
-    )
+    assert (finding.direction, finding.last_bad, finding.first_good) == ("fix", "2.13", "2.14")
 
 
 @pytest.mark.parametrize("spec", [axis(4), corners(3, 3)])

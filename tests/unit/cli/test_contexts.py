@@ -94,9 +94,7 @@ def test_ctrl_c_says_how_to_go_on_and_concludes_nothing(
     folder, resume, runs = result.folder.path, Reduction.resume, ScriptedRuns(stopped)
     result.folder.close()
     monkeypatch.setattr(
-        Reduction,
-        "resume",
-        lambda path, words, **more: resume(path, words, run=runs, **more),
+        Reduction, "resume", lambda path, words, **more: resume(path, words, run=runs, **more)
     )
     words = ["reduce", "--resume", str(folder), *(["--json"] if as_json else [])]
     completed = CliRunner().invoke(contexts, words, standalone_mode=False)

@@ -153,10 +153,7 @@ def test_a_piece_in_the_cache_is_copied_once(tmp_path: Path) -> None:
 
 def test_pieces_that_cannot_be_had(tmp_path: Path, snapshot: Snapshot) -> None:
     snapshot.hide(FIELD, "FIELD")
-    for piece in (
-        Piece(PTE, 0, 0, "node n", "empty"),
-        Piece(PTE, 157_000, 999, "x", "context"),
-    ):
+    for piece in (Piece(PTE, 0, 0, "node n", "empty"), Piece(PTE, 157_000, 999, "x", "context")):
         with snapshot.raises(ArtefactError):
             piece_file(piece, tmp_path)
     with snapshot.raises(ArtefactError):

@@ -10,13 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from harness.core.errors import InfraError, InternalError
-from harness.core.files import (
-    AppendedLines,
-    copy_range,
-    lines_of,
-    link_or_copy,
-    sha256_of_range,
-)
+from harness.core.files import AppendedLines, copy_range, lines_of, link_or_copy, sha256_of_range
 from tests.properties import reached, reaches
 
 

@@ -9,11 +9,7 @@ from hypothesis import given, strategies as st
 
 from harness.core.verified_folder import valid_name
 from harness.deploy.client import Eviction
-from harness.deploy.layout import (
-    StoreAnswerError,
-    entry_name,
-    parse_look,
-)
+from harness.deploy.layout import StoreAnswerError, entry_name, parse_look
 from tests.properties import reached, reaches
 from tests.unit.deploy.store_device import (
     ARM64,

@@ -13,13 +13,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.core.codes import RANGE_ENDS, describe
-from harness.diagnosis.diagnosis import (
-    EARLIER,
-    Foreseen,
-    diagnosed,
-    is_unrelated,
-    symptoms_of,
-)
+from harness.diagnosis.diagnosis import EARLIER, Foreseen, diagnosed, is_unrelated, symptoms_of
 from harness.diagnosis.error import ChainLink, Diagnosis, ErrorRecord
 from harness.diagnosis.explanation import symptoms_in
 from harness.diagnosis.rule import CONFIDENCES, FittingRule, Rule, Sign, Symptoms, findings

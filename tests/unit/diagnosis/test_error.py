@@ -62,8 +62,7 @@ def test_long_messages_are_bounded() -> None:
 
 
 messages = st.one_of(
-    st.text(max_size=120),
-    st.text(alphabet="0123456789abcdefx/.<>-,+ e\n:'\"(", max_size=60),
+    st.text(max_size=120), st.text(alphabet="0123456789abcdefx/.<>-,+ e\n:'\"(", max_size=60)
 )
 
 

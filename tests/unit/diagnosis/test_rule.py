@@ -153,10 +153,7 @@ def test_rules_are_read_from_a_file(tmp_path: Path) -> None:
     path.write_text(RULE_FILE)
     (rule,) = load_rules(path)
     assert (rule.id, rule.links, rule.unrelated) == ("acme", (), True)
-    assert rule.signs == (
-        known("AcmeNpu: E1|E2", absent="AcmeNpu: opened"),
-        likely(codes=(1002,)),
-    )
+    assert rule.signs == (known("AcmeNpu: E1|E2", absent="AcmeNpu: opened"), likely(codes=(1002,)))
 
 
 @pytest.mark.parametrize(

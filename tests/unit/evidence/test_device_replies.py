@@ -256,10 +256,7 @@ def test_a_process_that_nothing_was_heard_of_has_no_note() -> None:
     assert notes == []
     assert evidence.facts["hung_process"] == 7
     evidence.read_process(7, sections({"status": "Name: x", "files": "0 -> /a", "maps": "m"}))
-    assert files(evidence) == {
-        "process.txt": "Name: x\n0 -> /a",
-        "process-maps.txt": "m",
-    }
+    assert files(evidence) == {"process.txt": "Name: x\n0 -> /a", "process-maps.txt": "m"}
 
 
 @pytest.mark.parametrize(

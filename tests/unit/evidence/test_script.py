@@ -7,12 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.evidence.device_replies import (
-    NO_STACK,
-    collect_script,
-    look_script,
-    state_script,
-)
+from harness.evidence.device_replies import NO_STACK, collect_script, look_script, state_script
 from harness.transport.adb_client import MAX_REQUEST_BYTES
 from harness.transport.questions import split_sections
 from harness.transport.shell_protocol import TOKEN_VARIABLE
@@ -127,9 +122,7 @@ def test_each_tool_has_whole_seconds_and_one_at_least(seconds: float, limit: int
     assert ";bounded 5;" in collecting()
 
 
-def test_the_newest_tombstones_of_the_case_are_sent_as_far_as_they_are_kept(
-    tmp_path: Path,
-) -> None:
+def test_the_newest_tombstones_of_the_case_are_sent_as_far_as_they_are_kept(tmp_path: Path) -> None:
     dumps = tmp_path / "data/tombstones"
     dumps.mkdir(parents=True)
     for number, name in enumerate(("tombstone_00", "tombstone_01", "tombstone_02", "t_03")):

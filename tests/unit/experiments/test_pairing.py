@@ -5,11 +5,7 @@ from typing import Any
 
 import pytest
 
-from harness.experiments.latency import (
-    Latency,
-    MemorySamples,
-    settled,
-)
+from harness.experiments.latency import Latency, MemorySamples, settled
 from harness.experiments.pairing import (
     DISTURBED,
     LATENCY,
@@ -99,12 +95,7 @@ def test_each_wrong_figure_breaks_its_check_alone(pairing: Pairing, name: str) -
 
 @pytest.mark.parametrize(
     ("growth", "is_held"),
-    [
-        (IO // 2, False),
-        (IO * 3 // 4, True),
-        (IO * 5 // 4, True),
-        (IO * 3 // 2, False),
-    ],
+    [(IO // 2, False), (IO * 3 // 4, True), (IO * 5 // 4, True), (IO * 3 // 2, False)],
 )
 def test_how_much_counts_as_the_io(growth: int, is_held: bool) -> None:
     (check, *_) = judged(RAW_RAW, samples=samples(growth, 0))

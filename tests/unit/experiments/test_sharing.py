@@ -128,10 +128,7 @@ OUTPUTS = {number: frozenset({(number + 1,)}) for number in range(3)}
 
 def figures(executed: int, freed: int = 0, **changed: Any) -> SharingFigures:
     shared = {"before": 50, "loaded": 50 + executed, "executed": 50 + executed, "freed": 50 + freed}
-    process = SharingFigures(
-        samples=MemorySamples(shared, {}, {}, "rpcmem"),
-        digests=OUTPUTS,
-    )
+    process = SharingFigures(samples=MemorySamples(shared, {}, {}, "rpcmem"), digests=OUTPUTS)
     return dataclasses.replace(process, **changed)
 
 

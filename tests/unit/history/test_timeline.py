@@ -141,11 +141,7 @@ def told_of(*runs: str) -> dict[str, tuple[str, list[str]]]:
         # a third version is beside two, as are two beside one; so is another engine
         (
             ("a@2.50.40 passed;a@2.51.0 failed", "a@2.52.0 passed", "a@2.52.0 failed"),
-            {
-                "2.50.40": (".", []),
-                "2.51.0": ("F", ["2.50.40", "2.51.0"]),
-                "2.52.0": (".F", []),
-            },
+            {"2.50.40": (".", []), "2.51.0": ("F", ["2.50.40", "2.51.0"]), "2.52.0": (".F", [])},
         ),
         # versions tried one after the other by hand are no story of one case
         (

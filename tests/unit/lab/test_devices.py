@@ -9,13 +9,7 @@ import pytest
 
 from harness.core.errors import ConfigError
 from harness.lab.attach import OpenLab
-from harness.lab.devices import (
-    DeviceConfig,
-    DeviceSource,
-    LabInUse,
-    SourceDevice,
-    device_address,
-)
+from harness.lab.devices import DeviceConfig, DeviceSource, LabInUse, SourceDevice, device_address
 from harness.lab.inventory import load_lab
 from tests.snapshots import Snapshot
 

@@ -136,11 +136,7 @@ def test_what_is_said_of_each_cause(snapshot: Snapshot) -> None:
         for fields in (
             {"because": "the graph", "together": 3, "made": 0.0, "exported": "a b/op"},
             {"because": "the graph", "together": 0, "made": None},
-            {
-                "because": "the model",
-                "error": None,
-                "skipped": "its shape is [1]",
-            },
+            {"because": "the model", "error": None, "skipped": "its shape is [1]"},
         )
     ]
     assert [*lines(divergence())] == snapshot

@@ -7,24 +7,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.models.fit_text import FitContext, fit, fit_lines
-from harness.models.packing import (
-    Domain,
-    Forecast,
-    RefusedLoad,
-    Room,
-    Size,
-    changes,
-    forecast,
-)
+from harness.models.packing import Domain, Forecast, RefusedLoad, Room, Size, changes, forecast
 from harness.models.session_plan import RESIDENCIES, Move, schedule
 from tests.properties import reached, reaches
 from tests.snapshots import Snapshot
 
 SIZES = st.lists(
     st.builds(
-        lambda private, spill: Size(private + spill, spill),
-        st.integers(1, 30),
-        st.integers(0, 20),
+        lambda private, spill: Size(private + spill, spill), st.integers(1, 30), st.integers(0, 20)
     ),
     min_size=1,
     max_size=12,
@@ -157,11 +147,7 @@ def test_the_answer_names_the_first_that_does_not_fit(snapshot: Snapshot) -> Non
     guessed = [replace(context, source="metadata") for context in contexts]
     anything = fit("2.47.0", contexts, None, "calibrated")
     assert (anything.fits, anything.budget_bytes, anything.budget) == (None, None, "no limit")
-    answers = (
-        answer,
-        anything,
-        fit("2.51.0", contexts, Room(200), "calibrated"),
-    )
+    answers = (answer, anything, fit("2.51.0", contexts, Room(200), "calibrated"))
     assert [line for each in answers for line in (*fit_lines(each), "")] == snapshot
     assert [*fit_lines(fit("2.51.0", guessed, Room(100), "given"))] != [*fit_lines(answer)]
 

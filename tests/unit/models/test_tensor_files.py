@@ -37,9 +37,7 @@ def test_whose_a_file_of_a_folder_is(names: list[str], named: str, others: str) 
 
 
 @pytest.mark.parametrize("names", [("X", "x"), ("a:0", "a_0")])
-def test_tensors_that_are_called_nearly_alike_have_files_of_their_own(
-    names: Sequence[str],
-) -> None:
+def test_tensors_that_are_called_nearly_alike_have_files_of_their_own(names: Sequence[str]) -> None:
     tensors = [Tensor(name, 4, "float32") for name in names]
     named, _, missing = match_files([Path(f"{name}.raw") for name in names], tensors)
     assert [file.stem for file in named] == [*names]

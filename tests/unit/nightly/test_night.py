@@ -333,12 +333,7 @@ def test_what_is_told_of_the_lab(snapshot: Snapshot) -> None:
     text = [row("a"), row("b", problem="device offline"), row("c"), row("d", health="suspect")]
     text.append(row("e", simulated=True))
     begin = read_devices({"devices": text}, (), "2026-11-26T22:00:00+00:00")
-    later = [
-        row("a"),
-        row("b"),
-        row("c", health="bad", findings=["hot"]),
-        *text[3:],
-    ]
+    later = [row("a"), row("b"), row("c", health="bad", findings=["hot"]), *text[3:]]
     end = read_devices({"devices": later}, begin, "2026-11-27T02:00:00+00:00")
     telling = ((begin, {}), (end, {"b": 5, "c": 1}), ((), {}), ((), {"z": 2}))
     assert [line for devices, lost in telling for line in lab_lines(devices, lost)] == snapshot

@@ -34,9 +34,7 @@ def items_of(machine: Path, onnx: str = "0" * 64) -> list[Any]:
 
 def stand_in_item(path: Path, parameters: dict[str, object], artefact: object = None) -> Any:
     return SimpleNamespace(
-        path=path,
-        callspec=SimpleNamespace(params=parameters),
-        getparent=lambda kind: artefact,
+        path=path, callspec=SimpleNamespace(params=parameters), getparent=lambda kind: artefact
     )
 
 

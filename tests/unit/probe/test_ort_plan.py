@@ -3,13 +3,7 @@
 import pytest
 
 from harness.core.errors import ConfigError
-from harness.probe.ort_plan import (
-    QNN_EP,
-    Provider,
-    dump_options,
-    ort_run,
-    ort_session,
-)
+from harness.probe.ort_plan import QNN_EP, Provider, dump_options, ort_run, ort_session
 
 NO_FALLBACK = "session.disable_cpu_ep_fallback=1"
 RECORDED = "session.record_ep_graph_assignment_info=1"
@@ -44,10 +38,7 @@ def test_what_else_is_asked_of_a_session() -> None:
     assert ort_run(2).fields == {"context": "2", "tolerance": "0", "repeat": "1"}
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"": "x"}, {"a=b": "x"}, {f"key{at}": "" for at in range(25)}],
-)
+@pytest.mark.parametrize("options", [{"": "x"}, {"a=b": "x"}, {f"key{at}": "" for at in range(25)}])
 def test_options_that_no_plan_can_hold(options: dict[str, str]) -> None:
     with pytest.raises(ConfigError):
         ort_session(0, "/m", Provider(options=options))

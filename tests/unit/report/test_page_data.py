@@ -142,7 +142,7 @@ def test_what_failed_comes_first_of_those_with_many_contexts_and_then_the_longes
     ]
     shown_ladders = shown(cases)["ladders"]
     assert [(entry["case"], entry["loads"], entry["failed_at"]) for entry in shown_ladders] == [
-        *((4, 3, 4), (2, 9, None), (3, 9, None), (5, 8, None), (6, 5, None), (1, 2, None)),
+        *((4, 3, 4), (2, 9, None), (3, 9, None), (5, 8, None), (6, 5, None), (1, 2, None))
     ]
 
 

@@ -4,12 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.bench.placement import Placement
-from harness.results.case_names import (
-    matching_rest,
-    placement_in,
-    split_node_id,
-    without_placement,
-)
+from harness.results.case_names import matching_rest, placement_in, split_node_id, without_placement
 from tests.properties import reached, reaches
 
 BARE = {"device": "a", "backend": "gpu", "qnn": "2.51.0", "ort": None, "compiler": None}

@@ -60,12 +60,7 @@ def test_a_version_can_be_given(tmp_path: Path, snapshot: Snapshot) -> None:
         source(tmp_path, silent, version="2.20").versions("android-arm64")
 
 
-HOSTILE = (
-    b"PK",
-    aar({"jni/x86_64/libQnnHtp.so": b""}),
-    aar(FILES | {"../evil.so": b""}),
-    None,
-)
+HOSTILE = (b"PK", aar({"jni/x86_64/libQnnHtp.so": b""}), aar(FILES | {"../evil.so": b""}), None)
 
 
 def test_hostile_ones(tmp_path: Path, snapshot: Snapshot) -> None:

@@ -203,8 +203,7 @@ def test_the_environment_names_a_tree() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "target"),
-    [(ANDROID, "android-arm64"), (BOARD, "linux-arm64"), (HOST, "linux-x64")],
+    ("content", "target"), [(ANDROID, "android-arm64"), (BOARD, "linux-arm64"), (HOST, "linux-x64")]
 )
 def test_a_folder_is_what_its_libraries_say(tmp_path: Path, content: bytes, target: str) -> None:
     folder = tmp_path / "mine"

@@ -38,8 +38,7 @@ class FixedSource:
 
 
 SDK = FixedSource(
-    "sdk",
-    {"android-arm64": ["2.31.0.250130"], "linux-x64": ["2.28.2.241116", "2.51.0"]},
+    "sdk", {"android-arm64": ["2.31.0.250130"], "linux-x64": ["2.28.2.241116", "2.51.0"]}
 )
 MAVEN = FixedSource("maven", {"android-arm64": ["2.34.0", "2.49.0"]})
 

@@ -4,13 +4,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from harness.simulator import protocol
-from harness.simulator.protocol import (
-    HEADER_BYTES,
-    AdbPacketReader,
-    BadPacket,
-    Packet,
-    encode,
-)
+from harness.simulator.protocol import HEADER_BYTES, AdbPacketReader, BadPacket, Packet, encode
 from tests.properties import reached, reaches
 
 WORDS = st.integers(0, 0xFFFFFFFF)

@@ -26,10 +26,7 @@ from tests.integration.transport.adb.conftest import (
 from tests.integration.transport.adb.remote import SLACK_S, family, survivors, wait_ready
 
 SLOW = pytest.mark.parametrize(
-    "lab",
-    [SIMULATED_BY_NIGHT, *LABS[1:-1], ANDROID_BY_NIGHT],
-    indirect=True,
-    scope="session",
+    "lab", [SIMULATED_BY_NIGHT, *LABS[1:-1], ANDROID_BY_NIGHT], indirect=True, scope="session"
 )
 """By day on the real adbd only: waiting for a deadline is all that these do."""
 BIG = 24 << 20

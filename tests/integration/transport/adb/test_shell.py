@@ -12,11 +12,7 @@ import pytest
 from harness.core.errors import DeviceTimeout, InternalError
 from harness.transport.adb_device import AdbDevice
 from harness.transport.shell import END_GRACE_S
-from tests.integration.transport.adb.remote import (
-    SLACK_S,
-    family,
-    survivors,
-)
+from tests.integration.transport.adb.remote import SLACK_S, family, survivors
 
 STATUSES = [
     ("true", 0, None),

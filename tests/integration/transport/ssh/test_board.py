@@ -13,13 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.core.errors import (
-    DeviceError,
-    DeviceLost,
-    DeviceRefused,
-    DeviceTimeout,
-    InternalError,
-)
+from harness.core.errors import DeviceError, DeviceLost, DeviceRefused, DeviceTimeout, InternalError
 from harness.transport.files import PushItem
 from harness.transport.ssh_board import SshBoard
 from harness.transport.ssh_connection import SshLogin
@@ -28,12 +22,7 @@ from tests.faults.test_transport import BIG, require_bounded
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.lab.ssh_host import SshHost
 from tests.integration.transport.adb.faulty_link import FaultyLink
-from tests.integration.transport.adb.remote import (
-    SLACK_S,
-    family,
-    survivors,
-    wait_ready,
-)
+from tests.integration.transport.adb.remote import SLACK_S, family, survivors, wait_ready
 from tests.integration.transport.shared_tests import *  # noqa: F403
 
 

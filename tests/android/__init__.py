@@ -1,1 +1,1 @@
-"""What tests need of Android without a phone: bionic, its shell and its compiler, from a kit."""
+"""Parts of Android for tests without a phone: bionic, its shell and its compiler, from a kit."""

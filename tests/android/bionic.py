@@ -58,7 +58,7 @@ def ndk() -> Path:
 
 
 def stub_libraries(api: int) -> tuple[Path, ...]:
-    """What programs for arm64 are linked with: all the symbols that an API level has."""
+    """Stub libraries to link programs for arm64 with: all the symbols of an API level."""
     sysroot = ndk() / "toolchains/llvm/prebuilt/linux-x86_64/sysroot"
     folder = sysroot / f"usr/lib/aarch64-linux-android/{api}"
     return folder / "libc.so", folder / "libdl.so"

@@ -79,6 +79,6 @@ class Phone:
         self.runs.file.write_text(yaml.safe_dump(lab))
 
     def log(self, text: str) -> None:
-        """What its log is from now on."""
+        """Replace its log."""
         (self.data / "misc").mkdir(exist_ok=True)
         (self.data / "misc/log").write_text(text)

@@ -1,4 +1,4 @@
-"""What an Android of the tests is made of besides adbd: a phone's properties, log and libraries."""
+"""The Android of tests besides adbd: a phone's properties, log and libraries."""
 
 import shutil
 from pathlib import Path

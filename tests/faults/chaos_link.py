@@ -88,7 +88,7 @@ class ChaosLink(FaultyLink):
         self._is_legible = is_legible
         self._armed: Disturbance | None = None
         self._passed = 0
-        self._seen = b""
+        self._recent = b""
         self._timers: list[threading.Timer] = []
         self._guard = threading.Lock()
 
@@ -98,7 +98,7 @@ class ChaosLink(FaultyLink):
             byte_count = 200 << _MARKS.index(disturbance.event)
             disturbance = replace(disturbance, event=None, byte_count=byte_count)
         with self._guard:
-            self._armed, self._passed, self._seen = disturbance, 0, b""
+            self._armed, self._passed, self._recent = disturbance, 0, b""
         if disturbance.wait_s is not None:
             self._later(disturbance.wait_s, self._time_is_up, disturbance)
 
@@ -136,8 +136,8 @@ class ChaosLink(FaultyLink):
         if armed.byte_count is not None:
             return self._passed >= armed.byte_count
         if not to_device:
-            recent = self._seen + data
-            self._seen = recent[-_KEPT:]
+            recent = self._recent + data
+            self._recent = recent[-_KEPT:]
             if b'"event":"%s"' % str(armed.event).encode() in recent:
                 self._passed = -(1 << 60)
         return self._passed < 0

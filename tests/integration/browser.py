@@ -18,7 +18,7 @@ WAIT_S = 60
 
 
 class Browser:
-    """What is seen of the page that is open."""
+    """The page that is open, as a reader sees it."""
 
     def __init__(self, driver: webdriver.Chrome) -> None:
         self.driver = driver
@@ -46,7 +46,7 @@ class Browser:
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
 
     def complaints(self) -> list[str]:
-        """What the browser's console says, and every request but for the page."""
+        """The lines of the browser's console, and every request but for the page."""
         console = [entry["message"] for entry in self.driver.get_log("browser")]
         fetched = self.js("return performance.getEntriesByType('resource').map(one => one.name)")
         return [*console, *fetched]

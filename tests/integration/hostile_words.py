@@ -17,10 +17,10 @@ COMMANDS = (
     "\u2028::error::x",
     "\u00a0::warning::x",
 )
-"""What a CI system obeys, in a line of its own or within one."""
+"""Commands to a CI system, in a line of their own or within one."""
 
 STEERING = "\x1b]0;pwned\x07\x9b31m\u202ekcab\x7f"
-CANARY = STEERING + "".join(f"\n{one}" for one in COMMANDS)
+CANARY = STEERING + "".join(f"\n{command}" for command in COMMANDS)
 SECRET = "s3cr3t-can4ry"
 
 _STEERING = re.compile(
@@ -41,11 +41,11 @@ def steering(output: bytes, *, log: bool = True) -> list[str]:
     """
     text = output.decode("utf-8", "surrogateescape")
     lines = re.split("[\n\r]", text)
-    found = [line for line in lines if log and _OBEYED.search(line)]
-    return found + [line for line in text.split("\n") if _STEERING.search(line)]
+    obeyed = [line for line in lines if log and _OBEYED.search(line)]
+    return obeyed + [line for line in text.split("\n") if _STEERING.search(line)]
 
 
 def files_with(secret: str, folder: Path) -> list[Path]:
     """The files below a folder in which a text stands."""
-    wanted = secret.encode()
-    return [path for path in folder.rglob("*") if path.is_file() and wanted in path.read_bytes()]
+    content = secret.encode()
+    return [path for path in folder.rglob("*") if path.is_file() and content in path.read_bytes()]

@@ -17,7 +17,7 @@ _WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def qnn_harness(
     *arguments: object, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """What a process of its own would have said and ended with: for wrong input above all."""
+    """Output and exit code as of a process of its own: for wrong input above all."""
     words = ["qnn-harness", *map(str, arguments)]
     watched = {number: signal.getsignal(number) for number in _WATCHED}
     out, err, code = io.StringIO(), io.StringIO(), None

@@ -1,4 +1,4 @@
-"""What a run leaves on a device, and that it makes room there."""
+"""The files that a run leaves on a device, and those that it removes to make room."""
 
 import contextlib
 from pathlib import Path
@@ -53,16 +53,18 @@ def test_a_run_makes_room_for_itself_and_leaves_no_mark(
             assert Path(runtime.library("libQnnHtp.so")).exists()
             assert 100e6 < stored_bytes(workdir) < limit_mb * 1e6
             assert len(list(workdir.glob("inuse/*"))) == 1
-        kept = simulated_root(cache_root()) / "sim-test" / workdir.relative_to(workdir.parents[3])
-        assert list(kept.glob("inuse/*")) == []
-        assert 100e6 < stored_bytes(kept) < limit_mb * 1e6
+        storage = (
+            simulated_root(cache_root()) / "sim-test" / workdir.relative_to(workdir.parents[3])
+        )
+        assert list(storage.glob("inuse/*")) == []
+        assert 100e6 < stored_bytes(storage) < limit_mb * 1e6
     assert logged.warnings == []
     simulated_lab.write_text(f"{described}    store_limit_mb: 50\n")
     with contextlib.closing(open_workbench(simulated_lab)) as workbench:
         prepared(workbench, "2.47.0")
         assert stored_bytes(Path(device_of(workbench).workdir)) > 50e6
-    (told,) = logged.warnings
-    assert "more than its store_limit_mb (50)" in told
+    (warning,) = logged.warnings
+    assert "more than its store_limit_mb (50)" in warning
 
 
 def test_all_that_a_placement_needs_takes_one_look(
@@ -83,8 +85,8 @@ def test_all_that_a_placement_needs_takes_one_look(
         placement = prepared(workbench, "2.51.0")
         workbench.ready(placement).contexts(MODELS)
         # what the device itself is asked about besides is no matter of the store
-        asked = [name for one in sent for name in get_args(ScriptName) if script(name) in one]
-        assert asked == ["look", "install"]  # contents are there, the set is made of them
+        scripts = [name for text in sent for name in get_args(ScriptName) if script(name) in text]
+        assert scripts == ["look", "install"]  # contents are there, the set is made of them
 
 
 def test_a_device_that_is_attached_anew_is_marked_once(simulated_lab: Path) -> None:

@@ -33,18 +33,18 @@ class Endless(io.RawIOBase):
             for index, line in enumerate(islice(cycle(filter(None, NOISE)), 100_000))
         )
         self._part = ("\n".join(lines) + "\n").encode()
-        self._left = size
+        self._remaining = size
         self._end = f"{FAILURE}\n".encode()
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        start = -self._left % len(self._part)
-        data = self._part[start : start + min(len(buffer), self._left)]
+        start = -self._remaining % len(self._part)
+        data = self._part[start : start + min(len(buffer), self._remaining)]
         if not data:
             data, self._end = self._end[: len(buffer)], self._end[len(buffer) :]
-        self._left -= min(len(data), self._left)
+        self._remaining -= min(len(data), self._remaining)
         buffer[: len(data)] = data
         return len(data)
 

@@ -1,4 +1,4 @@
-"""What is copied from the site is what a shell takes."""
+"""A shell takes what a reader copies from the site."""
 
 from pathlib import Path
 

@@ -41,7 +41,7 @@ class Failure:
         return shutil.which(self.program) is not None
 
     def log(self, parent: Path) -> bytes:
-        """What it prints, run in a new folder within that one."""
+        """Run it in a new folder within that one, and return its output."""
         folder = parent / FOLDER
         folder.mkdir()
         (folder / "data.bin").write_bytes(_DATA)

@@ -18,7 +18,7 @@ from tests.android.phone import ADBD, Phone
 from tests.android.system import API, SOC
 from tests.needed import ANDROID
 
-pytestmark = [pytest.mark.needs(one) for one in (ANDROID, ADBD, "qemu-aarch64", "unshare")]
+pytestmark = [pytest.mark.needs(tool) for tool in (ANDROID, ADBD, "qemu-aarch64", "unshare")]
 
 Open = Callable[..., OpenLab]
 

@@ -1,4 +1,4 @@
-"""What a bisection keeps of its runs."""
+"""The output of its runs that a bisection keeps."""
 
 from pathlib import Path
 

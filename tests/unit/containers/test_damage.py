@@ -34,7 +34,7 @@ def test_at_random(name: str, folder: Path) -> None:
 
 
 def test_what_was_found_once(folder: Path) -> None:
-    """What the tests of the night find belongs there."""
+    """Findings of the tests of the night belong there."""
     for damaged_file in CORPUS.iterdir():
         path = folder / damaged_file.name
         path.write_bytes(damaged_file.read_bytes())

@@ -243,7 +243,7 @@ def test_what_is_said_of_one_layer(changes: dict[str, object], name: str, status
 
 
 def test_of_a_skel_all_is_said_that_is_known(snapshot: Snapshot) -> None:
-    """Where the HTP is not known, any skel will do, and none in particular is missed."""
+    """With an unknown HTP any skel will do, and none in particular is missed."""
     bare = re.sub("r /vendor/lib/rfsa/adsp/.*\r\n", "", PHONE)
     unknown = examined(bare, facts={"soc": None})
     layers = [

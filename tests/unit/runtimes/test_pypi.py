@@ -1,4 +1,4 @@
-"""Which files of a wheel are used, and the line of pip's output that helps after a failure."""
+"""The files of a wheel that are used, and the line of pip's output that helps after a failure."""
 
 from pathlib import Path
 

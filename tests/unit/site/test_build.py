@@ -246,8 +246,8 @@ def test_nothing_is_green_above_what_was_tested_no_more(tmp_path: Path, snapshot
     built(tmp_path, both, folder)
     front = tmp_path / "site/index.html"
     assert 'class="verdict bad"' not in front.read_text()
-    told = {"exit_code": 1, "failed_on": ("vanished",), "vanished": ("test_b[gone]",)}
-    build_again(tmp_path, run=SECOND, **told)
+    changes = {"exit_code": 1, "failed_on": ("vanished",), "vanished": ("test_b[gone]",)}
+    build_again(tmp_path, run=SECOND, **changes)
     assert outline(front) == snapshot
     assert "<code>test_b[gone]</code>" in front.read_text()
     assert 'class="verdict bad"' in front.read_text()
@@ -279,8 +279,8 @@ def test_what_is_new_since_the_night_before_is_new_though_a_run_by_hand_saw_it(
     night = run_folder(tmp_path, failing := attempt("a failed"), run_id=THIRD)
     message = "1 of 1 case has a verdict: 1 failed; 1 new; 0 still failing, 0 still passing"
     build_again(tmp_path, run=FIRST)
-    told = {"failed_on": ("new", "vanished"), "new": (failing.case,), "verdict": message}
-    build_again(tmp_path, night="o", run=THIRD, exit_code=1, base=FIRST, **told)
+    changes = {"failed_on": ("new", "vanished"), "new": (failing.case,), "verdict": message}
+    build_again(tmp_path, night="o", run=THIRD, exit_code=1, base=FIRST, **changes)
     built(tmp_path, good, by_hand, night)
     assert outline(tmp_path / "site/index.html") == snapshot
     assert "(1 of them new)" in (tmp_path / "site/reports" / THIRD / "report.html").read_text()
@@ -361,8 +361,8 @@ def test_a_page_that_cannot_be_kept_is_the_labs_and_ends_no_night(tmp_path: Path
 def test_nights_causes_and_cases_lead_to_them_wherever_the_folder_is(tmp_path: Path) -> None:
     site = tmp_path / "moved"
     shutil.move(written(tmp_path), site)
-    for one in (NIGHT, BISECT, FIRST, SECOND):
-        shutil.rmtree(tmp_path / one)
+    for name in (NIGHT, BISECT, FIRST, SECOND):
+        shutil.rmtree(tmp_path / name)
     run, bisection = (f"reports/{name}/report.html" for name in (SECOND, BISECT))
     for name in ("index.html", page_of("night", SECOND)):
         assert {run, f"reports/{NIGHT}/comparison.html", bisection} < set(leads_of(site / name))

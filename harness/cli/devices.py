@@ -18,11 +18,10 @@ from harness.cli.say import say, say_json
 from harness.core.cache import BOARDS, cache_root, quarantine_root
 from harness.core.deadline import Deadline
 from harness.core.errors import HarnessError, InfraError
-from harness.core.outgoing_text import counted, outgoing
+from harness.core.outgoing_text import counted, first_names, outgoing
 from harness.core.record_part import Part, Printout
 from harness.deploy.client import Cleaned, clean as clean_device
 from harness.deploy.layout import describe_claim
-from harness.doctor.check import listed
 from harness.dsp.emulator import loader_missing
 from harness.lab.attach import LabDevice, OpenLab
 from harness.lab.device_watch import DeviceWatch
@@ -143,7 +142,7 @@ def _merge_lines(pairs: Iterable[tuple[str, str]]) -> list[str]:
     names: dict[str, list[str]] = {}
     for name, line in pairs:
         names.setdefault(line, []).append(name)
-    return [f"{listed(named)}: {line}" for line, named in names.items()]
+    return [f"{first_names(named)}: {line}" for line, named in names.items()]
 
 
 def notes(row: ListedDevice) -> list[str]:

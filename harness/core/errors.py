@@ -102,6 +102,11 @@ class VersionError(ConfigError):
     """
 
 
+def raised_text(where: str, error: Exception) -> str:
+    """Return the text of an error that the code of a plug-in raised at `where`."""
+    return f"{where}: {type(error).__name__}: {error}"
+
+
 @contextlib.contextmanager
 def plugin_faults(
     part: object, method: str, *, file: Path | None = None, field: str | None = None
@@ -115,9 +120,8 @@ def plugin_faults(
     except HarnessError:
         raise
     except Exception as error:
-        owner = f"{type(part).__module__}.{type(part).__qualname__}"
-        problem = f"{owner}.{method}: {type(error).__name__}: {error}"
-        raise ConfigError(problem, file=file, field=field) from error
+        where = f"{type(part).__module__}.{type(part).__qualname__}.{method}"
+        raise ConfigError(raised_text(where, error), file=file, field=field) from error
 
 
 class InfraError(HarnessError):

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pluggy
 
 from harness.core import hookspecs
-from harness.core.errors import ConfigError
+from harness.core.errors import ConfigError, raised_text
 
 GROUP: Final = "qnn_harness"
 """The group of entry points that name modules with implementations."""
@@ -98,12 +98,7 @@ def results(name: str, **arguments: object) -> Iterator[tuple[str, Any]]:
         try:
             yield plugin, call()
         except Exception as error:
-            raise ConfigError(failure_text(plugin, name, error)) from error
-
-
-def failure_text(plugin: str, name: str, error: Exception) -> str:
-    """Return the text of an error that an implementation raised."""
-    return f"plug-in {plugin}: {name}: {type(error).__name__}: {error}"
+            raise ConfigError(raised_text(f"plug-in {plugin}: {name}", error)) from error
 
 
 def add(plugin: object, name: str) -> None:
@@ -123,8 +118,8 @@ def use(source: pluggy.PluginManager) -> None:
             try:
                 source.register(entry.load(), entry.name)
             except Exception as error:
-                problem = f"{type(error).__name__}: {error}"
-                raise ConfigError(f"plug-in {entry.name} ({entry.value}): {problem}") from error
+                where = f"plug-in {entry.name} ({entry.value})"
+                raise ConfigError(raised_text(where, error)) from error
     manager = _Hooks(source)
     manager.take_up()
     _stack.append(manager)

@@ -134,6 +134,13 @@ def counted(number: int, noun: str, plural: str = "") -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
 
 
+def first_names(names: Iterable[str], most: int = 4, separator: str = ", ") -> str:
+    """Return the first names, and how many more there are, in words."""
+    every = list(names)
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return separator.join(every[:most]) + more
+
+
 def clock(seconds: float) -> str:
     """Format a duration, as in 0:07, 12:30 and 1:02:03."""
     if seconds >= 360_000:

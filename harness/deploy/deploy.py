@@ -29,7 +29,7 @@ from harness.core.errors import (
 )
 from harness.core.files import LocalFile, content_key, disk_errors, open_regular, sha256_of
 from harness.core.notices import progress_reporter
-from harness.core.outgoing_text import counted
+from harness.core.outgoing_text import counted, first_names
 from harness.core.verified_folder import valid_name
 from harness.deploy.client import Eviction, StoreClient, plan_eviction
 from harness.deploy.layout import (
@@ -461,5 +461,4 @@ class Deployer:
 
 
 def _titles(sets: Sequence[FileSet]) -> str:
-    titles = list(dict.fromkeys(file_set.title for file_set in sets))
-    return ", ".join(titles[:4]) + (f" and {len(titles) - 4} more" if len(titles) > 4 else "")
+    return first_names(dict.fromkeys(file_set.title for file_set in sets))

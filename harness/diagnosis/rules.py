@@ -11,7 +11,7 @@ from pathlib import Path
 import pluggy
 
 from harness.core import hooks
-from harness.core.errors import ConfigError
+from harness.core.errors import ConfigError, raised_text
 from harness.diagnosis.rule import CONFIDENCES, Rule, load_rules
 
 
@@ -48,8 +48,8 @@ def _merged(_: tuple[pluggy.HookImpl, ...]) -> tuple[Rule, ...]:
                 _require_valid(rule, known)
                 known[rule.id] = rule
         except Exception as error:
-            text = hooks.failure_text(plugin, "qnn_diagnosis_rules", error)
-            raise ConfigError(text) from error
+            where = f"plug-in {plugin}: qnn_diagnosis_rules"
+            raise ConfigError(raised_text(where, error)) from error
     return (*[*known.values()][len(own) :], *own)
 
 

@@ -14,7 +14,6 @@ CheckGroup = Literal["host", "lab", "device", "acceptance"]
 Status = Literal["ok", "warn", "fail", "unknown", "not-applicable"]
 
 _MAX_CHARS: Final = 600
-_MAX_SHOWN: Final = 4
 
 
 class CheckResult(NamedTuple):
@@ -90,13 +89,6 @@ def report_of(checks: Iterable[Checked]) -> DoctorReport:
     count = Counter(check.status for check in listed)
     counts = {status.replace("-", "_"): count[status] for status in get_args(Status)}
     return DoctorReport(1, listed, Summary(**counts, exit_code=exit_code_of(listed)))
-
-
-def listed(items: Iterable[str]) -> str:
-    """Return the first items of a list as text, and the number of further ones."""
-    every = list(items)
-    more = f" and {len(every) - _MAX_SHOWN} more" if len(every) > _MAX_SHOWN else ""
-    return ", ".join(every[:_MAX_SHOWN]) + more
 
 
 def one_line(text: str) -> str:

@@ -14,9 +14,10 @@ from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from harness.core.axes import RPC_LIBRARY
+from harness.core.outgoing_text import first_names
 from harness.core.socs import PLATFORMS, SOCS, Platform, near_socs
 from harness.diagnosis.error import ErrorRecord
-from harness.doctor.check import Checked, CheckResult, listed
+from harness.doctor.check import Checked, CheckResult
 from harness.lab.attach import AttachedDevice
 from harness.lab.facts import THERMAL, UNSIGNED_SHELL, DeviceAnswers
 from harness.lab.health import HealthFinding, HealthRules, judge_health
@@ -127,9 +128,9 @@ def _system(examined: ExaminedDevice) -> CheckResult:
 def _opencl(examined: ExaminedDevice) -> CheckResult:
     drivers = readable_paths(examined.answers.opencl)
     if any(".so" in PurePosixPath(path).name for path in drivers):
-        return CheckResult("ok", listed(drivers))
+        return CheckResult("ok", first_names(drivers))
     advice = "the GPU backend will fail with 1006; install the vendor's Adreno OpenCL driver"
-    return CheckResult("warn", listed(drivers) or "none in the usual places", advice)
+    return CheckResult("warn", first_names(drivers) or "none in the usual places", advice)
 
 
 def _work_folder(examined: ExaminedDevice) -> CheckResult:
@@ -310,13 +311,14 @@ def _result_for_failure(attempt: DspAttempt, before: CheckResult) -> CheckResult
 def _nodes(examined: ExaminedDevice) -> CheckResult:
     all_nodes = examined.answers.vitals.fastrpc
     nodes = {name: access for name, access in all_nodes.items() if name.startswith(_DSP_NODES)}
-    shown = listed(f"{name} ({access or 'no access'})" for name, access in sorted(nodes.items()))
+    accesses = (f"{name} ({access or 'no access'})" for name, access in sorted(nodes.items()))
+    shown = first_names(accesses)
     if any("r" in access for access in nodes.values()):
         return CheckResult("ok", shown)
     if not nodes:
         return CheckResult(
             "fail",
-            listed(sorted(all_nodes)) or "no fastrpc node in /dev",
+            first_names(sorted(all_nodes)) or "no fastrpc node in /dev",
             "HTP needs /dev/adsprpc-smd or /dev/fastrpc-cdsp; use a kernel with the fastrpc driver "
             "and its device tree node",
         )
@@ -350,7 +352,7 @@ def _processor(examined: ExaminedDevice) -> CheckResult:
     states = {n: s for n, s in examined.answers.vitals.remoteprocs.items() if "cdsp" in n}
     if not states:
         return CheckResult("unknown", "the kernel does not report the state of the DSP")
-    shown = listed(f"{name}: {state}" for name, state in states.items())
+    shown = first_names(f"{name}: {state}" for name, state in states.items())
     if "dsp-down" in examined.findings:
         advice = (
             "reboot it; if the DSP stays down, its firmware (cdsp.mbn) does not load, see dmesg"
@@ -363,10 +365,11 @@ def _rpc_library(examined: ExaminedDevice) -> CheckResult:
     libraries = examined.answers.rpc_libraries
     if usable := readable_paths(libraries):
         builds = examined.answers.rpc_builds
-        return CheckResult("ok", listed(f"{p} ({builds[p]})" if p in builds else p for p in usable))
+        with_builds = (f"{path} ({builds[path]})" if path in builds else path for path in usable)
+        return CheckResult("ok", first_names(with_builds))
     if libraries:
         advice = "the stub cannot be loaded without it; make it readable for the shell user"
-        return CheckResult("fail", f"no permission: {listed(libraries)}", advice)
+        return CheckResult("fail", f"no permission: {first_names(libraries)}", advice)
     folders = ", ".join(examined.platform.library_folders)
     install = "" if examined.platform.libc == "bionic" else " (github.com/qualcomm/fastrpc has it)"
     advice = f"HTP cannot be reached without it; install it into the image{install}"
@@ -382,13 +385,13 @@ def _unsigned_pd(examined: ExaminedDevice) -> CheckResult:
     shells = examined.answers.shells
     unsigned = {path: access for path, access in shells.items() if path.endswith(UNSIGNED_SHELL)}
     if usable := readable_paths(unsigned):
-        return CheckResult("ok", f"can be started: {listed(usable)}")
+        return CheckResult("ok", f"can be started: {first_names(usable)}")
     if unsigned:
         advice = "see the session below; SELinux or the file mode denies the shell user reading it"
-        return CheckResult("unknown", f"no permission: {listed(unsigned)}", advice)
+        return CheckResult("unknown", f"no permission: {first_names(unsigned)}", advice)
     if shells:
         advice = "the DSP may accept only signed code (testsig); see signing in the QAIRT docs"
-        return CheckResult("warn", f"only {listed(shells)}", advice)
+        return CheckResult("warn", f"only {first_names(shells)}", advice)
     return CheckResult("unknown", f"no {UNSIGNED_SHELL} in folders that the shell user may read")
 
 
@@ -396,7 +399,7 @@ def _skel(examined: ExaminedDevice, libraries: Sequence[LibraryFacts] | None) ->
     """Check that the skel is in a folder that the DSP searches; ours is the first."""
     if examined.no_dsp is not None:
         return CheckResult("not-applicable", examined.no_dsp)
-    firmware = listed(examined.answers.skels)
+    firmware = first_names(examined.answers.skels)
     suffix = f"; then those of the image: {firmware}" if firmware else ""
     if libraries is None:
         return CheckResult("unknown", f"no runtime was checked{suffix}")
@@ -404,7 +407,7 @@ def _skel(examined: ExaminedDevice, libraries: Sequence[LibraryFacts] | None) ->
     names = [library.file_name for library in _select(libraries, "skel", arch)]
     folders = "the runtime's folder, " + ", ".join(examined.platform.dsp_folders)
     if names:
-        return CheckResult("ok", f"{listed(names)}, searched in {folders}{suffix}")
+        return CheckResult("ok", f"{first_names(names)}, searched in {folders}{suffix}")
     name = "libQnnHtpV..Skel.so" if arch is None else f"libQnnHtpV{arch}Skel.so"
     advice = f"use a runtime with {name}; the SDK has it in lib/hexagon-v{arch or '..'}/unsigned"
     if firmware:
@@ -422,7 +425,7 @@ def _stub_and_skel(
     arch = examined.device.htp_arch
     files = [file for kind in _OF_ONE_BUILD for file in _select(libraries, kind, arch)]
     kinds = {file.kind for file in files}
-    shown = listed(f"{file.file_name} {file.build or 'of an unknown build'}" for file in files)
+    shown = first_names(f"{file.file_name} {file.build or 'of an unknown build'}" for file in files)
     if "stub" not in kinds:
         advice = "use stub and skel for this HTP from the same SDK as the backend"
         return CheckResult(

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from harness.core.outgoing_text import counted
+from harness.core.outgoing_text import counted, first_names
 from harness.results.record import is_figure
 
 Surroundings = Sequence[Mapping[str, Any]]
@@ -92,8 +92,7 @@ def files_used(
 
 def named_files(names: Sequence[str]) -> str:
     """Return the first names, and how many more there are."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(name[:_NAME_CHARS] for name in names[:_NAMED])}{more}"
+    return first_names((name[:_NAME_CHARS] for name in names), _NAMED)
 
 
 def _middle(side: Surroundings, name: str) -> float:

@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import Final, Literal, NamedTuple
 
-from harness.core.outgoing_text import counted, shortened
+from harness.core.outgoing_text import counted, first_names, shortened
 from harness.core.record_part import Part, Schema1
 from harness.diagnosis.error import signature_text
 from harness.history.attempts import (
@@ -653,8 +653,8 @@ def lines(report: HistoryReport) -> Iterator[str]:
         yield f"{case.recent}  {case.case}"
         yield f"        {ends(case)}; {rates(case)}"
         if len(case.kinds) > 1:
-            kinds = tuple(map(signature_text, case.kinds))
-            yield f"        failed with {counted(len(kinds), 'cause')}: {_some(kinds)}"
+            kinds = _some(map(signature_text, case.kinds))
+            yield f"        failed with {counted(len(case.kinds), 'cause')}: {kinds}"
         if case.first_bad_at and case.last_good_at:
             good, bad = case.last_good_at[:19], case.first_bad_at[:19]
             if case.changed:
@@ -741,6 +741,5 @@ def _days(period: KindRow | HistoryReport) -> str:
     return first if first == last else f"{first} to {last}"
 
 
-def _some(names: tuple[str, ...], most: int = 4) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return "; ".join(shortened(name, _WIDTH) for name in names[:most]) + more
+def _some(names: Iterable[str]) -> str:
+    return first_names((shortened(name, _WIDTH) for name in names), separator="; ")

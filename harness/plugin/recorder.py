@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from harness.core import hooks
-from harness.core.errors import ConfigError, HarnessError, InfraError
+from harness.core.errors import ConfigError, HarnessError, InfraError, raised_text
 from harness.core.outgoing_text import counted, outgoing
 from harness.plugin.collection import asks_for_devices
 from harness.plugin.terminal import (
@@ -159,7 +159,7 @@ def _call_plugins(session: pytest.Session, run: Run, folder: RunFolder, data: Ru
             for line in lines:
                 write_lines(session.config, line)
         except Exception as error:
-            errors.append(hooks.failure_text(plugin, "qnn_run_finished", error))
+            errors.append(raised_text(f"plug-in {plugin}: qnn_run_finished", error))
             write_lines(session.config, f"error: {errors[-1]}", red=True)
             if session.config.option.verbose > 0:
                 write_lines(session.config, "".join(traceback.format_exception(error)))

@@ -28,7 +28,7 @@ from markupsafe import Markup
 
 from harness.core.axes import VERSIONS
 from harness.core.names_inside import open_inside
-from harness.core.outgoing_text import counted
+from harness.core.outgoing_text import counted, first_names
 from harness.report.document import (
     Block,
     Heading,
@@ -406,16 +406,11 @@ def _row(
         call += [_BREAK, Span(f"{error.code} ({error.hex}) {error.symbol or ''}", style="code")]
     versions = [f"{axis} {version}" for axis in VERSIONS for version in group.versions[axis]]
     places: list[str | Span] = [
-        _first([*group.devices], 3),
+        first_names(group.devices, 3),
         _BREAK,
-        Span(_first(versions, 4), style="dim"),
+        Span(first_names(versions), style="dim"),
     ]
     return [str(len(group.cases)), cells, call, places, Span("show", link=f"#group={number}")]
-
-
-def _first(names: Sequence[str], most: int) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def evidence_of(cases: Iterable[CaseRecord], folder: Path) -> dict[str, str]:

@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from harness.core import hooks
 from harness.core.codes import DOCUMENTED
+from harness.core.errors import raised_text
 from harness.core.notices import ONCE
 from harness.core.outgoing_text import counted
 from harness.core.socs import claim_of, limits_of_simulation
@@ -328,7 +329,8 @@ class Section:
                 for block in blocks
             )
         except Exception as error:
-            text = hooks.failure_text(self.plugin, f"section {self.title!r} of report.html", error)
+            where = f"plug-in {self.plugin}: section {self.title!r} of report.html"
+            text = raised_text(where, error)
             _log.warning("%s", text, extra=ONCE)
             body = html([Paragraph(Span(f"This section could not be made: {text}", style="bad"))])
         return html([Heading(Span(self.title))]) + body if body else body

@@ -210,7 +210,7 @@ def only_simulated(record: CaseRecord) -> bool:
 def preflight_lines(cases: Iterable[CaseRecord], *, width: int = _WIDTH) -> list[str]:
     """Return a line for each finding of preflight above info, with the outcomes of its cases.
 
-    A context that passed although no device with this HTP takes it has entry, too.
+    A context that passed although no device with this HTP takes it has an entry, too.
     """
     by_finding: dict[tuple[str, str], tuple[dict[str, None], Counter[str]]] = {}
     for record in cases:

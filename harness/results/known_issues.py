@@ -18,7 +18,7 @@ from harness.core.axes import BACKENDS, IN_AXES, VERSIONS
 from harness.core.codes import same_code
 from harness.core.engine import ENGINES
 from harness.core.errors import ConfigError
-from harness.core.outgoing_text import counted
+from harness.core.outgoing_text import counted, first_names
 from harness.core.record_part import Part, Schema1
 from harness.core.socs import HTP_ARCHS, SOCS, TARGETS
 from harness.core.versions import QnnVersion, VersionRange
@@ -474,6 +474,4 @@ def _contradicts_itself(text: str) -> bool:
 
 
 def _shown(values: Iterable[object]) -> str:
-    listed = [str(value) for value in values]
-    more = len(listed) - _MOST_SHOWN
-    return ", ".join(listed[:_MOST_SHOWN]) + (f", and {more} more" if more > 0 else "")
+    return first_names(map(str, values), _MOST_SHOWN)

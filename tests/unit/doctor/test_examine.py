@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.core.errors import ConfigError, NoLabError
+from harness.core.outgoing_text import first_names
 from harness.diagnosis.diagnosis import diagnosed
 from harness.diagnosis.error import ErrorRecord
 from harness.diagnosis.verdict import Verdict
@@ -18,7 +19,6 @@ from harness.doctor.check import (
     CheckResult,
     Status,
     exit_code_of,
-    listed,
     one_line,
     report_of,
 )
@@ -192,7 +192,7 @@ def test_exit_codes(checks: list[Checked], code: int) -> None:
     ("number", "text"), [(0, ""), (1, "1"), (4, "1, 2, 3, 4"), (5, "1, 2, 3, 4 and 1 more")]
 )
 def test_of_many_things_the_first_are_said(number: int, text: str) -> None:
-    assert listed(str(index) for index in range(1, number + 1)) == text
+    assert first_names(str(index) for index in range(1, number + 1)) == text
 
 
 @given(st.text())

@@ -6,6 +6,7 @@
 # `make test ARGS="-m slow"` them alone.
 # `make nightly` runs the tests that take too long for every change, wherever they are marked so, and
 # looks for new examples of all properties;
+# `make coverage` prints how much of each module unit tests run;
 # `make matrix` tests of the plug-in with other versions of Python, pytest and pytest-xdist (noxfile.py);
 # `make atlas` writes docs/error-codes.md; `make dist` the package, with a probe for each target that
 # needs no compiler where it is installed; `make site` the pages of docs/; `make release` tags a version.

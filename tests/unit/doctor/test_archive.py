@@ -178,8 +178,8 @@ def test_a_row(tmp_path: Path, snapshot: Snapshot) -> None:
     assert f"| {' | '.join(COLUMNS)} |" in page.splitlines()
     completed = CliRunner().invoke(doctor, ["--read", str(file)])
     assert completed.output == snapshot
-    told = CliRunner().invoke(doctor, ["--read", str(file), "--json"])
-    assert json.loads(told.output) == json.loads(json.dumps(asdict(report_of(CHECKS))))
+    completed = CliRunner().invoke(doctor, ["--read", str(file), "--json"])
+    assert json.loads(completed.output) == json.loads(json.dumps(asdict(report_of(CHECKS))))
 
 
 def test_what_is_no_archive_of_the_doctor(tmp_path: Path, snapshot: Snapshot) -> None:

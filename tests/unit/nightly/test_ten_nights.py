@@ -54,10 +54,10 @@ class MockPytest:
     number: int
     draw: random.Random
     versions: str = "2.50.0"
-    made: dict[str, int] = field(default_factory=dict)
+    attempts: dict[str, int] = field(default_factory=dict)
 
     def attempt(self, name: str) -> CaseRecord:
-        self.made[name] = number = self.made.get(name, 0) + 1
+        self.attempts[name] = number = self.attempts.get(name, 0) + 1
         end = f"{'failed' if CASES[name](self.draw, self.number) else 'passed'} message={name}"
         if "away" in name and self.number in AWAY:
             end = "error message=cable"
@@ -71,8 +71,8 @@ class MockedNight(Chain):
     """A night whose pytest is the stand-in, and whose devices nobody asks."""
 
     mock: MockPytest
-    left: int | None = None
-    """It is ended while cases are run again, when so many more attempts have been made."""
+    attempts_left: int | None = None
+    """It ends while cases are run again, after so many more attempts."""
 
     def _pytest_run(self, left_s: float, run: RunFolder | None, *more: str, stdout: int = 2) -> int:
         assert run is not None
@@ -84,12 +84,12 @@ class MockedNight(Chain):
             for case, number in times.items()
             for _ in range(number)
         ]
-        for name in again[: self.left]:
+        for name in again[: self.attempts_left]:
             record = self.mock.attempt(name).model_copy(update={"run": run.run_id})
             assert record.case in times
             resumed.journal.append(record)
         resumed.close()
-        if self.left is not None and len(again) > self.left:
+        if self.attempts_left is not None and len(again) > self.attempts_left:
             raise KeyboardInterrupt
         return 0
 
@@ -217,10 +217,10 @@ def test_a_death_while_cases_are_run_again_changes_nothing(tmp_path: Path) -> No
     run_folder(tmp_path, passed.attempt("broken"))
     run = run_folder(tmp_path, failed.attempt("broken"))
     RunFolder(run).end({"exit_code": 1, "other_failures": True})
-    for left in (2, 0, 9):
+    for attempts_left in (2, 0, 9):
         chain = mocked(tmp_path, run, failed, other_failures=True)
-        chain.left = left
-        if left < 9:
+        chain.attempts_left = attempts_left
+        if attempts_left < 9:
             with pytest.raises(KeyboardInterrupt):
                 chain._compare()
             assert not RunFolder(run).info()["finished"]
@@ -228,7 +228,7 @@ def test_a_death_while_cases_are_run_again_changes_nothing(tmp_path: Path) -> No
     info = RunFolder(run).info()
     assert info["finished"]
     assert (info["exit_code"], info["other_failures"], info["problem"]) == (1, True, None)
-    assert failed.made["broken"] == 7, "each once"
+    assert failed.attempts["broken"] == 7, "each once"
     assert [reason[:5] for reason in chain.night.failed_on] == ["new", "tests"]
     assert [issue.state for issue in chain.night.issues] == ["open"]
 

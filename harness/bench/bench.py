@@ -12,8 +12,8 @@ from typing import Any, Final, NoReturn, cast
 
 from harness.bench.case_session import CaseSession, Observation, TargetFailure
 from harness.bench.kept_outputs import keep_outputs_of
+from harness.bench.ort_on_device import OrtOnDevice, ort_on_device
 from harness.bench.placement import Placement
-from harness.bench.session import OrtOnDevice, ort_on_device
 from harness.bench.wrong_call import require
 from harness.containers.graph_partitions import CPU, NPU, Placed, place_row
 from harness.core.axes import BACKEND_LIBRARIES

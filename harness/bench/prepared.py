@@ -34,7 +34,7 @@ from harness.models.metadata import named_build
 from harness.models.models import Model
 from harness.models.session_plan import Context, DeployedContext, DeployedModel, Reference
 from harness.probe.build import PROBE_NAME
-from harness.probe.fitness import probe_problem
+from harness.probe.self_test import probe_problem
 from harness.results.record import DeviceRecord, RuntimeRecord
 from harness.runtimes.preflight import ContextFacts
 from harness.runtimes.runtime import DeployedRuntime, Runtime, deploy_runtime

@@ -39,7 +39,7 @@ from harness.lab.health import DeviceEvent, EventHandler, KnownState, KnownState
 from harness.lab.inventory import Lab
 from harness.lab.lease import DeviceHeld, Leases, Occupied
 from harness.models.contexts import Source
-from harness.probe.fitness import built_probe_problem, probe_problem
+from harness.probe.self_test import built_probe_problem, probe_problem
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.findings import Finding
 

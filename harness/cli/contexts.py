@@ -40,8 +40,8 @@ from harness.core.outgoing_text import counted
 from harness.core.socs import SOCS, Soc, near_socs
 from harness.core.versions import QnnVersion
 from harness.diagnosis.refused_nodes import messages_of, refusal_text, refused_nodes
-from harness.models.compile import ContextStore, compile_to_file
 from harness.models.compiler import CompileError
+from harness.models.context_cache import ContextStore, compile_to_file
 from harness.models.fit_text import MOST_CONTEXTS, FitContext, fit, fit_lines
 from harness.models.inspection import (
     ContextReport,

@@ -30,8 +30,8 @@ from harness.lab.inventory import SIMULATED_LAB, load_lab
 from harness.models.artefact_sources import ModelOptions
 from harness.models.compiler import CompileError
 from harness.models.session_plan import ClosenessLimits
+from harness.reduce.bundle import outcome_lines
 from harness.reduce.driver import Reduction, Result
-from harness.reduce.handover import outcome_lines
 from harness.reduce.subject import (
     Reducing,
     Subject,

@@ -32,7 +32,7 @@ from harness.lab.inventory import load_lab
 from harness.lab.lease import DeviceHeld, Held
 from harness.lab.recovery import check
 from harness.probe.build import ProbeBuilder
-from harness.probe.fitness import built_probe_problem
+from harness.probe.self_test import built_probe_problem
 from harness.transport.adb_device import UNPLUGGED
 from harness.transport.adb_server import AdbServer
 

@@ -17,8 +17,8 @@ import click
 from harness.cli.lab_options import json_option
 from harness.cli.say import say_result
 from harness.core.errors import ConfigError
-from harness.diagnosis.any_log import ScannedLog, read_log
 from harness.diagnosis.explanation import Explained, explain as explain_log
+from harness.diagnosis.log_reader import ScannedLog, read_log
 from harness.diagnosis.rules import all_rules
 
 _NEGATIVE = 1

@@ -112,7 +112,7 @@ def commands(context: click.Context, verbose: bool) -> None:
 
 def main() -> None:
     """Run the command line; an error of the harness is one line on stderr and its exit code."""
-    from harness.core.ending import Ending
+    from harness.core.end_signals import Ending
 
     for name in ("stdout", "stderr"):
         if (stream := getattr(sys, name)) is not None:

@@ -15,7 +15,9 @@ from typing import Final
 
 from harness.core.codes import describe, dsp_errors, qnn_code_in
 from harness.core.record_part import Part, Schema1
-from harness.diagnosis.any_log import (
+from harness.diagnosis.chain import is_benign, link_of
+from harness.diagnosis.error import Confidence
+from harness.diagnosis.log_reader import (
     API,
     CALLS,
     CLIENT,
@@ -25,8 +27,6 @@ from harness.diagnosis.any_log import (
     UNRELATED,
     LogText,
 )
-from harness.diagnosis.chain import is_benign, link_of
-from harness.diagnosis.error import Confidence
 from harness.diagnosis.rule import CONFIDENCES, FittingRule, Rule, Symptoms, findings
 from harness.diagnosis.rules import all_rules
 

@@ -21,7 +21,7 @@ from harness.lab.identity import WrongTarget
 from harness.lab.inventory import Lab
 from harness.lab.lease import DeviceHeld, Leases
 from harness.probe.build import ProbeBuilder
-from harness.probe.fitness import built_probe_problem
+from harness.probe.self_test import built_probe_problem
 
 _SEE_HOST: Final = "see the probe for this target in the section of the host"
 

@@ -12,7 +12,7 @@ from typing import Final
 from harness.bench.bench import NO_FALLBACK, Bench, refusals, refused_words
 from harness.bench.case_session import CaseSession, Observation
 from harness.bench.kept_outputs import ToKeep
-from harness.bench.session import OrtOnDevice
+from harness.bench.ort_on_device import OrtOnDevice
 from harness.containers.artefact import Blob, FileBytes
 from harness.containers.extract import piece_file
 from harness.containers.graph_partitions import (
@@ -34,8 +34,8 @@ from harness.diagnosis.diagnosis import diagnosed
 from harness.diagnosis.error import signature
 from harness.diagnosis.refused_nodes import refused_nodes
 from harness.models.artefact_sources import ModelOptions, WholeFile, own_folder
-from harness.models.compile import compile_options
 from harness.models.compiler import CompileJob, run_jobs
+from harness.models.context_cache import compile_options
 from harness.models.context_file import ContextFile, Files
 from harness.models.contexts import Source
 from harness.models.models import Model

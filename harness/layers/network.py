@@ -14,8 +14,13 @@ from harness.bisect.loop import run_case
 from harness.core.cache import cache_root
 from harness.core.errors import ConfigError, InfraError
 from harness.diagnosis.refused_nodes import messages_of, refusal_text, refused_nodes
-from harness.models.compile import compile_options, compiled_binary, read_metadata, tensor_order
 from harness.models.compiler import CompileError, CompileJob, InputFile, ReferenceJob, run_jobs
+from harness.models.context_cache import (
+    compile_options,
+    compiled_binary,
+    read_metadata,
+    tensor_order,
+)
 from harness.models.onnx_model import all_inputs, graphs_within, inlined
 from harness.plugin.user_files import isolated_arguments
 from harness.probe.build import ProbeBuilder

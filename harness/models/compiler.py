@@ -1,4 +1,4 @@
-"""The compiler: worker.py in its own process, with the libraries of one QNN version.
+"""The compiler: compile_worker.py in its own process, with the libraries of one QNN version.
 
 A refusal, a crash or an endless loop there is the result of one job, and of no other.
 """
@@ -23,7 +23,7 @@ from harness.core.files import read_bounded, scratch_folder
 from harness.core.guard import spawn_guarded
 from harness.runtimes.pypi import CompilerHost
 
-WORKER: Final = Path(__file__).with_name("worker.py")
+WORKER: Final = Path(__file__).with_name("compile_worker.py")
 START_TIMEOUT_S: Final = 60.0
 """For starting the worker."""
 

@@ -21,6 +21,7 @@ from harness.core.files import read_bounded, scratch_folder, sha256_of
 from harness.core.guard import spawn_guarded
 from harness.core.socs import SOCS
 from harness.core.verified_folder import make_once, publish, work_folder, write_manifest
+from harness.models.compile_worker import LOOK_S, busiest_s
 from harness.models.compiler import (
     WAIT_S,
     CompileError,
@@ -30,7 +31,6 @@ from harness.models.compiler import (
     without_end,
     worker_command,
 )
-from harness.models.worker import LOOK_S, busiest_s
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.pypi import (
     LIBRARY_FOLDER,

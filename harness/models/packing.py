@@ -24,7 +24,7 @@ from pydantic import TypeAdapter
 from harness.core.errors import InfraError
 from harness.core.files import keep_whole, read_json
 from harness.core.outgoing_text import counted
-from harness.models.compile import ContextStore
+from harness.models.context_cache import ContextStore
 from harness.models.models import Model
 from harness.models.session_plan import Libraries, Move, schedule, session_start
 from harness.probe.build import ProbeBuilder

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import pytest
 
-from harness.core.ending import Ending
+from harness.core.end_signals import Ending
 from harness.core.errors import ConfigError, HarnessError, NotYet
 from harness.core.files import read_json
 from harness.core.outgoing_text import counted

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from harness.core import hooks
-from harness.core.ending import Ending
+from harness.core.end_signals import Ending
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.outgoing_text import OutgoingStream
 from harness.plugin.collection import (

@@ -26,8 +26,8 @@ from harness.plugin.pytest_internals import (
 )
 
 if TYPE_CHECKING:
+    from harness.plugin.live_progress import Show
     from harness.plugin.progress import RunCounts
-    from harness.plugin.show import Show
 
 STOPPED_BY: Final = "qnn_harness_stopped_by"
 """The key of the error that stopped a worker of pytest-xdist, with its exit code."""
@@ -218,7 +218,7 @@ class Live:
     def _start(self) -> None:
         if self._show is not None or self._counts is None or not self._is_possible():
             return
-        from harness.plugin.show import Show
+        from harness.plugin.live_progress import Show
 
         reporter, counts = self._reporter, self._counts
         if column(reporter):  # the line that says how many workers there are

@@ -27,7 +27,7 @@ from harness.models.metadata import entries, tensors_of
 from harness.models.session_plan import ANY_DISTANCE, Context, Residency
 from harness.plugin.user_files import is_of_a_file, named_variant
 from harness.probe.build import ProbeBuilder
-from harness.reduce.handover import LoadedGraph, NamedTensor, entries_of, model_files, write_case
+from harness.reduce.bundle import LoadedGraph, NamedTensor, entries_of, model_files, write_case
 from harness.results.case_names import split_node_id
 from harness.results.record import CaseRecord
 from harness.results.run_folder import RunFolder, run_folders

@@ -15,7 +15,7 @@ import yaml
 from harness.core.cache import cache_root
 from harness.core.deadline import Deadline
 from harness.core.guard import GuardedProcess, spawn_guarded
-from harness.models.compile import ContextStore
+from harness.models.context_cache import ContextStore
 from harness.models.models import Model
 from harness.probe.build import ProbeBuilder
 from harness.runtimes.catalog import Catalog

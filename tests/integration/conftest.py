@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.core.cache import cache_root
-from harness.models.compile import ContextStore
+from harness.models.context_cache import ContextStore
 from harness.models.models import Model
 from harness.models.session_plan import Context
 from harness.probe.build import ProbeBuilder

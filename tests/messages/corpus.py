@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from harness.diagnosis.any_log import read_log
 from harness.diagnosis.chain import is_benign
 from harness.diagnosis.explanation import explain
+from harness.diagnosis.log_reader import read_log
 
 TABLE: Final = Path(__file__).with_name("corpus.tsv")
 Role = Literal["known", "consequence", "benign", "nothing"]

@@ -9,8 +9,8 @@ from pathlib import Path
 import onnx
 import pytest
 
-from harness.diagnosis.any_log import read_log
 from harness.diagnosis.explanation import explain
+from harness.diagnosis.log_reader import read_log
 from tests.integration.cli.test_run_litert import SELFIE, take
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.probe.test_executorch import LLAMA

@@ -17,7 +17,7 @@ import pytest
 
 def pytest_configure(config: pytest.Config) -> None:
     from harness.bench.bench import Bench
-    from harness.bench.session import OrtOnDevice
+    from harness.bench.ort_on_device import OrtOnDevice
     from harness.models.session_plan import Libraries
 
     del config

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from harness.diagnosis.any_log import MAX_LINES
+from harness.diagnosis.log_reader import MAX_LINES
 
 MOST_KB = 200_000
 _PEAK = """

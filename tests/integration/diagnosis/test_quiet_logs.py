@@ -17,8 +17,8 @@ from typing import Final
 
 import pytest
 
-from harness.diagnosis.any_log import read_log
 from harness.diagnosis.explanation import explain
+from harness.diagnosis.log_reader import read_log
 from tests.android.bionic import x64_root
 from tests.needed import C_COMPILERS, need
 

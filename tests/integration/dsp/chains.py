@@ -18,7 +18,7 @@ from typing import Final
 from harness.core.cache import BOARDS, cache_root
 from harness.dsp.dsp import DspLimits, DspPrograms
 from harness.dsp.emulator import build_loader, find_qemu
-from harness.models.compile import ContextStore
+from harness.models.context_cache import ContextStore
 from harness.models.models import Model
 from harness.models.session_plan import Context
 from harness.probe.build import ProbeBuilder

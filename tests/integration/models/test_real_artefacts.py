@@ -11,8 +11,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from harness.containers.extract import piece_file
 from harness.containers.open import open_artefact
-from harness.models.compile import read_metadata
 from harness.models.compiler import CompileJob, run_jobs
+from harness.models.context_cache import read_metadata
 from harness.probe.build import ProbeBuilder
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.pypi import CompilerHost

@@ -15,9 +15,9 @@ from onnx import helper
 
 from harness.core.errors import ConfigError, InfraError
 from harness.core.files import sha256_of
-from harness.models import compile, compiler, worker
-from harness.models.compile import ContextKey, ContextStore
+from harness.models import compile_worker, compiler, context_cache
 from harness.models.compiler import CompileError, CompileJob, InputFile, Job, ReferenceJob, run_jobs
+from harness.models.context_cache import ContextKey, ContextStore
 from harness.models.models import Model
 from harness.models.onnx_model import OnnxModel
 from harness.models.session_plan import Context
@@ -174,7 +174,7 @@ def test_two_processes_want_the_same(tmp_path: Path, context_for: ContextFor) ->
         "import logging, sys; from pathlib import Path\n"
         "logging.basicConfig(level='INFO', format='%(message)s', stream=sys.stdout)\n"
         "from harness.core.cache import cache_root\n"
-        "from harness.models.compile import ContextStore\n"
+        "from harness.models.context_cache import ContextStore\n"
         "from harness.models.models import Model\n"
         "from harness.probe.build import ProbeBuilder\n"
         "from harness.runtimes.catalog import Catalog\n"
@@ -306,7 +306,7 @@ def test_a_model_that_came_to_no_end_is_computed_for_one_case_only(
         return run_jobs(*jobs)
 
     monkeypatch.setattr(compiler, "JOB_S", 1.0)
-    monkeypatch.setattr(compile, "run_jobs", run)
+    monkeypatch.setattr(context_cache, "run_jobs", run)
     onnx.save(hostile_models.loop(10**12), tmp_path / "loop.onnx")
     model = OnnxModel.of(tmp_path / "loop.onnx")
     store = ContextStore(tmp_path / "cache", catalog, probes)
@@ -337,5 +337,5 @@ def test_many_threads_take_no_longer_than_the_busiest() -> None:
             time.sleep(0.1)
             times = stat.read_text().rpartition(")")[2].split()[11:13]
             total = sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
-        assert 0 < worker.busiest_s(process.pid) < 0.8 * total
+        assert 0 < compile_worker.busiest_s(process.pid) < 0.8 * total
         process.kill()

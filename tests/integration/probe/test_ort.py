@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from harness.bench.session import OrtOnDevice, ort_on_device
+from harness.bench.ort_on_device import OrtOnDevice, ort_on_device
 from harness.diagnosis.error import ErrorRecord
 from harness.diagnosis.verdict import judge
 from harness.models.models import Model, OnnxFiles

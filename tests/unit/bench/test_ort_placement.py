@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from harness.bench.session import OrtOnDevice
+from harness.bench.ort_on_device import OrtOnDevice
 from harness.runtimes.runtime import DeployedRuntime, Runtime
 
 

@@ -21,7 +21,7 @@ from harness.containers.open import open_artefact, open_artefacts
 from harness.core.errors import ConfigError
 from harness.models.artefact_sources import ModelOptions, contexts_of
 from harness.models.context_file import ContextFile
-from harness.reduce.handover import entries_of
+from harness.reduce.bundle import entries_of
 from tests.snapshots import Snapshot
 from tests.unit.containers.made import CONTEXT, OTHER, bytes_of, epcontext
 

@@ -39,7 +39,7 @@ PAST = re.compile(
 # programs that can import nothing of ours; what they read we have written
 ALONE = {
     "models/litert_worker.py",
-    "models/worker.py",
+    "models/compile_worker.py",
     "models/shapes_worker.py",
     "reduce/reproduce.py",
 }

@@ -285,9 +285,9 @@ PRINTS_ITSELF = {
     "cli/say.py",
     "cli/doctor.py",
     "cli/devices.py",
-    "models/worker.py",
+    "models/compile_worker.py",
     "models/shapes_worker.py",
-    "plugin/show.py",  # what it draws is clean already
+    "plugin/live_progress.py",  # what it draws is clean already
     "reduce/reproduce.py",
     "plugin/terminal.py",
     "engines/litert.py",  # a command of a README

@@ -13,10 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from harness.diagnosis.any_log import LogText, read_log
 from harness.diagnosis.diagnosis import Foreseen, diagnosed
 from harness.diagnosis.error import ErrorRecord, Outcome
 from harness.diagnosis.explanation import explain
+from harness.diagnosis.log_reader import LogText, read_log
 from harness.diagnosis.rule import Rule
 from harness.diagnosis.rules import own_rules
 from harness.diagnosis.verdict import judge

@@ -7,8 +7,8 @@ from itertools import groupby, permutations
 
 import pytest
 
-from harness.diagnosis.any_log import LogText
 from harness.diagnosis.explanation import Explained, explain, symptoms_in
+from harness.diagnosis.log_reader import LogText
 from harness.diagnosis.rule import Rule, Symptoms, likely, possible
 from harness.diagnosis.rules import own_rules
 from tests.snapshots import Snapshot

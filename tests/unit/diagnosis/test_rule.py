@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import ConfigError
-from harness.diagnosis.any_log import rule_filter
 from harness.diagnosis.chain import is_benign
+from harness.diagnosis.log_reader import rule_filter
 from harness.diagnosis.rule import (
     FittingRule,
     Rule,

@@ -160,7 +160,7 @@ def test_a_model_whose_digest_is_noted_is_not_built(tmp_path: Path) -> None:
     """Workers of a run would each load onnx and numpy for contexts that are there already."""
     code = (
         "import sys; from pathlib import Path\n"
-        "from harness.models.compile import ContextStore\n"
+        "from harness.models.context_cache import ContextStore\n"
         "from harness.models.models import Model\n"
         "store = ContextStore(Path(sys.argv[1]), None, None)\n"
         "print(store._key(Model('tiny')), 'onnx' in sys.modules, 'numpy' in sys.modules)"

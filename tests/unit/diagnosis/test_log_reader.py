@@ -9,8 +9,10 @@ from unittest.mock import patch
 import pytest
 from hypothesis import assume, given, settings, strategies as st
 
-from harness.diagnosis import any_log
-from harness.diagnosis.any_log import (
+from harness.diagnosis import log_reader
+from harness.diagnosis.chain import link_of
+from harness.diagnosis.explanation import explain
+from harness.diagnosis.log_reader import (
     KERNEL,
     MAX_LINES,
     LineFilter,
@@ -21,8 +23,6 @@ from harness.diagnosis.any_log import (
     rule_filter,
     texts_of,
 )
-from harness.diagnosis.chain import link_of
-from harness.diagnosis.explanation import explain
 from harness.diagnosis.rules import own_rules
 from tests.messages.corpus import corpus
 from tests.properties import damaged, reached, reaches
@@ -31,7 +31,7 @@ from tests.unit.diagnosis.failure_rows import LOG_ROWS
 LINE = "QnnDsp <E> Failed to find available PD for contextId 56"
 
 
-def read(data: bytes) -> any_log.ScannedLog:
+def read(data: bytes) -> log_reader.ScannedLog:
     return read_log(io.BytesIO(data))
 
 
@@ -138,7 +138,7 @@ def test_empty_lines_are_counted_and_not_looked_at(monkeypatch: pytest.MonkeyPat
             searched.append(len(line))
             return rule_filter().passes(line)
 
-    monkeypatch.setattr(any_log, "rule_filter", CountingMock)
+    monkeypatch.setattr(log_reader, "rule_filter", CountingMock)
     empty = 8 << 20
     log = read(b"\n" * empty + b"libQnnHtp.so: error 1009\n")
     assert (log.line_count, [line.number for line in log.lines]) == (empty + 1, [empty + 1])
@@ -146,7 +146,7 @@ def test_empty_lines_are_counted_and_not_looked_at(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_log_without_end_is_read_to_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(any_log, "MAX_CHARS", 4096)
+    monkeypatch.setattr(log_reader, "MAX_CHARS", 4096)
     log = read(b"x" * 100_000 + LINE.encode())
     assert not log.whole
     assert log.lines == ()
@@ -231,7 +231,7 @@ class EverythingMock:
 
 @contextmanager
 def all_lines() -> Iterator[None]:
-    with patch.object(any_log, "rule_filter", EverythingMock):
+    with patch.object(log_reader, "rule_filter", EverythingMock):
         yield
 
 

@@ -9,8 +9,8 @@ from onnx import helper
 
 from harness.containers.artefact import Tensor
 from harness.core.errors import ConfigError
-from harness.models.compile import compile_options, epcontext_max_size, tensor_order
 from harness.models.compiler import CompileError
+from harness.models.context_cache import compile_options, epcontext_max_size, tensor_order
 from harness.models.metadata import check_arch, graphs_named, memory_bytes, tensors_of
 
 

@@ -25,7 +25,7 @@ from harness.core.outgoing_text import counted
 from harness.core.socs import SOCS, claim_of, limits_of_simulation
 from harness.core.versions import QNN_WHEELS
 from harness.models.artefact_sources import ModelOptions, own_folder
-from harness.models.compile import compile_options
+from harness.models.context_cache import compile_options
 from harness.models.session_plan import ANY_DISTANCE
 from harness.report.document import template
 from harness.results.record import CaseRecord

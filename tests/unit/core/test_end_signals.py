@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.core import ending as ending_module
-from harness.core.ending import Ending
+from harness.core import end_signals
+from harness.core.end_signals import Ending
 
 ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -44,7 +44,7 @@ def test_who_asks_again_later_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     ending.watch()
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
-    monkeypatch.setattr(ending_module, "_GRACE_S", 0.0)
+    monkeypatch.setattr(end_signals, "_GRACE_S", 0.0)
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
 

@@ -9,8 +9,8 @@ import pyte
 import pytest
 
 from harness.core.notices import report_progress
+from harness.plugin.live_progress import Show
 from harness.plugin.progress import RunCounts
-from harness.plugin.show import Show
 
 CASES = [f"test_a.py::test[{number}]" for number in range(4)]
 

@@ -8,7 +8,7 @@ import pytest
 from harness.lab.attach import AttachedDevice, OpenLab
 from harness.lab.inventory import load_lab
 from harness.probe.build import ProbeBuilder, read_sources, source_hash
-from harness.probe.fitness import built_probe_problem
+from harness.probe.self_test import built_probe_problem
 from tests.logged import Logged
 
 

@@ -1,6 +1,6 @@
 """The program that compiles contexts and computes references: run by compiler.py.
 
-    python -P worker.py REQUEST.json
+    python -P compile_worker.py REQUEST.json
 
 Its only imports are numpy and the onnxruntime on PYTHONPATH. Every job runs in a fork of its own,
 for two reasons. A crash or a hang fails only that job. And a binary does not depend on the jobs

@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from harness.core.cache import BOARDS, cache_root
 from harness.core.errors import HarnessError
+from harness.core.state_folders import BOARDS, cache_root
 from harness.dsp.emulator import HMX, VECTOR_FLOAT, find_qemu, why_no_loader
 
 INSIST = "QNN_HARNESS_INSIST"

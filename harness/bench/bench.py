@@ -43,7 +43,7 @@ from harness.models.session_plan import (
 )
 from harness.probe.plan import ONCE, Plan, Rounds, Settings
 from harness.results.drift import KEPT
-from harness.results.measurements import graph_figures
+from harness.results.probe_figures import graph_figures
 from harness.results.record import Check, as_json, conclusion, failure_text
 from harness.transport.shell import Completed
 

@@ -27,7 +27,7 @@ from harness.lab.lease import LeaseLost
 from harness.probe.events import kept_events
 from harness.probe.plan import Plan
 from harness.probe.plan_runner import ProbeRun, run_plan
-from harness.results.measurements import loaded_contexts, measure
+from harness.results.probe_figures import loaded_contexts, measure
 from harness.results.record import (
     Check,
     Execution,

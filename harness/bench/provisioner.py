@@ -11,9 +11,9 @@ from pydantic import BaseModel
 
 from harness.bench.placement import Placement
 from harness.core.axes import RPC_LIBRARY, backend_of
-from harness.core.cache import BOARDS, cache_root
 from harness.core.engine import ENGINES, EngineProgram
 from harness.core.errors import plugin_faults
+from harness.core.state_folders import BOARDS, cache_root
 from harness.deploy.deploy import Deployer
 from harness.deploy.layout import FileSet
 from harness.dsp.emulator import lacks_floats

@@ -21,7 +21,6 @@ from typing import Final
 from harness.bench.placement import Need, Placement
 from harness.bench.prepared import PreparedPlacement, ProvisionedDevice
 from harness.bench.provisioner import Materials, PreflightMode, Provisioner, preflight_device
-from harness.core.cache import quarantine_root, simulated_root
 from harness.core.errors import (
     ConfigError,
     DeviceFull,
@@ -30,6 +29,7 @@ from harness.core.errors import (
     NotYet,
     VersionError,
 )
+from harness.core.state_folders import quarantine_root, simulated_root
 from harness.deploy.deploy import Deployer, Push
 from harness.deploy.instances import Instances
 from harness.deploy.layout import new_claim

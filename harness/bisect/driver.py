@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from harness.bisect.folder import Answered, BisectFolder, BisectLog
-from harness.bisect.loop import Loop, RunEnd, Watcher, judge, record_of
 from harness.bisect.match import (
     ANY_FAILURE,
     NOTHING,
@@ -36,6 +35,7 @@ from harness.bisect.result import (
     flaky_versions,
 )
 from harness.bisect.search import AxisSpec, CornerSpec, Search, Task
+from harness.bisect.search_loop import Loop, RunEnd, Watcher, judge, record_of
 from harness.core.errors import ConfigError
 from harness.results.drift import KEPT, Output, changes
 from harness.results.record import CaseRecord

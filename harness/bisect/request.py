@@ -12,9 +12,9 @@ from typing import Any, Final, TypeAlias
 from pydantic import ValidationError
 
 from harness.bisect.folder import Answered, BisectFolder, log_text, read_log
-from harness.bisect.loop import pytest_arguments_to_resume, with_earlier_options
 from harness.bisect.match import Match, parse_match
 from harness.bisect.search import AxisSpec, CornerSpec, Task
+from harness.bisect.search_loop import pytest_arguments_to_resume, with_earlier_options
 from harness.core.axes import VERSIONS, AxisName
 from harness.core.errors import ConfigError, HarnessError
 from harness.core.outgoing_text import counted

@@ -32,18 +32,18 @@ from harness.containers.artefact import Artefact, ArtefactError, Piece
 from harness.containers.extract import extract, no_context_error, piece_file
 from harness.containers.manifest import MANIFEST
 from harness.containers.open import open_artefact, open_artefacts
-from harness.core.cache import cache_root
 from harness.core.codes import describe
 from harness.core.errors import ConfigError
 from harness.core.files import sha256_of
 from harness.core.outgoing_text import counted
 from harness.core.socs import SOCS, Soc, near_socs
+from harness.core.state_folders import cache_root
 from harness.core.versions import QnnVersion
 from harness.diagnosis.refused_nodes import messages_of, refusal_text, refused_nodes
 from harness.models.compiler import CompileError
 from harness.models.context_cache import ContextStore, compile_to_file
 from harness.models.fit_text import MOST_CONTEXTS, FitContext, fit, fit_lines
-from harness.models.inspection import (
+from harness.models.inspection_report import (
     ContextReport,
     Inspection,
     ModelReport,
@@ -402,7 +402,7 @@ def _refusal(
 ) -> tuple[str, bool, str | None]:
     """Return why a context has no size: a message, whether it is refused, and the diagnosis."""
     from harness.diagnosis.rule import Symptoms, findings
-    from harness.diagnosis.rules import all_rules
+    from harness.diagnosis.rule_sources import all_rules
 
     reason, api = failure.reason, "QnnContext_createFromBinary"
     if not failure.refused:

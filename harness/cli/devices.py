@@ -15,11 +15,11 @@ from rich.text import Text
 
 from harness.cli.lab_options import json_option, lab_option, lab_or_simulated, open_lab, seconds_of
 from harness.cli.say import say, say_json
-from harness.core.cache import BOARDS, cache_root, quarantine_root
 from harness.core.deadline import Deadline
 from harness.core.errors import HarnessError, InfraError
 from harness.core.outgoing_text import counted, first_names, outgoing
 from harness.core.record_part import Part, Printout
+from harness.core.state_folders import BOARDS, cache_root, quarantine_root
 from harness.deploy.client import Cleaned, clean as clean_device
 from harness.deploy.layout import describe_claim
 from harness.dsp.emulator import loader_missing

@@ -18,10 +18,10 @@ from rich.text import Text
 
 from harness.cli.lab_options import NamedPath, json_option, lab_option, output_option
 from harness.cli.say import say, say_json, say_result
-from harness.core.cache import cache_path
 from harness.core.files import scratch_folder
 from harness.core.notices import Notices, shown_by
 from harness.core.outgoing_text import outgoing
+from harness.core.state_folders import cache_path
 from harness.doctor.acceptance import accept
 from harness.doctor.archive import (
     check_writable,

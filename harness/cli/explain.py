@@ -17,9 +17,9 @@ import click
 from harness.cli.lab_options import json_option
 from harness.cli.say import say_result
 from harness.core.errors import ConfigError
-from harness.diagnosis.explanation import Explained, explain as explain_log
+from harness.diagnosis.explain_log import Explained, explain as explain_log
 from harness.diagnosis.log_reader import ScannedLog, read_log
-from harness.diagnosis.rules import all_rules
+from harness.diagnosis.rule_sources import all_rules
 
 _NEGATIVE = 1
 _STDIN = "-"

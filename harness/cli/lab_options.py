@@ -12,8 +12,8 @@ from typing import Any, Final
 import click
 
 from harness.cli.say import say
-from harness.core.cache import cache_root, lease_root, simulated_root
 from harness.core.errors import ConfigError
+from harness.core.state_folders import cache_root, lease_root, simulated_root
 from harness.lab.attach import OpenLab
 from harness.lab.inventory import Lab, load_lab, shipped_lab
 from harness.lab.lease import Leases

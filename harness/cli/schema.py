@@ -21,7 +21,7 @@ from harness.cli.run import OutputDrifted
 from harness.cli.runtimes import RuntimesListed, RuntimesShown
 from harness.containers.manifest import Manifest
 from harness.core.files import write_whole
-from harness.diagnosis.explanation import Explanation
+from harness.diagnosis.explain_log import Explanation
 from harness.doctor.check import DoctorReport
 from harness.history.comparison_text import ComparisonReport
 from harness.history.timeline import HistoryReport
@@ -33,7 +33,7 @@ from harness.lab.tagged_model import TaggedModel
 from harness.labgrid import source
 from harness.layers.divergence import Divergence
 from harness.models.fit_text import Fit
-from harness.models.inspection import Inspection
+from harness.models.inspection_report import Inspection
 from harness.nightly.night import Night
 from harness.notify import channels
 from harness.plugin.plan_view import PlanReport

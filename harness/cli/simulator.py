@@ -17,11 +17,11 @@ from rich.text import Text
 
 from harness.cli.lab_options import NamedPath, lab_option, open_lab, output_option, require_output
 from harness.cli.say import say
-from harness.core.cache import BOARDS, cache_root
 from harness.core.errors import ConfigError, InfraError
 from harness.core.files import write_whole
 from harness.core.notices import Notices, followed_by, shown_by
 from harness.core.outgoing_text import counted, outgoing
+from harness.core.state_folders import BOARDS, cache_root
 from harness.lab.inventory import load_lab
 from harness.transport.adb_device import AdbDevice
 

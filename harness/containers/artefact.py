@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Final, Literal, Self
 
 from harness.core.errors import ConfigError
 from harness.core.files import sha256_of_range
-from harness.core.names_inside import NotInsideError, open_below
+from harness.core.paths_inside import NotInsideError, open_below
 
 ArtefactKind = Literal["context", "pte", "epcontext", "tflite", "dlc", "onnx", "manifest", "bundle"]
 PieceKind = Literal["context", "dlc", "empty"]

@@ -15,10 +15,10 @@ from typing import BinaryIO, Final
 
 from harness.containers.artefact import Artefact, ArtefactError, Blob, Piece
 from harness.containers.manifest import MANIFEST, Manifest, ModelFile, PieceEntry
-from harness.core.cache import cache_problem
 from harness.core.errors import ConfigError, InfraError
 from harness.core.files import copy_range, sha256_of, written_whole
-from harness.core.names_inside import name_problem
+from harness.core.paths_inside import name_problem
+from harness.core.state_folders import cache_problem
 from harness.core.verified_folder import key_of, make_once, publish, work_folder, write_manifest
 
 _log = logging.getLogger(__name__)

@@ -32,7 +32,7 @@ from harness.containers.pte import PTE_IDENTIFIER, read_pte
 from harness.containers.tflite import TFLITE_IDENTIFIER, read_tflite
 from harness.core.archive import ArchiveError, ArchiveLimits, open_archive
 from harness.core.engine import ENGINES
-from harness.core.names_inside import NotInsideError, inside
+from harness.core.paths_inside import NotInsideError, inside
 
 _METADATA: Final = "dlc.metadata"
 # a model may be as large as a disk, as nothing is unpacked

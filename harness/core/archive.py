@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from harness.core.errors import InfraError
-from harness.core.names_inside import create_inside, name_problem
 from harness.core.outgoing_text import counted
+from harness.core.paths_inside import create_inside, name_problem
 from harness.core.verified_folder import (
     MANIFEST,
     VerifiedFolder,

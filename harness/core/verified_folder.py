@@ -27,7 +27,6 @@ from typing import Any, Final
 import filelock
 
 from harness.core.bounded_json import parse_json
-from harness.core.cache import cache_problem
 from harness.core.errors import InfraError
 from harness.core.files import (
     LocalFile,
@@ -39,8 +38,9 @@ from harness.core.files import (
     sha256_of,
     write_json,
 )
-from harness.core.names_inside import NotInsideError, inside, name_problem, open_below, read_inside
+from harness.core.paths_inside import NotInsideError, inside, name_problem, open_below, read_inside
 from harness.core.platform import locking_process
+from harness.core.state_folders import cache_problem
 
 _log = logging.getLogger(__name__)
 

@@ -26,10 +26,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from harness.core.cache import PRIVATE
 from harness.core.errors import InfraError
 from harness.core.files import disk_errors
-from harness.core.names_inside import NotInsideError, create_inside, list_inside, open_below
+from harness.core.paths_inside import NotInsideError, create_inside, list_inside, open_below
+from harness.core.state_folders import PRIVATE
 from harness.deploy.layout import ENTRY_FILE, base
 from harness.lab.devices import DEFAULT_WORKDIR
 from harness.simulator.storage import LOCK_FILE

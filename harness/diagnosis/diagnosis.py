@@ -9,7 +9,7 @@ from typing import Final
 
 from harness.diagnosis.error import ErrorRecord
 from harness.diagnosis.rule import Rule, Symptoms, findings
-from harness.diagnosis.rules import all_rules
+from harness.diagnosis.rule_sources import all_rules
 from harness.runtimes.findings import Finding
 
 _MAX_LINES: Final = 400

@@ -23,7 +23,7 @@ import re2
 from harness.core.record_part import clean_text
 from harness.diagnosis.chain import ECHO
 from harness.diagnosis.rule import Rule
-from harness.diagnosis.rules import all_rules
+from harness.diagnosis.rule_sources import all_rules
 
 # Words in lines of programs that use the NPU: each such process fails on its own.
 CLIENT: Final = re.compile(

@@ -27,10 +27,10 @@ from harness.core.archive import ArchiveError, ArchiveLimits, open_archive
 from harness.core.bounded_json import parse_model, problem_in
 from harness.core.errors import ConfigError, InfraError
 from harness.core.files import open_regular, written_whole
-from harness.core.names_inside import name_problem, read_inside
 from harness.core.outgoing_text import counted, without_secrets
+from harness.core.paths_inside import name_problem, read_inside
 from harness.doctor.check import Checked, DoctorReport, report_of
-from harness.evidence.text import EvidenceFile, clean, fit, redact
+from harness.evidence.redaction import EvidenceFile, clean, fit, redact
 from harness.lab.devices import SshDeviceConfig
 from harness.lab.inventory import Lab
 from harness.probe.build import VARIABLES as NDK_VARIABLES

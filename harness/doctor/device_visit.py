@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from harness.bench.workbench import Workbench
-from harness.core.cache import lease_root, quarantine_root
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.socs import SOCS
+from harness.core.state_folders import lease_root, quarantine_root
 from harness.doctor.check import REACHABLE, Checked, CheckResult, Status
 from harness.doctor.device_checks import ExaminedDevice, device_checks, unknown_soc
 from harness.doctor.smoke import runtime_result, smoke_checks, untried

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Final
 
 from harness.bench.workbench import Workbench
-from harness.core.cache import PRIVATE, open_to_others
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, HarnessError, InfraError, NoLabError
 from harness.core.outgoing_text import counted
 from harness.core.socs import TARGETS
+from harness.core.state_folders import PRIVATE, open_to_others
 from harness.doctor.check import LAB_FILE, REACHABLE, Checked, CheckResult, Status
 from harness.doctor.device_visit import Options, open_workbench, visit
 from harness.lab.devices import AdbDeviceConfig, DeviceConfig

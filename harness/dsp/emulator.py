@@ -30,7 +30,7 @@ from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.files import disk_errors, read_note, scratch_folder, write_json
 from harness.core.guard import spawn_guarded
 from harness.core.verified_folder import key_of, make_file
-from harness.dsp.dsp import DspPrograms
+from harness.dsp.simulated_dsp import DspPrograms
 
 NATIVE: Final = Path(__file__).parent / "native"
 FASTRPC: Final = "libcdsprpc.so"

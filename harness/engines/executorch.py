@@ -23,9 +23,9 @@ from harness.containers.graph_partitions import figures_of
 from harness.containers.manifest import RunPlan
 from harness.containers.open import open_artefact
 from harness.containers.pte import method_nodes, method_tensors
-from harness.core.cache import cache_root
 from harness.core.engine import Engine, EngineProgram, FileRun
 from harness.core.errors import ConfigError
+from harness.core.state_folders import cache_root
 from harness.core.versions import QnnVersion
 from harness.diagnosis.runner_log import (
     STARTED,

@@ -20,18 +20,18 @@ from harness.containers.graph_partitions import CPU, NPU, GraphNode, Placed, fig
 from harness.containers.manifest import RunPlan
 from harness.containers.open import open_artefact
 from harness.containers.tflite import TfliteGraph, TfliteNode, assign_partitions, read_tflite_graph
-from harness.core.cache import cache_root
 from harness.core.engine import Engine, EngineProgram, FileRun, require_no_graph
 from harness.core.errors import ConfigError
 from harness.core.files import scratch_folder
 from harness.core.outgoing_text import counted
+from harness.core.state_folders import cache_root
 from harness.diagnosis.diagnosis import diagnosed
 from harness.diagnosis.error import ErrorRecord
 from harness.diagnosis.verdict import Verdict
 from harness.models.artefact_sources import ModelOptions, WholeFile
 from harness.models.compiler import CompileError
 from harness.models.context_file import ContextFile, Files
-from harness.models.litert import (
+from harness.models.litert_compiler import (
     LITERT_VERSION,
     RefusedByCpu,
     compile_litert,

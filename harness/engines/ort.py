@@ -25,10 +25,10 @@ from harness.containers.graph_partitions import (
     transfers_in,
 )
 from harness.containers.open import open_artefact
-from harness.core.cache import cache_root
 from harness.core.engine import Engine, FileRun, require_no_graph
 from harness.core.errors import ConfigError, HarnessError
 from harness.core.files import scratch_folder
+from harness.core.state_folders import cache_root
 from harness.core.verified_folder import valid_name
 from harness.diagnosis.diagnosis import diagnosed
 from harness.diagnosis.error import signature

@@ -20,8 +20,8 @@ from typing import Final
 
 from harness.core.deadline import Deadline
 from harness.core.errors import DeviceError, InfraError
-from harness.core.names_inside import create_inside, name_problem
 from harness.core.outgoing_text import without_secrets, without_secrets_in
+from harness.core.paths_inside import create_inside, name_problem
 from harness.core.platform import boot_clock_s
 from harness.dsp.replies import log_end, log_size
 from harness.evidence.device_replies import (
@@ -33,7 +33,7 @@ from harness.evidence.device_replies import (
     look_script,
     state_script,
 )
-from harness.evidence.text import EvidenceFile, clean, fit, redact
+from harness.evidence.redaction import EvidenceFile, clean, fit, redact
 from harness.transport.device import Transport
 from harness.transport.questions import Section, split_sections
 from harness.transport.shell import END_GRACE_S, ScriptTimeout

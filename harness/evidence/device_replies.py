@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from harness.evidence.text import EvidenceFile, clean, whole_lines
+from harness.evidence.redaction import EvidenceFile, clean, whole_lines
 from harness.transport.questions import Section, shell_text
 from harness.transport.shell_protocol import TOKEN_VARIABLE
 

@@ -17,7 +17,7 @@ from harness.core.outgoing_text import counted
 from harness.models.contexts import Source
 from harness.models.session_plan import Move, Schedule, schedule
 from harness.probe.plan import Settings
-from harness.results.measurements import context_estimate
+from harness.results.probe_figures import context_estimate
 from harness.results.record import held
 
 _MOST_SIZES = 3

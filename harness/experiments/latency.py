@@ -23,7 +23,7 @@ from harness.models.session_plan import DeployedContext
 from harness.probe.ort_plan import io_bind, ort_session_free
 from harness.probe.plan import Step
 from harness.probe.transcript import Transcript
-from harness.results.measurements import Growth, session_growth
+from harness.results.probe_figures import Growth, session_growth
 from harness.results.record import Check, held, undecided
 
 

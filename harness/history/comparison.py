@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from harness.core.errors import ConfigError
 from harness.core.record_part import Part
 from harness.history.attempts import Attempt, CaseAttempts, attempts_by_name, finder, same_failure
+from harness.history.environment_differences import devices_gone, files_changed
 from harness.history.states import CaseHistory, CaseState, format_versions, versions_of
-from harness.history.surroundings import devices_gone, files_changed
 from harness.results.coverage import Coverage, coverage_of
 from harness.results.drift import Output, Read, changes, steps_of
 

@@ -26,6 +26,7 @@ from harness.history.comparison import (
     Pair,
     compare,
 )
+from harness.history.environment_differences import named_files
 from harness.history.ops import OpChange, OpsCompared, Remade, judge_ops
 from harness.history.performance import (
     EFFECT,
@@ -37,7 +38,6 @@ from harness.history.performance import (
 )
 from harness.history.previous import runs_around
 from harness.history.states import format_versions, versions_of
-from harness.history.surroundings import named_files
 from harness.report import document
 from harness.report.document import Block, Heading, Item, Items, Line, Paragraph, Span, code
 from harness.report.summary import cut_short

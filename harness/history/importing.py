@@ -14,7 +14,7 @@ from sqlalchemy import Column, Connection, Select, case, delete, func, select, u
 
 from harness.core.bounded_json import parse_json, parse_model
 from harness.core.errors import ConfigError
-from harness.core.names_inside import open_below
+from harness.core.paths_inside import open_below
 from harness.history.attempts import Attempt
 from harness.history.database import (
     Database,

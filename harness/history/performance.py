@@ -36,7 +36,7 @@ from harness.history.attempts import (
     finder,
     resolution_of,
 )
-from harness.history.surroundings import differences
+from harness.history.environment_differences import differences
 from harness.results.record import as_json
 
 Array: TypeAlias = NDArray[np.float64]

@@ -23,6 +23,7 @@ from harness.history.attempts import (
 )
 from harness.history.comparison import Bisectable, Pair
 from harness.history.comparison_text import CaseSide
+from harness.history.environment_differences import named_files
 from harness.history.states import (
     CaseState,
     StateKind,
@@ -31,7 +32,6 @@ from harness.history.states import (
     state_of,
     versions_of,
 )
-from harness.history.surroundings import named_files
 from harness.report.document import Span, Style, as_text
 from harness.results.coverage import LOST_TO, Fault
 from harness.runtimes.runtime import version_key

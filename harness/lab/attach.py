@@ -12,11 +12,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final, Protocol, Self
 
-from harness.core.cache import BOARDS
 from harness.core.errors import ConfigError, DeviceRefused, InfraError, plugin_faults
 from harness.core.guard import start_daemon
 from harness.core.notices import report_progress
 from harness.core.socs import KERNEL_SOC_IDS, PLATFORMS, SOCS, Target
+from harness.core.state_folders import BOARDS
 from harness.core.yaml_document import did_you_mean, entries_of, read_document
 from harness.lab.devices import (
     EMULATED_TARGET,

@@ -22,7 +22,7 @@ from pydantic_core import PydanticCustomError
 
 from harness.core.socs import HTP_ARCHS
 from harness.core.yaml_document import Name, Text, in_schema, matching
-from harness.dsp.dsp import DspLimits
+from harness.dsp.simulated_dsp import DspLimits
 from harness.lab.tagged_model import TaggedModel
 from harness.transport.adb_address import USER_PORT, SshAddress, TcpAddress
 from harness.transport.ssh_connection import HOST, SSH_COMPUTER, is_port, login_at

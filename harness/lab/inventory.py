@@ -19,9 +19,9 @@ from pydantic import (
 )
 
 from harness.core import hooks
-from harness.core.cache import BOARDS, cache_root
 from harness.core.errors import ConfigError, NoLabError, plugin_faults
 from harness.core.record_part import Schema1
+from harness.core.state_folders import BOARDS, cache_root
 from harness.core.yaml_document import (
     Document,
     check_document,

@@ -42,9 +42,9 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple, NoReturn
 
 from harness.core.bounded_json import parse_json
-from harness.core.cache import LEASES_VARIABLE
 from harness.core.errors import DeviceError, InfraError
 from harness.core.notices import progress_reporter
+from harness.core.state_folders import LEASES_VARIABLE
 from harness.transport.device_lock import DeviceLock
 
 HEARTBEAT_S: Final = 5.0

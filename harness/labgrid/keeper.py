@@ -37,10 +37,10 @@ from labgrid.remote.generated import (
 )
 from labgrid.util import labgrid_version
 
-from harness.core.cache import lease_root
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.files import read_json
 from harness.core.outgoing_text import counted
+from harness.core.state_folders import lease_root
 from harness.lab.lease import Leases
 from harness.labgrid.session import (
     ALIVE,

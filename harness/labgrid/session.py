@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.core.bounded_json import parse_json
-from harness.core.cache import cache_root
 from harness.core.errors import ConfigError, InfraError
 from harness.core.files import read_json
 from harness.core.guard import start_daemon
+from harness.core.state_folders import cache_root
 
 
 @dataclass(frozen=True)

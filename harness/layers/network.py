@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from harness.bisect.loop import run_case
-from harness.core.cache import cache_root
+from harness.bisect.search_loop import run_case
 from harness.core.errors import ConfigError, InfraError
+from harness.core.state_folders import cache_root
 from harness.diagnosis.refused_nodes import messages_of, refusal_text, refused_nodes
 from harness.models.compiler import CompileError, CompileJob, InputFile, ReferenceJob, run_jobs
 from harness.models.context_cache import (

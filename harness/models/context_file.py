@@ -14,7 +14,7 @@ from harness.containers.artefact import ArtefactError, Piece, Tensor
 from harness.containers.extract import PIECES
 from harness.containers.open import open_artefact
 from harness.core.errors import ConfigError
-from harness.core.names_inside import name_problem
+from harness.core.paths_inside import name_problem
 from harness.core.verified_folder import HashCache, Hashed
 from harness.models.metadata import (
     Unreadable,

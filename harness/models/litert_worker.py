@@ -1,4 +1,4 @@
-"""The program that runs a .tflite on LiteRT's CPU: run by litert.py, never imported.
+"""The program that runs a .tflite on LiteRT's CPU: run by litert_compiler.py, never imported.
 
     python -P litert_worker.py REQUEST.json
 

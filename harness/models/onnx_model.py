@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from harness.containers.artefact import Tensor
 from harness.containers.graph_partitions import GraphNode
-from harness.core.cache import cache_root
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError
 from harness.core.files import read_bounded, scratch_folder, sha256_of
 from harness.core.guard import spawn_guarded
-from harness.core.names_inside import name_problem, open_inside
+from harness.core.paths_inside import name_problem, open_inside
+from harness.core.state_folders import cache_root
 from harness.models.compiler import (
     BYTES_A_SECOND,
     WAIT_S,

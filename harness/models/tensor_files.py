@@ -13,8 +13,8 @@ from harness.containers.artefact import Blob, Tensor
 from harness.containers.extract import piece_file
 from harness.core.errors import ConfigError
 from harness.core.files import keep_whole, open_regular
-from harness.core.names_inside import list_inside, open_below
 from harness.core.outgoing_text import counted
+from harness.core.paths_inside import list_inside, open_below
 
 _MAX_BYTES: Final = 2 << 30
 MOST_MADE_UP: Final = 512 << 20

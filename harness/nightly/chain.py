@@ -19,13 +19,13 @@ from typing import IO, Any, Final
 from harness.bisect.folder import LOG, BisectFolder
 from harness.bisect.new_failures import NewFailure
 from harness.core.bounded_json import parse_json
-from harness.core.cache import PRIVATE, cache_root
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.files import read_bounded, write_json, write_whole
 from harness.core.guard import RUN_GRACE_S, spawn_guarded
 from harness.core.outgoing_text import REDACTED, clock, counted, outgoing
 from harness.core.platform import is_free
+from harness.core.state_folders import PRIVATE, cache_root
 from harness.history.comparison import FailOn, apply_history
 from harness.history.comparison_text import compare_folders, markdown, page, view_of
 from harness.history.database import HISTORY, open_database

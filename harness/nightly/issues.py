@@ -12,14 +12,14 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator
 
 from harness.bisect.new_failures import NewFailure
-from harness.core.names_inside import flat_name
 from harness.core.outgoing_text import counted
+from harness.core.paths_inside import flat_name
 from harness.core.record_part import Part
 from harness.diagnosis.error import signature_text
 from harness.history.attempts import Attempt, cause_of, short_hash
 from harness.history.comparison import Category, Comparison, Pair
+from harness.history.environment_differences import files_used
 from harness.history.states import CONFIRMED, CaseHistory, format_attempts
-from harness.history.surroundings import files_used
 from harness.history.timeline import CauseFacts, facts_line
 from harness.plugin.user_files import is_of_a_file
 from harness.report.document import as_code, as_markdown

@@ -333,8 +333,8 @@ def test_code(items: Sequence[pytest.Item], selection: Selection) -> dict[str, s
     checkout: modules have paths relative to their common folder, other files their own name.
     Unreadable files are left out: their cases report the error.
     """
-    from harness.core.cache import cache_root
     from harness.core.files import sha256_of
+    from harness.core.state_folders import cache_root
 
     tests = {item.path for item in items}
     base = os.path.commonpath([path.parent for path in tests])
@@ -413,7 +413,7 @@ def _file_options(contexts: ContextOptions) -> FileOptions | None:
 
 def _digest(path: Path) -> str | None:
     """Return the digest of a file, or of a folder's files and names; None if unreadable."""
-    from harness.core.cache import cache_root
+    from harness.core.state_folders import cache_root
     from harness.core.verified_folder import HashCache
 
     is_folder = path.is_dir()

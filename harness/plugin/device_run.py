@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from harness.lab.attach import LabDevice
     from harness.lab.health import DeviceEvent
     from harness.lab.lease import Occupied
-    from harness.plugin.case_order import SharedForecast
     from harness.plugin.collection import Collected
+    from harness.plugin.scheduling import SharedForecast
     from harness.plugin.terminal import Live
     from harness.report.sections import RunData
     from harness.results.journal import Records as JournaledRecords
@@ -549,7 +549,7 @@ class Run:
         """The preparation of devices; created on first access, ended by `close`."""
         if self._workbench is None:
             from harness.bench.workbench import Workbench
-            from harness.core.cache import cache_root, lease_root
+            from harness.core.state_folders import cache_root, lease_root
             from harness.lab.lease import Leases
 
             purpose = f"pytest, run {self.records.planned_folder.name}"
@@ -595,7 +595,7 @@ class Run:
         }
         if self.records.is_worker:
             return
-        from harness.diagnosis.rules import all_rules
+        from harness.diagnosis.rule_sources import all_rules
 
         all_rules()
         failed = {placement: self._first_problem(placement) for placement in sources_of}

@@ -19,10 +19,10 @@ import pytest
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.files import read_json, scratch_folder
 from harness.core.platform import children
-from harness.plugin.case_order import learn_paces
 from harness.plugin.collection import asks_for_devices, selection
 from harness.plugin.pytest_internals import is_maxfail
-from harness.plugin.recorder import EVENTS
+from harness.plugin.scheduling import learn_paces
+from harness.plugin.session_end import EVENTS
 from harness.plugin.terminal import LAB_ERROR, OURS, OVER, RETRIED, STOPPED_BY, drop_reports, stop
 
 _log = logging.getLogger(__name__)

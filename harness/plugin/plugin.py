@@ -46,8 +46,8 @@ from harness.plugin.plugin_compat import (
     refuse_programs_beside_files,
 )
 from harness.plugin.pytest_internals import apply_xfail, write_through
-from harness.plugin.recorder import Recorder, end_session, show_summary
 from harness.plugin.selection import Selection
+from harness.plugin.session_end import Recorder, end_session, show_summary
 from harness.plugin.terminal import (
     LAB_ERROR,
     MISTAKEN,
@@ -254,8 +254,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _order(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Sort the tests so that workers of pytest-xdist begin with the best ones."""
-    from harness.plugin.case_order import SharedForecast, deal
     from harness.plugin.parallel import worker_input
+    from harness.plugin.scheduling import SharedForecast, deal
 
     placed = {i: placement for i, item in enumerate(items) if (placement := placement_of(item))}
     if not placed or worker_input(config, "dist") != "worksteal":

@@ -57,7 +57,7 @@ class Selection:
         lab = None if none else load_lab(self.options.lab, find=None if alone else find)
         if lab is not None and not addresses:
             return lab
-        from harness.core.cache import cache_root, simulated_root
+        from harness.core.state_folders import cache_root, simulated_root
         from harness.lab.attach import OpenLab
         from harness.lab.new_devices import with_addresses
 
@@ -161,7 +161,7 @@ class Selection:
     @cached_property
     def catalog(self) -> Catalog:
         """The sources of libraries. Raises ConfigError for an invalid source."""
-        from harness.core.cache import cache_root
+        from harness.core.state_folders import cache_root
         from harness.runtimes.catalog import Catalog
 
         return Catalog.of(self.lab, os.environ, cache_root())
@@ -252,7 +252,7 @@ class Selection:
 
     def check(self) -> None:
         """Raise ConfigError for an error in the lab, the known issues, the options or a rule."""
-        from harness.diagnosis.rules import all_rules
+        from harness.diagnosis.rule_sources import all_rules
 
         all_rules()
         _ = self.known_issues

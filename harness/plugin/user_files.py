@@ -189,7 +189,7 @@ def _open(path: Path, options: ContextOptions) -> tuple[Artefact, ContextOptions
     """
     from harness.containers.extract import unpacked_model
     from harness.containers.open import open_artefact
-    from harness.core.cache import cache_root
+    from harness.core.state_folders import cache_root
 
     packed = open_artefact(path)
     if packed.pieces or not packed.facts.get("model"):
@@ -300,7 +300,7 @@ def _contexts_of_file(path: Path, options: ContextOptions) -> SourceList:
 
 def _contexts_in(artefact: Artefact, options: ContextOptions) -> SourceList:
     """Return the contexts of an artefact. Raises ConfigError and InfraError."""
-    from harness.core.cache import cache_root
+    from harness.core.state_folders import cache_root
     from harness.models.artefact_sources import contexts_of
 
     require_name(artefact.path)

@@ -20,8 +20,8 @@ from harness.containers.manifest import Manifest, ModelFile, write_bundle
 from harness.containers.open import open_artefact
 from harness.core.engine import ENGINES
 from harness.core.files import sha256_of
-from harness.core.names_inside import name_problem
 from harness.core.outgoing_text import counted
+from harness.core.paths_inside import name_problem
 from harness.core.socs import SOCS, claim_of, limits_of_simulation
 from harness.core.versions import QNN_WHEELS
 from harness.models.artefact_sources import ModelOptions, own_folder

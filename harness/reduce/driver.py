@@ -10,7 +10,6 @@ from typing import Any, Final, Literal, Self
 from pydantic import BaseModel, JsonValue
 
 from harness.bisect.folder import RUNS, SearchFolder
-from harness.bisect.loop import Loop, RunEnd, Watcher, judge, pytest_arguments_to_resume, record_of
 from harness.bisect.match import (
     ANY_FAILURE,
     Evidence,
@@ -23,11 +22,19 @@ from harness.bisect.match import (
     repeats_needed,
 )
 from harness.bisect.search import Search, case_arguments
+from harness.bisect.search_loop import (
+    Loop,
+    RunEnd,
+    Watcher,
+    judge,
+    pytest_arguments_to_resume,
+    record_of,
+)
 from harness.containers.manifest import Expects
 from harness.core.engine import DEFAULT_ENGINE, ENGINES
 from harness.core.errors import ConfigError, InfraError
 from harness.core.files import disk_errors, link_or_copy, write_whole
-from harness.core.names_inside import inner_name
+from harness.core.paths_inside import inner_name
 from harness.core.record_part import Schema1
 from harness.diagnosis.error import ErrorRecord
 from harness.models.session_plan import Residency

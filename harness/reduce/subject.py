@@ -15,10 +15,10 @@ from harness.bisect.request import choose_devices, pytest_root
 from harness.containers.artefact import Artefact
 from harness.containers.manifest import Expects, Manifest, PieceEntry, RunPlan, TensorEntry
 from harness.containers.open import open_artefact
-from harness.core.cache import cache_root
 from harness.core.engine import DEFAULT_ENGINE, ENGINES, Engine
 from harness.core.errors import ConfigError, HarnessError
 from harness.core.socs import SOCS
+from harness.core.state_folders import cache_root
 from harness.lab.inventory import Lab
 from harness.models.artefact_sources import ModelOptions, contexts_of
 from harness.models.context_file import ContextFile, ContextFiles

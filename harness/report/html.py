@@ -27,8 +27,8 @@ from typing import Any, Final, cast
 from markupsafe import Markup
 
 from harness.core.axes import VERSIONS
-from harness.core.names_inside import open_inside
 from harness.core.outgoing_text import counted, first_names
+from harness.core.paths_inside import open_inside
 from harness.report.document import (
     Block,
     Heading,

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from harness.core.errors import ConfigError
 from harness.core.files import disk_errors
-from harness.core.names_inside import create_inside, list_inside, open_inside
+from harness.core.paths_inside import create_inside, list_inside, open_inside
 from harness.lab.health import DeviceEvent
 from harness.results.journal import Damage, lines_in, without_gc
 from harness.results.record import CaseRecord

@@ -26,8 +26,8 @@ from harness.core.bounded_json import (
 )
 from harness.core.errors import ConfigError, InternalError
 from harness.core.files import AppendedLines, lines_of
-from harness.core.names_inside import open_below
 from harness.core.outgoing_text import counted, without_secrets_in
+from harness.core.paths_inside import open_below
 from harness.lab.health import DeviceEvent
 from harness.results.coverage import Tally
 from harness.results.record import SCHEMA, CaseRecord, JournalLine

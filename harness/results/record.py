@@ -24,8 +24,8 @@ from pydantic import (
 
 from harness.core.bounded_json import INTEGERS, MAX_DEPTH
 from harness.core.errors import Cause
-from harness.core.names_inside import inner_name
 from harness.core.outgoing_text import counted
+from harness.core.paths_inside import inner_name
 from harness.core.record_part import Count, Moment, Part, RecordText, Schema2, Seconds, clean_text
 from harness.diagnosis.error import ErrorRecord, Outcome
 from harness.dsp.replies import DspReply

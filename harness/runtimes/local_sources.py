@@ -19,7 +19,7 @@ from typing import Final
 
 from harness.core.errors import ConfigError, VersionError
 from harness.core.files import LocalFile
-from harness.core.names_inside import read_inside, stays_inside
+from harness.core.paths_inside import read_inside, stays_inside
 from harness.core.verified_folder import HashCache, valid_name
 from harness.core.versions import QnnVersion
 from harness.runtimes.runtime import (

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final, Self
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, InfraError
 from harness.core.files import disk_errors
-from harness.core.names_inside import inside, name_problem, stays_inside
 from harness.core.outgoing_text import counted, without_secrets
+from harness.core.paths_inside import inside, name_problem, stays_inside
 from harness.core.verified_folder import FetchedFiles, work_folder
 
 if TYPE_CHECKING:  # few runs download anything, and all would import ssl

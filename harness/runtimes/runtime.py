@@ -22,10 +22,10 @@ from pydantic import TypeAdapter
 
 from harness.core.axes import BACKENDS
 from harness.core.bounded_json import parse_model
-from harness.core.cache import cache_root
 from harness.core.errors import ConfigError, VersionError
 from harness.core.files import LocalFile, content_key, read_bounded, write_whole
 from harness.core.socs import PLATFORMS, process_environment
+from harness.core.state_folders import cache_root
 from harness.core.versions import QnnVersion
 from harness.deploy.deploy import KEY_LENGTH, Deployer
 from harness.deploy.layout import FileSet

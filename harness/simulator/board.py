@@ -25,14 +25,14 @@ from harness.core.axes import RPC_LIBRARY
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.files import read_bounded
 from harness.core.verified_folder import key_of, make_file
-from harness.dsp.dsp import (
+from harness.dsp.emulator import build_fastrpc, build_library, dsp_programs
+from harness.dsp.simulated_dsp import (
     FOLDER as DSP_FOLDER,
     DspLimits,
     DspPrograms,
     dsp_environment,
     lay_out_dsp,
 )
-from harness.dsp.emulator import build_fastrpc, build_library, dsp_programs
 
 FOLDER: Final = "system/board"
 """The folder of a board's files, below the storage folder."""

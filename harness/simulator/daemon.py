@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 from typing import Final
 
-from harness.core.cache import PRIVATE
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.files import disk_errors, read_bounded
+from harness.core.state_folders import PRIVATE
 from harness.simulator.auth import PublicKey, parse_public_key
 from harness.simulator.device import DeviceSettings
 from harness.simulator.storage import LOCK_FILE

@@ -29,8 +29,8 @@ from sqlalchemy import select
 
 from harness.core.errors import HarnessError
 from harness.core.files import write_whole
-from harness.core.names_inside import flat_name, open_below
 from harness.core.outgoing_text import counted, printable, shortened
+from harness.core.paths_inside import flat_name, open_below
 from harness.diagnosis.error import signature_text
 from harness.history.database import CauseSummary, Database, NightSummary, runs
 from harness.history.previous import since_previous

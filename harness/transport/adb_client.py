@@ -34,7 +34,7 @@ from typing import Any, Final
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, DeviceError, DeviceRefused
 from harness.transport.adb_address import ServerAddress
-from harness.transport.channel import Channel
+from harness.transport.deadline_socket import Channel
 from harness.transport.faults import (
     NO_SERVER,
     AdbFailError,

@@ -12,7 +12,7 @@ from harness.core.errors import DeviceRefused, InfraError, InternalError
 from harness.transport.adb_address import has_address
 from harness.transport.adb_client import MAX_REQUEST_BYTES, Device, SyncStream
 from harness.transport.adb_server import STATE_ADVICE, AdbServer
-from harness.transport.channel import Channel
+from harness.transport.deadline_socket import Channel
 from harness.transport.device import SHORT_S, Transport
 from harness.transport.faults import device_faults
 from harness.transport.files import Progress, PushItem, RemoteStat

@@ -23,7 +23,7 @@ from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, DeviceError, DeviceRefused, InfraError, InternalError
 from harness.core.outgoing_text import counted
 from harness.core.platform import has_ended
-from harness.transport.channel import Channel
+from harness.transport.deadline_socket import Channel
 from harness.transport.device import SHORT_S, Transport
 from harness.transport.files import (
     MAX_PATH_BYTES,

@@ -13,7 +13,7 @@ from typing import Final
 
 from harness.core.deadline import Deadline
 from harness.core.errors import DeviceError
-from harness.transport.channel import Channel
+from harness.transport.deadline_socket import Channel
 from harness.transport.faults import BROKEN, device_faults
 from harness.transport.questions import PREFIX, shell_text, split_sections
 from harness.transport.shell import RemoteShell, ShellCall

@@ -18,7 +18,7 @@ from typing import Final
 
 from harness.core.deadline import Deadline
 from harness.core.errors import DeviceLost, DeviceRefused, DeviceTimeout, InfraError
-from harness.transport.channel import Channel
+from harness.transport.deadline_socket import Channel
 from harness.transport.faults import device_faults
 from harness.transport.shell_protocol import (
     CLOSE_STDIN_PACKET,

@@ -13,8 +13,8 @@ from typing import Final
 
 from harness.core.deadline import Deadline
 from harness.core.errors import DeviceLost, DeviceTimeout
-from harness.transport.channel import Channel
 from harness.transport.command import CommandTransport
+from harness.transport.deadline_socket import Channel
 from harness.transport.faults import device_faults
 from harness.transport.shell import ShellCall
 from harness.transport.shell_protocol import TOKEN_VARIABLE

@@ -12,9 +12,9 @@ from typing import Any, Self
 
 import yaml
 
-from harness.core.cache import cache_root
 from harness.core.deadline import Deadline
 from harness.core.guard import GuardedProcess, spawn_guarded
+from harness.core.state_folders import cache_root
 from harness.models.context_cache import ContextStore
 from harness.models.models import Model
 from harness.probe.build import ProbeBuilder

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.cache import cache_root
+from harness.core.state_folders import cache_root
 from harness.models.context_cache import ContextStore
 from harness.models.models import Model
 from harness.models.session_plan import Context

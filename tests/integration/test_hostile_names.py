@@ -19,12 +19,12 @@ from harness.containers.extract import extract
 from harness.containers.open import open_artefacts
 from harness.core.archive import names_of, unpack_once
 from harness.core.errors import ConfigError, HarnessError
-from harness.core.names_inside import list_inside
+from harness.core.paths_inside import list_inside
 from harness.core.verified_folder import FolderChangedError, find_damage, open_verified
 from harness.deploy.instances import merge_store
 from harness.engines.ort import open_session
 from harness.evidence.case_evidence import CaseEvidence
-from harness.evidence.text import EvidenceFile
+from harness.evidence.redaction import EvidenceFile
 from harness.history.importing import _digest
 from harness.models.artefact_sources import contexts_of
 from harness.models.context_file import ContextFile, ContextFiles

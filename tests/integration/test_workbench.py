@@ -8,7 +8,7 @@ import pytest
 
 from harness.bench.placement import Placement
 from harness.bench.workbench import Workbench
-from harness.core.cache import cache_root, simulated_root
+from harness.core.state_folders import cache_root, simulated_root
 from harness.deploy.client import ScriptName, script
 from harness.lab.attach import AttachedDevice
 from harness.lab.inventory import load_lab

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from harness.diagnosis.chain import is_benign
-from harness.diagnosis.explanation import explain
+from harness.diagnosis.explain_log import explain
 from harness.diagnosis.log_reader import read_log
 
 TABLE: Final = Path(__file__).with_name("corpus.tsv")

@@ -9,7 +9,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from harness.diagnosis.explanation import explain
+from harness.diagnosis.explain_log import explain
 from harness.diagnosis.log_reader import read_log
 from tests.integration.cli.test_run_litert import SELFIE, take
 from tests.integration.device_runs import DeviceRuns

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.bisect.loop import judge, run_case
 from harness.bisect.match import ANY_FAILURE
+from harness.bisect.search_loop import judge, run_case
 from harness.core.versions import QNN_WHEELS
 from tests.integration.bisect.bisections import (
     PLAIN,

@@ -15,7 +15,7 @@ import jsonschema
 import pytest
 
 from harness.cli.doctor import lines_of
-from harness.core.cache import cache_root
+from harness.core.state_folders import cache_root
 from harness.doctor import acceptance
 from harness.doctor.acceptance import STEPS, Trial, accept
 from harness.doctor.check import CheckResult, report_of

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.cache import cache_root, lease_root, simulated_root
+from harness.core.state_folders import cache_root, lease_root, simulated_root
 from harness.deploy.deploy import Deployer
 from harness.lab.attach import OpenLab
 from harness.lab.health import Quarantine

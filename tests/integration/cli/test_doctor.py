@@ -14,7 +14,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from harness.core.cache import lease_root, quarantine_root
+from harness.core.state_folders import lease_root, quarantine_root
 from harness.lab.attach import OpenLab
 from harness.lab.health import Quarantine
 from harness.lab.inventory import load_lab

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.cache import cache_root
+from harness.core.state_folders import cache_root
 from tests.conftest import ONE_DEVICE, ROOT
 from tests.other_account import as_nobody
 

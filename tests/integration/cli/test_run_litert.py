@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.core.cache import cache_root
+from harness.core.state_folders import cache_root
 from harness.runtimes.pypi import WheelCache, WheelRequest
 from tests.integration.device_runs import DeviceRuns
 

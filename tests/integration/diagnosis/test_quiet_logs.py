@@ -17,7 +17,7 @@ from typing import Final
 
 import pytest
 
-from harness.diagnosis.explanation import explain
+from harness.diagnosis.explain_log import explain
 from harness.diagnosis.log_reader import read_log
 from tests.android.bionic import x64_root
 from tests.needed import C_COMPILERS, need

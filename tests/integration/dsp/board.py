@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.core.cache import BOARDS, cache_root
-from harness.dsp.dsp import DspLimits, DspPrograms, dsp_environment, lay_out_dsp
+from harness.core.state_folders import BOARDS, cache_root
 from harness.dsp.emulator import FASTRPC, build_fastrpc
 from harness.dsp.replies import DspReply, read_replies
+from harness.dsp.simulated_dsp import DspLimits, DspPrograms, dsp_environment, lay_out_dsp
 from harness.models.session_plan import Context, Libraries, within_session
 from harness.probe.build import ProbeBuilder
 from harness.probe.ort_plan import io_bind, io_release, io_run

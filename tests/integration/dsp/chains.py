@@ -15,9 +15,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from harness.core.cache import BOARDS, cache_root
-from harness.dsp.dsp import DspLimits, DspPrograms
+from harness.core.state_folders import BOARDS, cache_root
 from harness.dsp.emulator import build_loader, find_qemu
+from harness.dsp.simulated_dsp import DspLimits, DspPrograms
 from harness.models.context_cache import ContextStore
 from harness.models.models import Model
 from harness.models.session_plan import Context

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.cache import BOARDS, cache_root
-from harness.dsp.dsp import DspLimits, DspPrograms
+from harness.core.state_folders import BOARDS, cache_root
 from harness.dsp.emulator import build_loader, find_qemu
+from harness.dsp.simulated_dsp import DspLimits, DspPrograms
 from tests.integration.dsp.fastrpc import FastRpc
 from tests.needed import DSP, need
 from tests.stand_in.skel_build import build_skel

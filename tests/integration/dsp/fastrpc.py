@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from harness.core.cache import BOARDS, cache_root
-from harness.dsp.dsp import DspLimits, DspPrograms, lay_out_dsp
+from harness.core.state_folders import BOARDS, cache_root
 from harness.dsp.emulator import build_fastrpc
 from harness.dsp.replies import DspReply, read_replies
+from harness.dsp.simulated_dsp import DspLimits, DspPrograms, lay_out_dsp
 from tests.integration.dsp.board import processes_of
 from tests.stand_in.build import c_compiler
 

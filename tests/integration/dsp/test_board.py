@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.diagnosis.verdict import judge
-from harness.dsp.dsp import DspLimits, DspPrograms
+from harness.dsp.simulated_dsp import DspLimits, DspPrograms
 from harness.probe.ort_plan import context_load_shared
 from tests.integration.conftest import ContextFor, RuntimeFor
 from tests.integration.dsp.board import DspBoard, executes, frees, loads

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.diagnosis.verdict import judge
-from harness.dsp.dsp import DspPrograms
+from harness.dsp.simulated_dsp import DspPrograms
 from harness.probe.plan_runner import ProbeRun
 from harness.runtimes.catalog import Catalog
 from tests.integration.conftest import ContextFor

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.dsp.dsp import DspPrograms
+from harness.dsp.simulated_dsp import DspPrograms
 from tests.integration.conftest import ContextFor, RuntimeFor
 from tests.integration.dsp.board import DspBoard, executes, frees, loads, processes_of
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from harness.dsp.dsp import DspPrograms
+from harness.dsp.simulated_dsp import DspPrograms
 from tests.integration.dsp.conftest import MakeRpc, fastrpc_over
 from tests.integration.dsp.fastrpc import (
     BAD_PARAMETER,

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from harness.dsp.dsp import DspPrograms
+from harness.dsp.simulated_dsp import DspPrograms
 from harness.models.generated_models import OPERATORS
 from harness.models.models import Model
 from harness.models.session_plan import Context

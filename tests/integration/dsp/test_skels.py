@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.dsp.dsp import DspLimits, DspPrograms
 from harness.dsp.emulator import DSP_ARCHS
+from harness.dsp.simulated_dsp import DspLimits, DspPrograms
 from tests.integration.conftest import ContextFor, RuntimeFor
 from tests.integration.dsp.board import DspBoard, executes, frees, loads
 from tests.integration.dsp.conftest import fastrpc_over

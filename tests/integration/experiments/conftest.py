@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.cache import BOARDS, cache_root
+from harness.core.state_folders import BOARDS, cache_root
 from harness.dsp.emulator import FASTRPC, build_fastrpc
 from harness.models.session_plan import Context, DeployedContext, Libraries
 from harness.probe.build import ProbeBuilder

@@ -12,8 +12,8 @@ from threading import Thread
 
 import pytest
 
-from harness.core.cache import cache_root
 from harness.core.errors import ConfigError
+from harness.core.state_folders import cache_root
 from harness.labgrid.session import PlaceRequest, found_places, lost_file
 from tests.integration.device_runs import RUN_TIMEOUT_S, DeviceRuns
 from tests.integration.labgrid.rack import Rack, wait_until

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.containers.open import open_artefact
-from harness.models.inspection import context_report
+from harness.models.inspection_report import context_report
 from harness.models.metadata import read_each
 from harness.models.models import Model
 from harness.models.packing import Size, reserved, room

@@ -173,7 +173,7 @@ def test_two_processes_want_the_same(tmp_path: Path, context_for: ContextFor) ->
     code = (
         "import logging, sys; from pathlib import Path\n"
         "logging.basicConfig(level='INFO', format='%(message)s', stream=sys.stdout)\n"
-        "from harness.core.cache import cache_root\n"
+        "from harness.core.state_folders import cache_root\n"
         "from harness.models.context_cache import ContextStore\n"
         "from harness.models.models import Model\n"
         "from harness.probe.build import ProbeBuilder\n"

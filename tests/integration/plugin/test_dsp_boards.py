@@ -13,7 +13,7 @@ from typing import Any
 import onnx
 import pytest
 
-from harness.core.cache import BOARDS, cache_root
+from harness.core.state_folders import BOARDS, cache_root
 from harness.dsp.emulator import VARIABLE, find_qemu
 from tests.hostile_models import relu
 from tests.integration.device_runs import DeviceRuns

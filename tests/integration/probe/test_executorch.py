@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from harness.bench.provisioner import Provisioner
-from harness.core.cache import cache_root
+from harness.core.state_folders import cache_root
 from harness.diagnosis.verdict import judge
 from harness.engines.executorch import wheel_files
 from harness.probe.plan import Plan, Settings, Step
 from harness.probe.plan_runner import ProbeRun, run_plan_locally
-from harness.results.measurements import measure
+from harness.results.probe_figures import measure
 from harness.runtimes.catalog import Catalog
 from tests.integration.conftest import RuntimeFor
 from tests.needed import need

@@ -27,7 +27,7 @@ from harness.probe.ort_plan import (
 from harness.probe.plan import Settings, Step
 from harness.probe.plan_runner import EXIT_DONE, ProbeRun
 from harness.probe.transcript import StepResult
-from harness.results.measurements import ort_figures, session_growth
+from harness.results.probe_figures import ort_figures, session_growth
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.runtime import DeployedRuntime
 from tests.integration.conftest import HTP_ARCH

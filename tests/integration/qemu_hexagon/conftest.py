@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.cache import BOARDS, cache_root
+from harness.core.state_folders import BOARDS, cache_root
 from harness.dsp.emulator import find_qemu
 from tests.needed import HEXAGON, need
 

@@ -17,7 +17,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from harness.core.cache import cache_root
+from harness.core.state_folders import cache_root
 from harness.lab.inventory import SIMULATED_LAB, load_lab
 from harness.models.models import Model
 from harness.runtimes.catalog import Catalog

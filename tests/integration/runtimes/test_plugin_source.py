@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.cache import cache_root
+from harness.core.state_folders import cache_root
 from tests.integration.conftest import RuntimeFor
 from tests.integration.device_runs import ROOT, DeviceRuns
 from tests.integration.extend_page import shown_module

@@ -11,8 +11,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from harness.core.cache import cache_root
 from harness.core.errors import HarnessError
+from harness.core.state_folders import cache_root
 from harness.simulator.farm import SimulatedFarm
 from harness.transport.adb_device import AdbDevice
 from tests.faults.breakable import KeptServer

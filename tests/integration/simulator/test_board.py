@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.cache import cache_root
 from harness.core.errors import DeviceTimeout
+from harness.core.state_folders import cache_root
 from harness.diagnosis.verdict import judge
 from harness.lab.inventory import load_lab
 from harness.probe.build import ProbeBuilder

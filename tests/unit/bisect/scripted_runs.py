@@ -9,9 +9,9 @@ from typing import Any
 
 from harness.bisect.driver import Bisection
 from harness.bisect.folder import BisectFolder
-from harness.bisect.loop import PROBLEM, RunEnd, Watcher, read_run
 from harness.bisect.match import Point
 from harness.bisect.search import AxisSpec, CornerSpec, Task
+from harness.bisect.search_loop import PROBLEM, RunEnd, Watcher, read_run
 from harness.core.axes import AXES, AxisName
 from harness.core.errors import ConfigError, HarnessError, InfraError, VersionError
 from harness.diagnosis.error import ErrorRecord

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from harness.bisect import loop
+from harness.bisect import search_loop
 from harness.bisect.folder import LOG, Answered, BisectFolder
-from harness.bisect.loop import RunEnd, _wait_for_end, judge, with_earlier_options
 from harness.bisect.match import ANY_FAILURE, Point, Question, Stopped
 from harness.bisect.request import replay_log
 from harness.bisect.result import AxisFinding, CornersFinding
 from harness.bisect.search import AxisSpec, CornerSpec
+from harness.bisect.search_loop import RunEnd, _wait_for_end, judge, with_earlier_options
 from harness.core.axes import AxisName
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError
@@ -171,7 +171,7 @@ def test_a_lab_that_is_away_for_a_while_is_waited_for(tmp_path: Path) -> None:
 def test_no_wait_is_longer_than_the_time_that_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "WAITS_S", (100.0,))
+    monkeypatch.setattr(search_loop, "WAITS_S", (100.0,))
     runs = ScriptedRuns(lambda point, _: "lab", sleeps=time.sleep)
     bisection = new_bisection(tmp_path, spec(), runs, stop_at=time.monotonic() + 2)
     assert bisection.run() is None

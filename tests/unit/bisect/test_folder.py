@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from harness.bisect.folder import LOG, Answered, BisectFolder, Concluded
-from harness.bisect.loop import pytest_arguments_to_resume
+from harness.bisect.search_loop import pytest_arguments_to_resume
 from harness.cli.bisect import bisect
 from harness.core.errors import ConfigError
 from harness.core.platform import is_free

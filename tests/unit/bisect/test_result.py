@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 from harness.bisect.driver import Bisection
 from harness.bisect.match import Point
-from harness.bisect.report_text import RESULT, summary, title, write_reports
+from harness.bisect.reports import RESULT, summary, title, write_reports
 from harness.bisect.result import AxisFinding, BisectionResult, CornersFinding, Edge, Finding, Run
 from harness.bisect.search import AxisSpec, CornerSpec
 from harness.cli.bisect import BisectProgress, bisect, result_lines

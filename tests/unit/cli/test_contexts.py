@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from harness.bisect.loop import RunEnd
 from harness.bisect.match import Judged, Question
+from harness.bisect.search_loop import RunEnd
 from harness.cli.contexts import contexts, lines
 from harness.cli.contexts_reduce import _Progress
 from harness.containers.artefact import ArtefactError
 from harness.containers.open import open_artefact
-from harness.models.inspection import ContextReport, Inspection, model_report
+from harness.models.inspection_report import ContextReport, Inspection, model_report
 from harness.models.models import Model
 from harness.reduce.driver import Reduction
 from harness.reduce.subject import Way

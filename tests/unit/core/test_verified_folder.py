@@ -16,7 +16,7 @@ from hypothesis import given, settings, strategies as st
 from harness.core import verified_folder
 from harness.core.errors import InfraError
 from harness.core.files import write_json
-from harness.core.names_inside import NotInsideError
+from harness.core.paths_inside import NotInsideError
 from harness.core.verified_folder import (
     MANIFEST,
     FetchedFiles,

@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from harness.diagnosis.explanation import explain
+from harness.diagnosis.explain_log import explain
 from harness.diagnosis.rule import CONFIDENCES, Rule
-from harness.diagnosis.rules import own_rules
+from harness.diagnosis.rule_sources import own_rules
 from tests.unit.diagnosis.failure_rows import LOG_ROWS, ROWS, Row, answer_to, lines_of
 
 RULES = own_rules()

@@ -15,10 +15,10 @@ from typing import Any, Final
 
 from harness.diagnosis.diagnosis import Foreseen, diagnosed
 from harness.diagnosis.error import ErrorRecord, Outcome
-from harness.diagnosis.explanation import explain
+from harness.diagnosis.explain_log import explain
 from harness.diagnosis.log_reader import LogText, read_log
 from harness.diagnosis.rule import Rule
-from harness.diagnosis.rules import own_rules
+from harness.diagnosis.rule_sources import own_rules
 from harness.diagnosis.verdict import judge
 from harness.probe.plan_runner import ProbeRun
 from harness.runtimes.findings import CODES, Finding

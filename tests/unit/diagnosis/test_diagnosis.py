@@ -15,9 +15,9 @@ from hypothesis import given, strategies as st
 from harness.core.codes import RANGE_ENDS, describe
 from harness.diagnosis.diagnosis import EARLIER, Foreseen, diagnosed, is_unrelated, symptoms_of
 from harness.diagnosis.error import ChainLink, Diagnosis, ErrorRecord
-from harness.diagnosis.explanation import symptoms_in
+from harness.diagnosis.explain_log import symptoms_in
 from harness.diagnosis.rule import CONFIDENCES, FittingRule, Rule, Sign, Symptoms, findings
-from harness.diagnosis.rules import own_rules
+from harness.diagnosis.rule_sources import own_rules
 from harness.diagnosis.verdict import judge
 from harness.probe.transcript import LoadedLibrary
 from harness.runtimes.findings import CODES as PREFLIGHT, finding

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 from hypothesis import assume, given, strategies as st
 
-from harness.diagnosis.explanation import explain
+from harness.diagnosis.explain_log import explain
 from tests.unit.diagnosis.failure_rows import LOG_ROWS, answer_to, lines_of
 
 FOLDER: Final = Path(__file__).parents[2] / "field"

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings, strategies as st
 
 from harness.diagnosis import log_reader
 from harness.diagnosis.chain import link_of
-from harness.diagnosis.explanation import explain
+from harness.diagnosis.explain_log import explain
 from harness.diagnosis.log_reader import (
     KERNEL,
     MAX_LINES,
@@ -23,7 +23,7 @@ from harness.diagnosis.log_reader import (
     rule_filter,
     texts_of,
 )
-from harness.diagnosis.rules import own_rules
+from harness.diagnosis.rule_sources import own_rules
 from tests.messages.corpus import corpus
 from tests.properties import damaged, reached, reaches
 from tests.unit.diagnosis.failure_rows import LOG_ROWS

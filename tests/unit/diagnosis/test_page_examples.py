@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from harness.diagnosis.rules import own_rules
+from harness.diagnosis.rule_sources import own_rules
 from tests.unit.diagnosis.failure_page import PAGE
 from tests.unit.diagnosis.failure_rows import answer_to
 from tests.unit.diagnosis.test_field_logs import NOISE

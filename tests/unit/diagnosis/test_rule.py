@@ -19,7 +19,7 @@ from harness.diagnosis.rule import (
     load_rules,
     possible,
 )
-from harness.diagnosis.rules import all_rules, own_rules
+from harness.diagnosis.rule_sources import all_rules, own_rules
 from tests.snapshots import Snapshot
 
 SEEN = Symptoms(

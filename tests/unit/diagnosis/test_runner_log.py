@@ -19,7 +19,7 @@ from harness.engines.executorch import Program
 from harness.probe.plan import Plan
 from harness.probe.plan_runner import ProbeRun
 from harness.probe.transcript import EARLIER_FAILED, LogLine, StepResult, Transcript, misfit
-from harness.results.measurements import measure
+from harness.results.probe_figures import measure
 from tests.snapshots import Snapshot
 
 OWN = "I 00:00:00.000418 executorch:qnn_executor_runner.cpp:310] "

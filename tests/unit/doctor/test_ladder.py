@@ -7,7 +7,7 @@ import pytest
 
 from harness.diagnosis.diagnosis import diagnosed
 from harness.diagnosis.error import ErrorRecord
-from harness.diagnosis.rules import own_rules
+from harness.diagnosis.rule_sources import own_rules
 from harness.doctor.check import Checked, CheckResult, one_line
 from harness.doctor.device_checks import (
     _LAYERS,

@@ -12,7 +12,7 @@ from harness.core.errors import ConfigError
 from harness.engines.litert import CompiledModel, _largest, numbers_of, open_model
 from harness.models.artefact_sources import ModelOptions
 from harness.models.context_file import ContextFile
-from harness.models.litert import RefusedByCpu
+from harness.models.litert_compiler import RefusedByCpu
 from tests.snapshots import Snapshot
 from tests.unit.containers.made import tflite
 from tests.unit.containers.test_tflite import COMPILED, MODEL

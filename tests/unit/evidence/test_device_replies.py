@@ -22,7 +22,7 @@ from harness.evidence.device_replies import (
     table,
     window,
 )
-from harness.evidence.text import EvidenceFile
+from harness.evidence.redaction import EvidenceFile
 from harness.transport.questions import Section
 from harness.transport.shell_protocol import TOKEN_VARIABLE
 from tests.properties import reached, reaches

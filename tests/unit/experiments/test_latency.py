@@ -16,7 +16,7 @@ from harness.experiments.latency import (
     settled,
 )
 from harness.probe.transcript import StepResult, Transcript
-from harness.results.measurements import Growth
+from harness.results.probe_figures import Growth
 from harness.results.record import Check, held, undecided
 from tests.properties import reached, reaches
 

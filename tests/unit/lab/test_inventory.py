@@ -7,7 +7,7 @@ import pytest
 
 from harness.core.errors import ConfigError
 from harness.core.socs import HTP_ARCHS
-from harness.dsp.dsp import DspLimits
+from harness.dsp.simulated_dsp import DspLimits
 from harness.lab.attach import unknown_arch
 from harness.lab.devices import (
     DEFAULT_WORKDIR,

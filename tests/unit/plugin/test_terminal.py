@@ -9,7 +9,7 @@ from _pytest.terminal import TerminalReporter
 from xdist.dsession import Interrupted
 
 from harness.plugin.parallel import Controller
-from harness.plugin.recorder import _shorten_repeats
+from harness.plugin.session_end import _shorten_repeats
 from harness.plugin.terminal import LAB_ERROR, write_lines
 
 

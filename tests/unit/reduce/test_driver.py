@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 
 from harness.bisect.folder import LOG
-from harness.bisect.loop import RunEnd, read_run
 from harness.bisect.match import Evidence, Question, RunAnswer
+from harness.bisect.search_loop import RunEnd, read_run
 from harness.cli.schema import FOLDER
 from harness.containers.manifest import Expects, RunPlan
 from harness.containers.open import open_artefact

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import ConfigError
-from harness.dsp.dsp import DspLimits, DspPrograms
+from harness.dsp.simulated_dsp import DspLimits, DspPrograms
 from harness.probe import build
 from harness.simulator.board import (
     CROSS_COMPILER_VARIABLE,

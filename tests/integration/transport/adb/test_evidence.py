@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.core.cache import cache_root
 from harness.core.deadline import Deadline
+from harness.core.state_folders import cache_root
 from harness.evidence.case_evidence import (
     SUMMARY,
     CaseEvidence,

@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from harness.core.cache import cache_root
 from harness.core.deadline import Deadline
 from harness.core.errors import InfraError
+from harness.core.state_folders import cache_root
 from harness.diagnosis.verdict import judge
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings, Step

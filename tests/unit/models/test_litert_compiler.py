@@ -6,7 +6,7 @@ import pytest
 
 from harness.core.socs import HTP_ARCHS, SOCS
 from harness.models import compiler
-from harness.models.litert import LitertHost, RefusedByCpu, refusal_in, run_on_cpu, soc_for
+from harness.models.litert_compiler import LitertHost, RefusedByCpu, refusal_in, run_on_cpu, soc_for
 from tests.snapshots import Snapshot
 
 OLD_QNN = """\

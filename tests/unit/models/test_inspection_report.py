@@ -8,7 +8,7 @@ import pytest
 
 from harness.cli.contexts import lines
 from harness.containers.artefact import Artefact, Piece, PieceKind
-from harness.models.inspection import ContextReport, Inspection, context_report, names_of
+from harness.models.inspection_report import ContextReport, Inspection, context_report, names_of
 from harness.models.metadata import Unreadable
 from tests.snapshots import Snapshot
 

@@ -9,7 +9,6 @@ from itertools import chain
 from typing import Any, Final
 
 from harness.bisect.folder import Answered, BisectFolder
-from harness.bisect.loop import record_of
 from harness.bisect.match import parse_match
 from harness.bisect.request import COMPILING_TARGET
 from harness.bisect.result import (
@@ -22,6 +21,7 @@ from harness.bisect.result import (
     result_of,
 )
 from harness.bisect.search import Task
+from harness.bisect.search_loop import record_of
 from harness.core.axes import AXES, AxisName
 from harness.core.errors import HarnessError
 from harness.core.files import LocalFile, disk_errors, write_whole

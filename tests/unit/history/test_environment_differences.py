@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.history.surroundings import (
+from harness.history.environment_differences import (
     devices_gone,
     differences,
     files_changed,

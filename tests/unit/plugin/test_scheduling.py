@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from xdist.scheduler import WorkStealingScheduling
 
-from harness.plugin.case_order import Forecast, Share, SharedForecast, deal, learn_paces, ordered
+from harness.plugin.scheduling import Forecast, Share, SharedForecast, deal, learn_paces, ordered
 from tests.properties import reached, reaches
 
 DEVICES = ("a", "b", "c", "d")

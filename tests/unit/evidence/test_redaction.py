@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.evidence.case_evidence import telling_lines
-from harness.evidence.text import EvidenceFile, clean, fit, redact, whole_lines
+from harness.evidence.redaction import EvidenceFile, clean, fit, redact, whole_lines
 
 
 @given(st.text(max_size=600), st.integers(-5, 400), st.booleans())

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from harness.core.deadline import Deadline
-from harness.transport.channel import Channel
+from harness.transport.deadline_socket import Channel
 
 
 def test_both_directions_at_once_do_not_lock_up_and_keep_their_order() -> None:

@@ -7,10 +7,10 @@ from itertools import groupby, permutations
 
 import pytest
 
-from harness.diagnosis.explanation import Explained, explain, symptoms_in
+from harness.diagnosis.explain_log import Explained, explain, symptoms_in
 from harness.diagnosis.log_reader import LogText
 from harness.diagnosis.rule import Rule, Symptoms, likely, possible
-from harness.diagnosis.rules import own_rules
+from harness.diagnosis.rule_sources import own_rules
 from tests.snapshots import Snapshot
 from tests.unit.diagnosis.failure_rows import lines_of
 

@@ -28,7 +28,7 @@ from harness.diagnosis.log_reader import (
     LogText,
 )
 from harness.diagnosis.rule import CONFIDENCES, FittingRule, Rule, Symptoms, findings
-from harness.diagnosis.rules import all_rules
+from harness.diagnosis.rule_sources import all_rules
 
 MAX_SHOWN: Final = 8
 _MAX_CLIENTS: Final = 4

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.probe.transcript import LogLine, StepResult, Transcript
-from harness.results.measurements import (
+from harness.results.probe_figures import (
     MOST_GRAPHS,
     ROUNDS_TOGETHER,
     Growth,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.dsp.dsp import DspLimits, DspPrograms, dsp_environment, lay_out_dsp
 from harness.dsp.emulator import NATIVE
 from harness.dsp.replies import DspReply, clear_replies, log_end, log_size, read_replies
+from harness.dsp.simulated_dsp import DspLimits, DspPrograms, dsp_environment, lay_out_dsp
 
 NAMES = tuple(limit.name for limit in fields(DspLimits))
 

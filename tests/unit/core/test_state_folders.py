@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.cache import (
+from harness.core.errors import ConfigError
+from harness.core.state_folders import (
     cache_path,
     cache_problem,
     cache_root,
@@ -17,7 +18,6 @@ from harness.core.cache import (
     quarantine_root,
     simulated_root,
 )
-from harness.core.errors import ConfigError
 from tests.snapshots import Snapshot
 
 Root = Callable[[], Path]

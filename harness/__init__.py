@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from harness.bench.bench import Bench
     from harness.bench.case_session import Observation, TargetFailure
     from harness.core.errors import ConfigError
+    from harness.models.builtin_models import Model
     from harness.models.context_file import ContextFile
-    from harness.models.models import Model
     from harness.models.session_plan import ContextSource
     from harness.probe import steps
     from harness.probe.plan import Plan, Rounds, Settings
@@ -51,7 +51,7 @@ _MODULES = {
     "ConfigError": "harness.core.errors",
     "ContextFile": "harness.models.context_file",
     "ContextSource": "harness.models.session_plan",
-    "Model": "harness.models.models",
+    "Model": "harness.models.builtin_models",
     "Observation": "harness.bench.case_session",
     "Plan": "harness.probe.plan",
     "Rounds": "harness.probe.plan",

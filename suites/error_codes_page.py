@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.core.codes import GPU_ERRORS, describe
+from harness.core.error_codes import GPU_ERRORS, describe
 from harness.core.versions import QnnVersion
 
 HEAD = """# Error codes that the real libraries give

@@ -10,24 +10,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NoReturn, cast
 
+from harness.bench.case_placement import Placement
 from harness.bench.case_session import CaseSession, Observation, TargetFailure
+from harness.bench.exception_attribution import require
 from harness.bench.kept_outputs import keep_outputs_of
 from harness.bench.ort_on_device import OrtOnDevice, ort_on_device
-from harness.bench.placement import Placement
-from harness.bench.wrong_call import require
 from harness.containers.graph_partitions import CPU, NPU, Placed, place_row
-from harness.core.axes import BACKEND_LIBRARIES
 from harness.core.engine import CASE_TIMEOUT_S, ENGINES, Engine, FileRun
 from harness.core.errors import ConfigError
+from harness.core.matrix_axes import BACKEND_LIBRARIES
 from harness.core.versions import QnnVersion, VersionRange
-from harness.diagnosis.error import ErrorRecord
+from harness.diagnosis.error_record import ErrorRecord
 from harness.diagnosis.refused_nodes import RefusedNode, messages_of, refusal_text, refused_nodes
 from harness.diagnosis.verdict import Verdict
-from harness.lab.attach import AttachedDevice
+from harness.lab.lab_device import AttachedDevice
+from harness.models.builtin_models import Model
 from harness.models.compiler import CompileError
 from harness.models.context_file import AnyPath, resolve_paths
 from harness.models.contexts import Source
-from harness.models.models import Model
 from harness.models.onnx_model import OnnxModel, OnnxNodes
 from harness.models.session_plan import (
     RESIDENCIES,
@@ -42,7 +42,7 @@ from harness.models.session_plan import (
     session_plan,
 )
 from harness.probe.plan import ONCE, Plan, Rounds, Settings
-from harness.results.drift import KEPT
+from harness.results.output_drift import KEPT
 from harness.results.probe_figures import graph_figures
 from harness.results.record import Check, as_json, conclusion, failure_text
 from harness.transport.shell import Completed

@@ -12,14 +12,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from harness.bench.exception_attribution import line_at_work
 from harness.bench.kept_outputs import KeptOutput, ToKeep
-from harness.bench.wrong_call import line_at_work
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, DeviceRefused, InfraError
 from harness.core.files import disk_errors, scratch_folder
 from harness.core.outgoing_text import log_without_secrets
 from harness.diagnosis.diagnosis import Foreseen, diagnosed
-from harness.diagnosis.error import ErrorRecord
+from harness.diagnosis.error_record import ErrorRecord
 from harness.diagnosis.verdict import Verdict, judge
 from harness.dsp.replies import DspReply, clear_replies, log_size, read_replies
 from harness.evidence.case_evidence import CaseEvidence, telling_lines
@@ -41,8 +41,8 @@ from harness.results.record import (
 from harness.runtimes.runtime import LibraryMissing
 
 if TYPE_CHECKING:
-    from harness.bench.prepared import PreparedPlacement
-    from harness.lab.attach import AttachedDevice
+    from harness.bench.prepared_devices import PreparedPlacement
+    from harness.lab.lab_device import AttachedDevice
 
 _EVIDENCE_S = 20.0
 _SCRATCH_S = 20.0

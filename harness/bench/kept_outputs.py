@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.core.files import keep_whole
-from harness.models.metadata import tensors_of
+from harness.models.context_metadata import tensors_of
 from harness.models.session_plan import DeployedContext, saved_output
 from harness.probe.transcript import Transcript
 from harness.results.record import whole_numbers

@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from harness.core.axes import BACKEND_LIBRARIES
+from harness.core.matrix_axes import BACKEND_LIBRARIES
 from harness.models.context_cache import compile_options
 from harness.models.session_plan import DeployedModel
 from harness.probe.ort_plan import (

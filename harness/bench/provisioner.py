@@ -9,18 +9,18 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel
 
-from harness.bench.placement import Placement
-from harness.core.axes import RPC_LIBRARY, backend_of
+from harness.bench.case_placement import Placement
 from harness.core.engine import ENGINES, EngineProgram
 from harness.core.errors import plugin_faults
+from harness.core.matrix_axes import RPC_LIBRARY, backend_of
 from harness.core.state_folders import BOARDS, cache_root
 from harness.deploy.deploy import Deployer
 from harness.deploy.layout import FileSet
 from harness.dsp.emulator import lacks_floats
-from harness.lab.attach import AttachedDevice
+from harness.lab.lab_device import AttachedDevice
+from harness.models.builtin_models import Model, OnnxFiles
+from harness.models.context_metadata import entries, memory_bytes, named_build, needs
 from harness.models.contexts import Contexts, Source
-from harness.models.metadata import entries, memory_bytes, named_build, needs
-from harness.models.models import Model, OnnxFiles
 from harness.models.session_plan import (
     Context,
     ContextSource,
@@ -31,7 +31,6 @@ from harness.models.session_plan import (
 from harness.probe.build import PROBE_NAME, ProbeBuilder
 from harness.results.record import RuntimeRecord
 from harness.runtimes.catalog import Catalog
-from harness.runtimes.findings import Finding
 from harness.runtimes.preflight import (
     SYSTEM_LIBRARIES,
     ContextFacts,
@@ -39,6 +38,7 @@ from harness.runtimes.preflight import (
     TargetFacts,
     preflight,
 )
+from harness.runtimes.preflight_findings import Finding
 from harness.runtimes.runtime import Runtime, build_id_of, facts_of, narrowed, runtime_set
 
 _BINARY: Final = "context.bin"

@@ -21,15 +21,15 @@ from typing import Annotated, Any, ClassVar, Final, Generic, Literal, Self, Type
 
 from pydantic import BaseModel, Field, JsonValue, TypeAdapter
 
-from harness.bisect.match import Evidence, Point, Question, RunAnswer
+from harness.bisect.bad_condition import Evidence, Point, Question, RunAnswer
 from harness.bisect.search import Task
 from harness.core.bounded_json import parse_model, problem_in
 from harness.core.errors import ConfigError, InfraError
 from harness.core.files import AppendedLines, read_bounded, write_whole
+from harness.core.json_record import Part, Schema1
+from harness.core.linux_processes import locking_process
 from harness.core.outgoing_text import without_secrets_in
 from harness.core.paths_inside import NotInsideError, refuse_links
-from harness.core.platform import locking_process
-from harness.core.record_part import Part, Schema1
 from harness.results.run_folder import making_folders, new_run_id, number_folder, ordered
 
 _MAX_LINE_CHARS: Final = 64 << 20

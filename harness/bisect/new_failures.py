@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.bisect.match import ELSE_GOOD, repeats_needed
-from harness.core.axes import VERSIONS, AxisName
+from harness.bisect.bad_condition import ELSE_GOOD, repeats_needed
+from harness.core.matrix_axes import VERSIONS, AxisName
 from harness.history.attempts import Attempt, same_failure
+from harness.history.case_states import CaseState, versions_of
 from harness.history.comparison import Bisectable, Pair
-from harness.history.states import CaseState, versions_of
 
 
 @dataclass(frozen=True)

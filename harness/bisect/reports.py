@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
+from harness.bisect.bad_condition import parse_match
 from harness.bisect.folder import Answered, BisectFolder
-from harness.bisect.match import parse_match
 from harness.bisect.request import COMPILING_TARGET
 from harness.bisect.result import (
     BisectionResult,
@@ -22,12 +22,12 @@ from harness.bisect.result import (
 )
 from harness.bisect.search import Task
 from harness.bisect.search_loop import record_of
-from harness.core.axes import AXES, AxisName
 from harness.core.errors import HarnessError
 from harness.core.files import LocalFile, disk_errors, write_whole
+from harness.core.matrix_axes import AXES, AxisName
 from harness.core.outgoing_text import counted, printable, shortened, without_secrets_in
 from harness.core.socs import claim_of, limits_of_simulation
-from harness.diagnosis.error import ErrorRecord
+from harness.diagnosis.error_record import ErrorRecord
 from harness.report.document import (
     Block,
     CodeBlock,

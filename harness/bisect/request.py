@@ -11,12 +11,12 @@ from typing import Any, Final, TypeAlias
 
 from pydantic import ValidationError
 
+from harness.bisect.bad_condition import Match, parse_match
 from harness.bisect.folder import Answered, BisectFolder, log_text, read_log
-from harness.bisect.match import Match, parse_match
 from harness.bisect.search import AxisSpec, CornerSpec, Task
 from harness.bisect.search_loop import pytest_arguments_to_resume, with_earlier_options
-from harness.core.axes import VERSIONS, AxisName
 from harness.core.errors import ConfigError, HarnessError
+from harness.core.matrix_axes import VERSIONS, AxisName
 from harness.core.outgoing_text import counted
 from harness.lab.inventory import Lab
 from harness.lab.matching import alike, kinds

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field
 
+from harness.bisect.bad_condition import Evidence, GoodOrBad, Point, RunAnswer, repeats_needed
 from harness.bisect.folder import Answered, BisectLog
-from harness.bisect.match import Evidence, GoodOrBad, Point, RunAnswer, repeats_needed
 from harness.bisect.search import Task
-from harness.core.axes import AxisName
-from harness.core.record_part import Part, Schema1
+from harness.core.json_record import Part, Schema1
+from harness.core.matrix_axes import AxisName
 from harness.results.record import CaseRecord
 from harness.runtimes.difference import Difference
 

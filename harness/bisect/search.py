@@ -11,9 +11,9 @@ from typing import Annotated, Final, Generic, Literal, Self, TypeVar
 
 from pydantic import Field, StrictInt, StringConstraints, model_validator
 
-from harness.bisect.match import Evidence, Point, Question, RunAnswer, Stopped, parse_match
-from harness.core.axes import AXES, AxisName
-from harness.core.record_part import Part
+from harness.bisect.bad_condition import Evidence, Point, Question, RunAnswer, Stopped, parse_match
+from harness.core.json_record import Part
+from harness.core.matrix_axes import AXES, AxisName
 from harness.plugin.user_files import is_of_a_file, isolated_arguments
 from harness.results.case_names import split_node_id
 

@@ -14,20 +14,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
+from harness.bisect.bad_condition import Judged, Match, Point, Question, Stopped
 from harness.bisect.folder import Answered, Concluded, Resumed, SearchFolder
-from harness.bisect.match import Judged, Match, Point, Question, Stopped
 from harness.bisect.search import Search
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError
 from harness.core.files import disk_errors
-from harness.core.guard import RUN_GRACE_S, GuardedProcess, spawn_guarded
+from harness.core.guarded_process import RUN_GRACE_S, GuardedProcess, spawn_guarded
 from harness.core.outgoing_text import REDACTED, log_without_secrets, without_secrets
 from harness.core.state_folders import PRIVATE
-from harness.history.previous import find_failed_run
-from harness.plugin.problem import Problem, read_problem
+from harness.history.previous_run import find_failed_run
+from harness.plugin.problem_file import Problem, read_problem
 from harness.plugin.user_files import is_of_a_file
-from harness.results.drift import Output
 from harness.results.file_options import file_options_in, pytest_options
+from harness.results.output_drift import Output
 from harness.results.record import CaseRecord
 from harness.results.run_folder import JOURNAL, LATEST, RunFolder
 

@@ -15,14 +15,14 @@ from typing import IO, Any, Final
 import click
 from click.core import ParameterSource
 
-from harness.bisect.driver import Bisection
+from harness.bisect.bad_condition import Judged, Point, Question, Stopped
 from harness.bisect.folder import LOG, Answered, BisectFolder, BisectLog, Concluded, Resumed
-from harness.bisect.match import Judged, Point, Question, Stopped
 from harness.bisect.reports import bound_text, held_text, summary, write_reports
 from harness.bisect.request import Request, Versions, make_task, replay_log
 from harness.bisect.result import BisectionResult, Finding
 from harness.bisect.search import CornerSpec, Task
 from harness.bisect.search_loop import RunEnd, Watcher, pytest_arguments_to_resume
+from harness.bisect.version_search import Bisection
 from harness.cli.lab_options import (
     json_option,
     lab_option,
@@ -31,10 +31,10 @@ from harness.cli.lab_options import (
     run_timeout_option,
 )
 from harness.cli.say import say, say_result
-from harness.core.axes import BACKENDS, VERSIONS, AxisName
 from harness.core.errors import ConfigError, HarnessError
+from harness.core.json_record import Printout
+from harness.core.matrix_axes import BACKENDS, VERSIONS, AxisName
 from harness.core.outgoing_text import counted, one_line, outgoing
-from harness.core.record_part import Printout
 from harness.core.state_folders import cache_root
 from harness.core.yaml_document import shown
 from harness.lab.inventory import load_lab

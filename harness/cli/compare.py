@@ -20,7 +20,7 @@ from harness.history.comparison_text import (
     report_of,
     view_of,
 )
-from harness.history.previous import histories, previous_of
+from harness.history.previous_run import histories, previous_of
 from harness.notify.messages import Message, notify as send_message, require_channels
 from harness.results.run_folder import RunFolder
 

@@ -32,7 +32,7 @@ from harness.containers.artefact import Artefact, ArtefactError, Piece
 from harness.containers.extract import extract, no_context_error, piece_file
 from harness.containers.manifest import MANIFEST
 from harness.containers.open import open_artefact, open_artefacts
-from harness.core.codes import describe
+from harness.core.error_codes import describe
 from harness.core.errors import ConfigError
 from harness.core.files import sha256_of
 from harness.core.outgoing_text import counted
@@ -40,8 +40,17 @@ from harness.core.socs import SOCS, Soc, near_socs
 from harness.core.state_folders import cache_root
 from harness.core.versions import QnnVersion
 from harness.diagnosis.refused_nodes import messages_of, refusal_text, refused_nodes
+from harness.models.capacity_forecast import Room, Unsized, calibrated_room, reserved
 from harness.models.compiler import CompileError
 from harness.models.context_cache import ContextStore, compile_to_file
+from harness.models.context_metadata import (
+    Unreadable,
+    entries,
+    memory_bytes,
+    named_build,
+    needs,
+    read_each,
+)
 from harness.models.fit_text import MOST_CONTEXTS, FitContext, fit, fit_lines
 from harness.models.inspection_report import (
     ContextReport,
@@ -52,9 +61,7 @@ from harness.models.inspection_report import (
     model_report,
     names_of,
 )
-from harness.models.metadata import Unreadable, entries, memory_bytes, named_build, needs, read_each
 from harness.models.onnx_model import OnnxModel, OnnxNodes
-from harness.models.packing import Room, Unsized, calibrated_room, reserved
 from harness.models.session_plan import RESIDENCIES, Residency
 from harness.probe.build import ProbeBuilder
 from harness.runtimes.catalog import Catalog, resolve_versions

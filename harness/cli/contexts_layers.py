@@ -23,7 +23,7 @@ from harness.core.files import disk_errors, scratch_folder, write_whole
 from harness.core.socs import SOCS
 from harness.lab.inventory import SIMULATED_LAB, load_lab
 from harness.layers.divergence import as_page, lines
-from harness.layers.driver import FirstWrong
+from harness.layers.first_wrong_op import FirstWrong
 from harness.layers.network import Cpu, HtpDevice, Qnn
 from harness.results.run_folder import new_run_id
 from harness.runtimes.catalog import resolve_versions

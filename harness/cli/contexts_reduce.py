@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from harness.bisect.match import Judged, Point
+from harness.bisect.bad_condition import Judged, Point
 from harness.cli.bisect import RunLines
 from harness.cli.lab_options import (
     DEFAULT_LAB,
@@ -31,7 +31,7 @@ from harness.models.artefact_sources import ModelOptions
 from harness.models.compiler import CompileError
 from harness.models.session_plan import ClosenessLimits
 from harness.reduce.bundle import outcome_lines
-from harness.reduce.driver import Reduction, Result
+from harness.reduce.reduction import Reduction, Result
 from harness.reduce.subject import (
     Reducing,
     Subject,

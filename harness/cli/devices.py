@@ -17,18 +17,18 @@ from harness.cli.lab_options import json_option, lab_option, lab_or_simulated, o
 from harness.cli.say import say, say_json
 from harness.core.deadline import Deadline
 from harness.core.errors import HarnessError, InfraError
+from harness.core.json_record import Part, Printout
 from harness.core.outgoing_text import counted, first_names, outgoing
-from harness.core.record_part import Part, Printout
 from harness.core.state_folders import BOARDS, cache_root, quarantine_root
-from harness.deploy.client import Cleaned, clean as clean_device
 from harness.deploy.layout import describe_claim
+from harness.deploy.store_client import Cleaned, clean as clean_device
 from harness.dsp.emulator import loader_missing
-from harness.lab.attach import LabDevice, OpenLab
+from harness.lab.device_config import DeviceConfig, SimulatedDeviceConfig
 from harness.lab.device_watch import DeviceWatch
-from harness.lab.devices import DeviceConfig, SimulatedDeviceConfig
 from harness.lab.facts import Vitals
 from harness.lab.health import DeviceEvent, KnownStates, Quarantine, Quarantined, State
 from harness.lab.inventory import load_lab
+from harness.lab.lab_device import LabDevice, OpenLab
 from harness.lab.lease import DeviceHeld, Held
 from harness.lab.recovery import check
 from harness.probe.build import ProbeBuilder

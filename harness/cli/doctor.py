@@ -23,14 +23,14 @@ from harness.core.notices import Notices, shown_by
 from harness.core.outgoing_text import outgoing
 from harness.core.state_folders import cache_path
 from harness.doctor.acceptance import accept
-from harness.doctor.archive import (
+from harness.doctor.acceptance_archive import (
     check_writable,
     markdown_row,
     private_words,
     read_archive,
     write_archive,
 )
-from harness.doctor.check import Checked, DoctorReport, Status, report_of
+from harness.doctor.check_results import Checked, DoctorReport, Status, report_of
 from harness.doctor.device_visit import DEVICE_TIMEOUT_S, Options
 from harness.doctor.examine import examine
 

@@ -19,6 +19,7 @@ from harness.cli.lab_options import (
 from harness.cli.say import say, say_result
 from harness.core.errors import ConfigError
 from harness.core.outgoing_text import counted
+from harness.history.case_states import CaseState
 from harness.history.comparison import Bisectable, Pair
 from harness.history.database import HISTORY, Database, open_database
 from harness.history.importing import (
@@ -29,7 +30,6 @@ from harness.history.importing import (
     validate_device,
 )
 from harness.history.run_changes import facts_lookup
-from harness.history.states import CaseState
 from harness.history.timeline import Filter, history_of, lines
 from harness.results.run_folder import JOURNAL
 

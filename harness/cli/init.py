@@ -14,8 +14,8 @@ from harness.cli.say import say
 from harness.core.errors import ConfigError, InfraError
 from harness.core.files import write_whole
 from harness.doctor.new_lab import lab_text
-from harness.lab.attach import OpenLab
 from harness.lab.inventory import Lab
+from harness.lab.lab_device import OpenLab
 from harness.lab.new_devices import SIMULATED, FoundDevice, find_boards, find_devices
 from harness.transport.adb_address import USER_SERVER, TcpAddress
 from harness.transport.adb_server import AdbServer, adb_binary

@@ -14,8 +14,8 @@ import click
 from harness.cli.say import say
 from harness.core.errors import ConfigError
 from harness.core.state_folders import cache_root, lease_root, simulated_root
-from harness.lab.attach import OpenLab
 from harness.lab.inventory import Lab, load_lab, shipped_lab
+from harness.lab.lab_device import OpenLab
 from harness.lab.lease import Leases
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.pypi import all_versions

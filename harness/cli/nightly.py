@@ -23,8 +23,8 @@ from harness.cli.lab_options import (
 from harness.cli.say import say, say_result
 from harness.core.errors import ConfigError
 from harness.core.outgoing_text import without_secrets
-from harness.nightly.chain import Chain
 from harness.nightly.night import SUFFIX, Night, lock_nights, nights, summary_lines
+from harness.nightly.night_steps import Chain
 from harness.notify.messages import Message, notify as send_message
 from harness.plugin.collection import selection
 from harness.results.run_folder import new_run_id

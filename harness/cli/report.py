@@ -10,9 +10,9 @@ import click
 from harness.cli.lab_options import NamedPath, database_option, output_option, reports_option
 from harness.cli.say import say
 from harness.core.outgoing_text import counted
-from harness.history.previous import since_previous
+from harness.history.previous_run import since_previous
 from harness.report.ci import export_to_ci
-from harness.report.projections import project
+from harness.report.report_files import project
 from harness.report.summary import cut_short
 from harness.results.run_folder import JOURNAL, RunFolder
 

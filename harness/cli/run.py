@@ -15,15 +15,15 @@ import pytest
 
 from harness.cli.lab_options import DEFAULT_LAB, NamedPath, json_option, lab_or_simulated
 from harness.cli.say import say
-from harness.core.axes import BACKENDS
 from harness.core.engine import ENGINES, find_engine
 from harness.core.errors import ConfigError, HarnessError
-from harness.core.record_part import Schema2
+from harness.core.json_record import Schema2
+from harness.core.matrix_axes import BACKENDS
 from harness.models.session_plan import RESIDENCIES
 from harness.plugin.axes import DEFAULT_BACKEND
 from harness.plugin.options import CLAIMED, OPTIONS, Option, nonempty, split_list
 from harness.plugin.terminal import LIVE_FROM
-from harness.results.drift import Output, steps_of
+from harness.results.output_drift import Output, steps_of
 from harness.results.record import SCHEMA
 
 if TYPE_CHECKING:

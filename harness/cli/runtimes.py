@@ -11,16 +11,16 @@ import click
 
 from harness.cli.lab_options import json_option, lab_option, open_catalog
 from harness.cli.say import say, say_json, say_result
-from harness.core.axes import BACKENDS, Backend
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.files import LocalFile
+from harness.core.json_record import Part, Printout
+from harness.core.matrix_axes import BACKENDS, Backend
 from harness.core.notices import Notices, shown_by
 from harness.core.outgoing_text import counted
-from harness.core.record_part import Part, Printout
 from harness.core.socs import HTP_ARCHS, TARGETS, Target
 from harness.runtimes.catalog import Catalog, CatalogEntry, choose_runtimes
-from harness.runtimes.findings import Finding
 from harness.runtimes.preflight import PreflightInput, TargetFacts, preflight
+from harness.runtimes.preflight_findings import Finding
 from harness.runtimes.pypi import PYPI
 from harness.runtimes.runtime import LibraryFacts, Runtime, build_id_of, facts_of, narrowed
 

@@ -22,14 +22,14 @@ from harness.cli.runtimes import RuntimesListed, RuntimesShown
 from harness.containers.manifest import Manifest
 from harness.core.files import write_whole
 from harness.diagnosis.explain_log import Explanation
-from harness.doctor.check import DoctorReport
+from harness.doctor.check_results import DoctorReport
 from harness.history.comparison_text import ComparisonReport
 from harness.history.timeline import HistoryReport
-from harness.lab import devices, fields, health, inventory
-from harness.lab.devices import DeviceConfig
-from harness.lab.fields import RuntimeSource
+from harness.lab import config_fields, device_config, health, inventory
+from harness.lab.config_fields import RuntimeSource
+from harness.lab.device_config import DeviceConfig
 from harness.lab.inventory import lab_model
-from harness.lab.tagged_model import TaggedModel
+from harness.lab.tagged_union import TaggedModel
 from harness.labgrid import source
 from harness.layers.divergence import Divergence
 from harness.models.fit_text import Fit
@@ -37,14 +37,14 @@ from harness.models.inspection_report import Inspection
 from harness.nightly.night import Night
 from harness.notify import channels
 from harness.plugin.plan_view import PlanReport
-from harness.reduce.driver import Result
+from harness.reduce.reduction import Result
 from harness.results import known_issues
 from harness.results.known_issues import KnownIssues
 from harness.results.record import JournalLine
 from harness.runtimes import source_kinds
 
 FOLDER: Final = Path("docs/schema")
-_OF_LAB: Final = (channels, devices, fields, health, inventory, source, source_kinds)
+_OF_LAB: Final = (channels, device_config, config_fields, health, inventory, source, source_kinds)
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 Printed = DevicesListed | RuntimesListed | RuntimesShown | BisectionPlanned | OutputDrifted

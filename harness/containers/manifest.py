@@ -32,8 +32,8 @@ from harness.core.bounded_json import parse_model, problem_in
 from harness.core.engine import DEFAULT_ENGINE, ENGINES
 from harness.core.errors import ConfigError, InfraError
 from harness.core.files import written_whole
+from harness.core.json_record import Schema1
 from harness.core.paths_inside import name_problem
-from harness.core.record_part import Schema1
 
 MANIFEST: Final = "manifest.json"
 MANIFEST_HEAD: Final = b"{"

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Final
 import pluggy
 
 from harness.core import hooks
-from harness.core.axes import BACKENDS, Backend
 from harness.core.errors import ConfigError
+from harness.core.matrix_axes import BACKENDS, Backend
 
 if TYPE_CHECKING:  # for annotations only: subclasses stand above these packages
     from harness.bench.bench import Bench
     from harness.bench.case_session import Observation
-    from harness.bench.prepared import PreparedPlacement
+    from harness.bench.prepared_devices import PreparedPlacement
     from harness.containers.manifest import RunPlan
     from harness.models.artefact_sources import ModelOptions, WholeFile
     from harness.models.context_file import Files
     from harness.probe.plan import Plan, Rounds
-    from harness.runtimes.findings import Finding
     from harness.runtimes.preflight import PreflightInput
+    from harness.runtimes.preflight_findings import Finding
     from harness.runtimes.runtime import Driver
 
 DEFAULT_ENGINE: Final = "qnn"

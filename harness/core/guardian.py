@@ -1,4 +1,4 @@
-"""The program behind guard.py: run a command, and end all of it when the own stdin is closed.
+"""The program of guarded_process.py: run a command, and end it when the own stdin is closed.
 
 Standard library only, so that it starts with `python -I -S` in a few milliseconds. The parent keeps
 the other end of its stdin open. When the parent dies, in whatever way, the kernel closes the pipe,

@@ -17,8 +17,8 @@ import pluggy
 if TYPE_CHECKING:
     from harness.core.engine import Engine
     from harness.diagnosis.rule import Rule
-    from harness.lab.devices import DeviceConfig, DeviceSource
-    from harness.lab.fields import RuntimeSource
+    from harness.lab.config_fields import RuntimeSource
+    from harness.lab.device_config import DeviceConfig, DeviceSource
     from harness.report.sections import RunData, Section
 
 hookspec = pluggy.HookspecMarker("pytest")

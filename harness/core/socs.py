@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, get_args
 
-from harness.core.codes import same_code
+from harness.core.error_codes import same_code
 from harness.core.versions import QnnVersion
 
 

@@ -38,8 +38,8 @@ from harness.core.files import (
     sha256_of,
     write_json,
 )
+from harness.core.linux_processes import locking_process
 from harness.core.paths_inside import NotInsideError, inside, name_problem, open_below, read_inside
-from harness.core.platform import locking_process
 from harness.core.state_folders import cache_problem
 
 _log = logging.getLogger(__name__)

@@ -31,7 +31,6 @@ from harness.core.files import LocalFile, content_key, disk_errors, open_regular
 from harness.core.notices import progress_reporter
 from harness.core.outgoing_text import counted, first_names
 from harness.core.verified_folder import valid_name
-from harness.deploy.client import Eviction, StoreClient, plan_eviction
 from harness.deploy.layout import (
     FileSet,
     LinkKind,
@@ -43,6 +42,7 @@ from harness.deploy.layout import (
     names_used,
     new_claim,
 )
+from harness.deploy.store_client import Eviction, StoreClient, plan_eviction
 from harness.transport.device import Transport
 from harness.transport.files import PushItem
 

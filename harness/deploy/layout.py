@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from harness.core.files import LocalFile
-from harness.transport.questions import PREFIX, free_storage
+from harness.transport.device_queries import PREFIX, free_storage
 
 LinkKind = Literal["hard", "soft", "copy"]
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from harness.diagnosis.error import ErrorRecord
+from harness.diagnosis.error_record import ErrorRecord
 from harness.diagnosis.rule import Rule, Symptoms, findings
 from harness.diagnosis.rule_sources import all_rules
-from harness.runtimes.findings import Finding
+from harness.runtimes.preflight_findings import Finding
 
 _MAX_LINES: Final = 400
 _MAX_EVIDENCE_LINES: Final = 2000

@@ -13,10 +13,10 @@ from itertools import pairwise
 from math import inf
 from typing import Final
 
-from harness.core.codes import describe, dsp_errors, qnn_code_in
-from harness.core.record_part import Part, Schema1
-from harness.diagnosis.chain import is_benign, link_of
-from harness.diagnosis.error import Confidence
+from harness.core.error_codes import describe, dsp_errors, qnn_code_in
+from harness.core.json_record import Part, Schema1
+from harness.diagnosis.error_chain import is_benign, link_of
+from harness.diagnosis.error_record import Confidence
 from harness.diagnosis.log_reader import (
     API,
     CALLS,

@@ -20,8 +20,8 @@ from typing import BinaryIO, Final, cast
 
 import re2
 
-from harness.core.record_part import clean_text
-from harness.diagnosis.chain import ECHO
+from harness.core.json_record import clean_text
+from harness.diagnosis.error_chain import ECHO
 from harness.diagnosis.rule import Rule
 from harness.diagnosis.rule_sources import all_rules
 

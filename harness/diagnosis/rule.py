@@ -11,12 +11,12 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from harness.core.codes import RANGE_ENDS, describe, same_code
+from harness.core.error_codes import RANGE_ENDS, describe, same_code
 from harness.core.errors import ConfigError
-from harness.core.record_part import Part, Schema1
+from harness.core.json_record import Part, Schema1
 from harness.core.yaml_document import check_document, read_document
-from harness.diagnosis.chain import MAX_LINE_CHARS, is_benign, messages_of
-from harness.diagnosis.error import Confidence, Diagnosis
+from harness.diagnosis.error_chain import MAX_LINE_CHARS, is_benign, messages_of
+from harness.diagnosis.error_record import Confidence, Diagnosis
 
 CONFIDENCES: Final[tuple[Confidence, ...]] = ("known", "likely", "possible")
 """`known`: a line states the cause. `likely`: it is the usual cause of such a line.

@@ -16,11 +16,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from harness.core.codes import describe, parse_ort_error, same_code
+from harness.core.error_codes import describe, parse_ort_error, same_code
 from harness.core.errors import Cause
-from harness.diagnosis.chain import call_chain, error_lines, failure_chain
 from harness.diagnosis.diagnosis import EARLIER, NOTHING, Foreseen, diagnosed
-from harness.diagnosis.error import ErrorRecord, OrtCode, Outcome
+from harness.diagnosis.error_chain import call_chain, error_lines, failure_chain
+from harness.diagnosis.error_record import ErrorRecord, OrtCode, Outcome
 from harness.dsp.replies import DspReply
 from harness.lab.facts import Coprocessors
 from harness.probe.plan_runner import (

@@ -25,30 +25,30 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from harness.bench.bench import Bench
+from harness.bench.case_placement import Placement
 from harness.bench.case_session import CaseSession, NotPassed
-from harness.bench.placement import Placement
-from harness.bench.prepared import ProvisionedDevice
-from harness.bench.workbench import Workbench
-from harness.core.axes import BACKENDS
+from harness.bench.prepared_devices import ProvisionedDevice
+from harness.bench.run_preparation import Workbench
 from harness.core.deadline import Deadline
 from harness.core.errors import DeviceLost, HarnessError, InfraError
 from harness.core.files import scratch_folder
+from harness.core.matrix_axes import BACKENDS
 from harness.core.outgoing_text import log_without_secrets
 from harness.deploy.deploy import Deployer, Push
 from harness.diagnosis.verdict import Verdict, judge
-from harness.doctor.archive import lab_words
-from harness.doctor.check import REACHABLE, Checked, CheckResult
+from harness.doctor.acceptance_archive import lab_words
+from harness.doctor.check_results import REACHABLE, Checked, CheckResult
 from harness.doctor.device_checks import ANSWER, DspAttempt, ExaminedDevice, dsp_layers
 from harness.doctor.device_visit import NO_SMOKE, Options, open_workbench
 from harness.doctor.examine import examine
 from harness.doctor.smoke import try_backend, verdict_result
 from harness.evidence.case_evidence import CaseEvidence
-from harness.lab.attach import AttachedDevice, LabDevice
 from harness.lab.facts import ask_vitals, query_device
 from harness.lab.health import RecoveryRules
 from harness.lab.inventory import Lab, load_lab
+from harness.lab.lab_device import AttachedDevice, LabDevice
 from harness.lab.recovery import Recovery
-from harness.models.models import Model
+from harness.models.builtin_models import Model
 from harness.probe.build import PROBE_NAME
 from harness.probe.events import kept_events
 from harness.probe.plan import Plan, Step

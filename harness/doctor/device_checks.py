@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
-from harness.core.axes import RPC_LIBRARY
+from harness.core.matrix_axes import RPC_LIBRARY
 from harness.core.outgoing_text import first_names
 from harness.core.socs import PLATFORMS, SOCS, Platform, near_socs
-from harness.diagnosis.error import ErrorRecord
-from harness.doctor.check import Checked, CheckResult
-from harness.lab.attach import AttachedDevice
+from harness.diagnosis.error_record import ErrorRecord
+from harness.doctor.check_results import Checked, CheckResult
 from harness.lab.facts import THERMAL, UNSIGNED_SHELL, DeviceAnswers
 from harness.lab.health import HealthFinding, HealthRules, judge_health
+from harness.lab.lab_device import AttachedDevice
 from harness.runtimes.runtime import LibraryFacts
 
 _NO_ANSWER: Final = CheckResult("unknown", "the device gives no answer")

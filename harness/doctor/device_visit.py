@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from harness.bench.workbench import Workbench
+from harness.bench.run_preparation import Workbench
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.socs import SOCS
 from harness.core.state_folders import lease_root, quarantine_root
-from harness.doctor.check import REACHABLE, Checked, CheckResult, Status
+from harness.doctor.check_results import REACHABLE, Checked, CheckResult, Status
 from harness.doctor.device_checks import ExaminedDevice, device_checks, unknown_soc
 from harness.doctor.smoke import runtime_result, smoke_checks, untried
-from harness.lab.attach import AttachedDevice
 from harness.lab.facts import query_device
 from harness.lab.health import Quarantine, RecoveryRules, judge_health
 from harness.lab.identity import WrongTarget
 from harness.lab.inventory import Lab
+from harness.lab.lab_device import AttachedDevice
 from harness.lab.lease import DeviceHeld, Leases
 from harness.probe.build import ProbeBuilder
 from harness.probe.self_test import built_probe_problem

@@ -17,15 +17,15 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from harness.bench.workbench import Workbench
+from harness.bench.run_preparation import Workbench
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, HarnessError, InfraError, NoLabError
 from harness.core.outgoing_text import counted
 from harness.core.socs import TARGETS
 from harness.core.state_folders import PRIVATE, open_to_others
-from harness.doctor.check import LAB_FILE, REACHABLE, Checked, CheckResult, Status
+from harness.doctor.check_results import LAB_FILE, REACHABLE, Checked, CheckResult, Status
 from harness.doctor.device_visit import Options, open_workbench, visit
-from harness.lab.devices import AdbDeviceConfig, DeviceConfig
+from harness.lab.device_config import AdbDeviceConfig, DeviceConfig
 from harness.lab.inventory import Lab, load_lab
 from harness.probe.build import ProbeBuilder
 from harness.runtimes.catalog import Catalog
@@ -33,7 +33,7 @@ from harness.runtimes.pypi import QNN_PLATFORMS, QNN_PROJECT
 from harness.simulator.board import run_program
 from harness.transport.adb_address import USER_SERVER, SshAddress, has_address
 from harness.transport.adb_server import AdbServer, adb_binary
-from harness.transport.questions import memory
+from harness.transport.device_queries import memory
 
 _PROGRAM_S: Final = 5.0
 _SERVER_S: Final = 3.0

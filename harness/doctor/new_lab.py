@@ -11,9 +11,9 @@ import yaml
 
 from harness.core.outgoing_text import outgoing
 from harness.core.socs import SOCS
-from harness.doctor.check import one_line
-from harness.lab.attach import AttachedDevice
-from harness.lab.devices import BOARD_WORKDIR, DEFAULT_WORKDIR
+from harness.doctor.check_results import one_line
+from harness.lab.device_config import BOARD_WORKDIR, DEFAULT_WORKDIR
+from harness.lab.lab_device import AttachedDevice
 from harness.lab.new_devices import HOST, SIMULATED, FoundDevice
 from harness.transport.adb_address import USER_SERVER, TcpAddress
 

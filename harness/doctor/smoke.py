@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Final
 
 from harness.bench.bench import Bench
+from harness.bench.case_placement import Placement
 from harness.bench.case_session import CaseSession, NotPassed
-from harness.bench.placement import Placement
-from harness.bench.prepared import PreparedPlacement
-from harness.bench.workbench import Workbench
-from harness.core.axes import BACKEND_LIBRARIES
+from harness.bench.prepared_devices import PreparedPlacement
+from harness.bench.run_preparation import Workbench
 from harness.core.errors import ConfigError, HarnessError, VersionError
+from harness.core.matrix_axes import BACKEND_LIBRARIES
 from harness.core.outgoing_text import counted
 from harness.diagnosis.diagnosis import diagnosed
-from harness.diagnosis.error import ErrorRecord
+from harness.diagnosis.error_record import ErrorRecord
 from harness.diagnosis.verdict import Verdict
-from harness.doctor.check import Checked, CheckResult
+from harness.doctor.check_results import Checked, CheckResult
 from harness.doctor.device_checks import DspAttempt, ExaminedDevice, dsp_layers
-from harness.models.models import Model
+from harness.models.builtin_models import Model
 from harness.models.session_plan import Libraries, within_session
 from harness.probe.ort_plan import APP_READ, APP_WRITE, call, operation, tensor
 from harness.probe.plan import Plan, Settings, Step

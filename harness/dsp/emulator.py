@@ -28,7 +28,7 @@ from typing import Final
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.files import disk_errors, read_note, scratch_folder, write_json
-from harness.core.guard import spawn_guarded
+from harness.core.guarded_process import spawn_guarded
 from harness.core.verified_folder import key_of, make_file
 from harness.dsp.simulated_dsp import DspPrograms
 

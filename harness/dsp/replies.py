@@ -10,7 +10,7 @@ import stat
 from pathlib import Path
 from typing import Final, Literal, get_args
 
-from harness.core.record_part import Part, RecordText
+from harness.core.json_record import Part, RecordText
 
 _LOG: Final = "log"
 _REPLIES: Final = "said"

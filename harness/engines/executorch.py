@@ -15,7 +15,7 @@ from zlib import crc32
 from harness.bench.bench import Bench
 from harness.bench.case_session import CaseSession, Observation
 from harness.bench.kept_outputs import NamedShape, ToKeep
-from harness.bench.prepared import PreparedPlacement
+from harness.bench.prepared_devices import PreparedPlacement
 from harness.bench.provisioner import Provisioner, program_set
 from harness.containers.artefact import Artefact, FileBytes, Piece, Tensor
 from harness.containers.extract import piece_file
@@ -54,8 +54,8 @@ from harness.probe.build import PROBE_NAME
 from harness.probe.plan import ONCE, Plan, Rounds, Step, rounds_of
 from harness.probe.plan_runner import ProbeRun, alive_at_deadline
 from harness.probe.transcript import StepResult
-from harness.runtimes.findings import Finding, finding
 from harness.runtimes.preflight import PreflightInput
+from harness.runtimes.preflight_findings import Finding, finding
 from harness.runtimes.runtime import Driver
 from harness.transport.device import Transport
 from harness.transport.shell import Completed, ScriptTimeout

@@ -13,7 +13,7 @@ from typing import Final
 
 from harness.bench.bench import Bench
 from harness.bench.case_session import CaseSession, Observation, TargetFailure
-from harness.bench.prepared import PreparedPlacement
+from harness.bench.prepared_devices import PreparedPlacement
 from harness.containers.artefact import Piece, Tensor
 from harness.containers.extract import piece_file
 from harness.containers.graph_partitions import CPU, NPU, GraphNode, Placed, figures_of
@@ -26,7 +26,7 @@ from harness.core.files import scratch_folder
 from harness.core.outgoing_text import counted
 from harness.core.state_folders import cache_root
 from harness.diagnosis.diagnosis import diagnosed
-from harness.diagnosis.error import ErrorRecord
+from harness.diagnosis.error_record import ErrorRecord
 from harness.diagnosis.verdict import Verdict
 from harness.models.artefact_sources import ModelOptions, WholeFile
 from harness.models.compiler import CompileError

@@ -31,14 +31,14 @@ from harness.core.files import scratch_folder
 from harness.core.state_folders import cache_root
 from harness.core.verified_folder import valid_name
 from harness.diagnosis.diagnosis import diagnosed
-from harness.diagnosis.error import signature
+from harness.diagnosis.error_record import signature
 from harness.diagnosis.refused_nodes import refused_nodes
 from harness.models.artefact_sources import ModelOptions, WholeFile, own_folder
+from harness.models.builtin_models import Model
 from harness.models.compiler import CompileJob, run_jobs
 from harness.models.context_cache import compile_options
 from harness.models.context_file import ContextFile, Files
 from harness.models.contexts import Source
-from harness.models.models import Model
 from harness.models.onnx_model import OnnxModel, OnnxNodes, OnnxSurface, require_alike
 from harness.models.session_plan import GIVEN, ON_CPU, DeployedModel, Reference
 from harness.models.tensor_files import TensorFiles

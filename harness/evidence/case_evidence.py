@@ -20,9 +20,9 @@ from typing import Final
 
 from harness.core.deadline import Deadline
 from harness.core.errors import DeviceError, InfraError
+from harness.core.linux_processes import boot_clock_s
 from harness.core.outgoing_text import without_secrets, without_secrets_in
 from harness.core.paths_inside import create_inside, name_problem
-from harness.core.platform import boot_clock_s
 from harness.dsp.replies import log_end, log_size
 from harness.evidence.device_replies import (
     MARGIN_S,
@@ -35,7 +35,7 @@ from harness.evidence.device_replies import (
 )
 from harness.evidence.redaction import EvidenceFile, clean, fit, redact
 from harness.transport.device import Transport
-from harness.transport.questions import Section, split_sections
+from harness.transport.device_queries import Section, split_sections
 from harness.transport.shell import END_GRACE_S, ScriptTimeout
 
 SUMMARY: Final = "evidence.json"

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from harness.evidence.redaction import EvidenceFile, clean, whole_lines
-from harness.transport.questions import Section, shell_text
+from harness.transport.device_queries import Section, shell_text
 from harness.transport.shell_protocol import TOKEN_VARIABLE
 
 _NPU_TAGS: Final = re.compile(

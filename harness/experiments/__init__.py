@@ -1,12 +1,12 @@
 """The measurements of suites, and how they are judged."""
 
-from harness.core.codes import TENSOR_MEMORIES, TensorMemory
+from harness.core.error_codes import TENSOR_MEMORIES, TensorMemory
 from harness.experiments.backend_phases import measure_backend, measure_context
 from harness.experiments.capacity import Limit, SizePoint, fill, find_limit
+from harness.experiments.dsp_restart import measure_restart
 from harness.experiments.latency import GrowthTolerance, measure_growth, memory_samples
-from harness.experiments.pairing import Pairing, Tolerances, by_memory, measure_pairing
-from harness.experiments.restart import measure_restart
-from harness.experiments.sharing import (
+from harness.experiments.memory_type_pairing import Pairing, Tolerances, by_memory, measure_pairing
+from harness.experiments.spill_fill_sharing import (
     STRATEGIES,
     Strategy,
     measure_sharing,

@@ -15,7 +15,7 @@ from harness.models.artefact_sources import WholeFile
 from harness.models.context_file import ContextFile
 from harness.models.onnx_model import OnnxModel
 from harness.models.session_plan import CONDITIONS, MADE_UP, READ, ClosenessLimits
-from harness.results.drift import NUMPY_TYPES
+from harness.results.output_drift import NUMPY_TYPES
 from harness.results.record import Check, held
 
 if TYPE_CHECKING:

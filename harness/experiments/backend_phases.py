@@ -11,11 +11,11 @@ from harness.bench.bench import Bench
 from harness.bench.case_session import NotPassed, TargetFailure
 from harness.core.outgoing_text import counted
 from harness.diagnosis.diagnosis import is_unrelated
-from harness.diagnosis.error import ErrorRecord
+from harness.diagnosis.error_record import ErrorRecord
 from harness.diagnosis.verdict import Verdict
 from harness.experiments.accuracy import CLOSENESS, Accuracy, arithmetic, compare, judge_accuracy
+from harness.models.builtin_models import Model
 from harness.models.contexts import SourceList
-from harness.models.models import Model
 from harness.models.session_plan import schedule, within_session
 from harness.probe.ort_plan import QNN_EP, ort_placement, ort_run, ort_session
 from harness.probe.plan import Settings, context_free, context_load, execute

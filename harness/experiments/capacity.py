@@ -12,7 +12,7 @@ from typing import Literal
 
 from harness.bench.bench import Bench
 from harness.bench.case_session import Observation
-from harness.core.codes import same_code
+from harness.core.error_codes import same_code
 from harness.core.outgoing_text import counted
 from harness.models.contexts import Source
 from harness.models.session_plan import Move, Schedule, schedule

@@ -16,9 +16,9 @@ from functools import cached_property
 from typing import Final
 
 from harness.bench.bench import Bench
-from harness.core.codes import TensorMemory
 from harness.core.engine import CASE_TIMEOUT_S
-from harness.models.models import Model
+from harness.core.error_codes import TensorMemory
+from harness.models.builtin_models import Model
 from harness.models.session_plan import DeployedContext
 from harness.probe.ort_plan import io_bind, ort_session_free
 from harness.probe.plan import Step

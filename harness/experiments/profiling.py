@@ -15,7 +15,7 @@ from typing import Final
 
 from harness.bench.bench import Bench
 from harness.bench.case_session import NotPassed, Observation
-from harness.core.codes import ProfileAsked, same_code
+from harness.core.error_codes import ProfileAsked, same_code
 from harness.core.errors import DeviceError
 from harness.core.outgoing_text import counted
 from harness.models.onnx_model import read_model

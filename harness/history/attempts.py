@@ -15,15 +15,15 @@ from typing import Any, Final, TypeVar
 
 from pydantic import JsonValue
 
-from harness.core.axes import VERSIONS
 from harness.core.errors import Cause
+from harness.core.matrix_axes import VERSIONS
 from harness.core.socs import claim_of, limits_of_simulation
-from harness.diagnosis.error import Outcome
+from harness.diagnosis.error_record import Outcome
 from harness.report.summary import server_gone
 from harness.results.case_names import function_of, named, split_node_id
 from harness.results.coverage import LOST_TO, VERDICTS, Ended
-from harness.results.drift import KEPT
 from harness.results.journal import Damage, SkippedLines, lines_in, without_gc
+from harness.results.output_drift import KEPT
 from harness.results.record import CaseRecord, PlacementRecord, is_figure
 from harness.results.run_folder import moment_text
 

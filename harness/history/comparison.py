@@ -11,16 +11,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from harness.core.errors import ConfigError
-from harness.core.record_part import Part
+from harness.core.json_record import Part
 from harness.history.attempts import Attempt, CaseAttempts, attempts_by_name, finder, same_failure
+from harness.history.case_states import CaseHistory, CaseState, format_versions, versions_of
 from harness.history.environment_differences import devices_gone, files_changed
-from harness.history.states import CaseHistory, CaseState, format_versions, versions_of
 from harness.results.coverage import Coverage, coverage_of
-from harness.results.drift import Output, Read, changes, steps_of
+from harness.results.output_drift import Output, Read, changes, steps_of
 
 if TYPE_CHECKING:
-    from harness.history.ops import OpsCompared
-    from harness.history.performance import SpeedCompared
+    from harness.history.op_changes import OpsCompared
+    from harness.history.speed_changes import SpeedCompared
 
 Category = Literal[
     "new",

@@ -11,10 +11,11 @@ from functools import partial
 from typing import Any, Final, Literal
 
 from harness.core.errors import HarnessError
+from harness.core.json_record import Part, Schema1
 from harness.core.outgoing_text import counted, outgoing
-from harness.core.record_part import Part, Schema1
-from harness.diagnosis.error import Outcome, signature_text
+from harness.diagnosis.error_record import Outcome, signature_text
 from harness.history.attempts import COMPARED, Attempt, limits_of, read_attempts, skip_seen_runs
+from harness.history.case_states import format_versions, versions_of
 from harness.history.comparison import (
     BISECTED,
     TITLES,
@@ -27,8 +28,9 @@ from harness.history.comparison import (
     compare,
 )
 from harness.history.environment_differences import named_files
-from harness.history.ops import OpChange, OpsCompared, Remade, judge_ops
-from harness.history.performance import (
+from harness.history.op_changes import OpChange, OpsCompared, Remade, judge_ops
+from harness.history.previous_run import runs_around
+from harness.history.speed_changes import (
     EFFECT,
     SpeedCompared,
     SpeedRow,
@@ -36,13 +38,11 @@ from harness.history.performance import (
     interval,
     judge_speed,
 )
-from harness.history.previous import runs_around
-from harness.history.states import format_versions, versions_of
 from harness.report import document
 from harness.report.document import Block, Heading, Item, Items, Line, Paragraph, Span, code
 from harness.report.summary import cut_short
 from harness.results.coverage import LOST_TO, Coverage
-from harness.results.drift import drift_lines
+from harness.results.output_drift import drift_lines
 from harness.results.run_folder import JOURNAL, RunFolder
 
 _MOST: Final = 20

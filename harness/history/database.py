@@ -44,8 +44,8 @@ from sqlalchemy.pool import NullPool
 
 from harness.core.bounded_json import parse_model
 from harness.core.errors import ConfigError, HarnessError, InfraError
+from harness.core.json_record import Part
 from harness.core.outgoing_text import without_secrets
-from harness.core.record_part import Part
 from harness.history.attempts import Attempt, cause_id, short_hash
 from harness.lab.health import DeviceEvent
 from harness.report.summary import part_of

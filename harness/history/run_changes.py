@@ -12,11 +12,11 @@ from typing import Any, Final, Literal, NamedTuple
 from sqlalchemy import Row, bindparam, func, select
 
 from harness.core.bounded_json import parse_model
-from harness.diagnosis.error import ErrorRecord
+from harness.diagnosis.error_record import ErrorRecord
 from harness.history.attempts import CaseAttempts
+from harness.history.case_states import format_versions, versions_of
 from harness.history.database import Database, attempts, device_runs, runs
 from harness.history.importing import list_runs, stored_attempts
-from harness.history.states import format_versions, versions_of
 from harness.history.timeline import (
     MARKS,
     CaseLine,

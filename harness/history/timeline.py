@@ -10,9 +10,9 @@ from functools import cached_property
 from itertools import groupby
 from typing import Final, Literal, NamedTuple
 
+from harness.core.json_record import Part, Schema1
 from harness.core.outgoing_text import counted, first_names, shortened
-from harness.core.record_part import Part, Schema1
-from harness.diagnosis.error import signature_text
+from harness.diagnosis.error_record import signature_text
 from harness.history.attempts import (
     Attempt,
     CaseAttempts,
@@ -21,10 +21,7 @@ from harness.history.attempts import (
     limits_of,
     same_failure,
 )
-from harness.history.comparison import Bisectable, Pair
-from harness.history.comparison_text import CaseSide
-from harness.history.environment_differences import named_files
-from harness.history.states import (
+from harness.history.case_states import (
     CaseState,
     StateKind,
     format_attempts,
@@ -32,10 +29,13 @@ from harness.history.states import (
     state_of,
     versions_of,
 )
+from harness.history.comparison import Bisectable, Pair
+from harness.history.comparison_text import CaseSide
+from harness.history.environment_differences import named_files
 from harness.report.document import Span, Style, as_text
 from harness.results.coverage import LOST_TO, Fault
 from harness.runtimes.runtime import version_key
-from harness.transport.faults import NO_SERVER
+from harness.transport.transport_errors import NO_SERVER
 
 MARKS: Final = 30
 """The number of a case's last runs that are shown, one character each."""

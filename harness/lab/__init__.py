@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
-    from harness.lab.devices import DeviceConfig
+    from harness.lab.device_config import DeviceConfig
 
 
 @pluggy.HookimplMarker("pytest")
 def qnn_transports() -> Iterable[type[DeviceConfig]]:
     """Return the kinds of docs/lab.md."""
-    from harness.lab.devices import KINDS  # only where devices.yaml is read
+    from harness.lab.device_config import KINDS  # only where devices.yaml is read
 
     return KINDS

@@ -13,7 +13,6 @@ from typing import Final
 from harness.core.deadline import Deadline
 from harness.core.errors import DeviceHot, InfraError
 from harness.core.notices import progress_reporter
-from harness.lab.attach import LabDevice
 from harness.lab.facts import ask_load, ask_vitals
 from harness.lab.health import (
     AROUND,
@@ -28,6 +27,7 @@ from harness.lab.health import (
     gate_problem,
     unreachable,
 )
+from harness.lab.lab_device import LabDevice
 from harness.lab.lease import DeviceHeld
 from harness.lab.recovery import (
     ProbeProblem,

@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-from harness.core.axes import RPC_LIBRARY
 from harness.core.errors import DeviceError
+from harness.core.matrix_axes import RPC_LIBRARY
 from harness.core.socs import PLATFORMS, Platform, Target, target_of
-from harness.simulator.programs import SIMULATED_HARDWARE
+from harness.simulator.boot_files import SIMULATED_HARDWARE
 from harness.transport.device import Transport
-from harness.transport.questions import (
+from harness.transport.device_queries import (
     MAX_PATH,
     first_line,
     free_storage,

@@ -28,7 +28,7 @@ from pydantic import (
 from harness.core.bounded_json import INTEGERS
 from harness.core.errors import InfraError
 from harness.core.files import read_json, write_json, write_whole
-from harness.core.record_part import MessageText, Moment, Part, RecordText, Schema2, Seconds
+from harness.core.json_record import MessageText, Moment, Part, RecordText, Schema2, Seconds
 from harness.core.state_folders import QUARANTINE_VARIABLE
 from harness.lab.facts import DOZING, SEVERE, THERMAL, Vitals
 from harness.lab.lease import device_file

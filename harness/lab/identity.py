@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from harness.core.errors import DeviceError, DeviceRefused
 from harness.core.socs import PLATFORMS, Target
-from harness.lab.devices import DeviceConfig
+from harness.lab.device_config import DeviceConfig
 from harness.lab.facts import DeviceFacts
 from harness.transport.device import Transport
 

@@ -20,7 +20,7 @@ from pydantic import (
 
 from harness.core import hooks
 from harness.core.errors import ConfigError, NoLabError, plugin_faults
-from harness.core.record_part import Schema1
+from harness.core.json_record import Schema1
 from harness.core.state_folders import BOARDS, cache_root
 from harness.core.yaml_document import (
     Document,
@@ -32,7 +32,8 @@ from harness.core.yaml_document import (
     shown,
 )
 from harness.dsp.emulator import why_no_dsp
-from harness.lab.devices import (
+from harness.lab.config_fields import RuntimeSource
+from harness.lab.device_config import (
     ALIKE,
     EMULATED_TARGET,
     LOCAL,
@@ -45,9 +46,8 @@ from harness.lab.devices import (
     device_address,
     sshd_name,
 )
-from harness.lab.fields import RuntimeSource
 from harness.lab.health import HealthRules, RecoveryRules, TimedGate
-from harness.lab.tagged_model import listed
+from harness.lab.tagged_union import listed
 from harness.notify.channels import NotifyChannel
 from harness.simulator.board import why_no_board
 from harness.transport.ssh_connection import login_at

@@ -7,12 +7,12 @@ from functools import partial
 from itertools import chain, count
 from typing import Final
 
-from harness.core.axes import BACKENDS
 from harness.core.engine import ENGINES
 from harness.core.errors import ConfigError
+from harness.core.matrix_axes import BACKENDS
 from harness.core.socs import HTP_ARCHS, SOCS, TARGETS
 from harness.core.yaml_document import did_you_mean
-from harness.lab.devices import ALIKE, DeviceConfig
+from harness.lab.device_config import ALIKE, DeviceConfig
 
 _Check = Callable[[DeviceConfig, tuple[object, ...]], str | None]
 

@@ -11,11 +11,11 @@ from typing import Final, NamedTuple
 from harness.core.errors import ConfigError, HarnessError
 from harness.core.socs import HTP_ARCHS, KERNEL_SOC_IDS, PLATFORMS, SOCS, near_socs
 from harness.core.yaml_document import shown
-from harness.lab.attach import AttachedDevice, OpenLab
-from harness.lab.devices import BOARD_WORKDIR, DEFAULT_WORKDIR, DeviceConfig
+from harness.lab.config_fields import DEVICE_URLS, parse_device_url
+from harness.lab.device_config import BOARD_WORKDIR, DEFAULT_WORKDIR, DeviceConfig
 from harness.lab.facts import DeviceAnswers, DeviceFacts, query_device
-from harness.lab.fields import DEVICE_URLS, parse_device_url
 from harness.lab.inventory import Lab
+from harness.lab.lab_device import AttachedDevice, OpenLab
 from harness.transport.adb_server import STATE_ADVICE, AdbServer, SeenDevice
 from harness.transport.ssh_connection import login_at
 

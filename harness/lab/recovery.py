@@ -10,9 +10,9 @@ from typing import Final, Literal
 
 from harness.core.deadline import Deadline
 from harness.core.errors import DeviceTimeout, InfraError
-from harness.lab.attach import LabDevice
 from harness.lab.facts import DOZING, VITALS_S, ask_vitals
 from harness.lab.health import Health, HealthFinding, judge_health, unreachable
+from harness.lab.lab_device import LabDevice
 from harness.lab.lease import DeviceHeld
 from harness.transport.device import Transport
 

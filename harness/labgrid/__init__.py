@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
-    from harness.lab.devices import DeviceSource
+    from harness.lab.device_config import DeviceSource
 
 
 @pluggy.HookimplMarker("pytest")

@@ -27,7 +27,7 @@ from typing import Any, Final
 from harness.core.bounded_json import parse_json
 from harness.core.errors import ConfigError, InfraError
 from harness.core.files import read_json
-from harness.core.guard import start_daemon
+from harness.core.guarded_process import start_daemon
 from harness.core.state_folders import cache_root
 
 

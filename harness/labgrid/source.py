@@ -14,8 +14,8 @@ from pydantic_core import PydanticCustomError
 from harness.core.outgoing_text import counted
 from harness.core.socs import Target
 from harness.core.yaml_document import Name, Text, matching
-from harness.lab.devices import DeviceSource, SourceDevice
-from harness.lab.fields import Word, Workdir
+from harness.lab.config_fields import Word, Workdir
+from harness.lab.device_config import DeviceSource, SourceDevice
 from harness.labgrid.session import (
     FoundPlace,
     FoundPlaces,

@@ -10,8 +10,8 @@ from typing import Final, Literal, Self
 from markupsafe import Markup
 from pydantic import BaseModel
 
+from harness.core.json_record import Schema1
 from harness.core.outgoing_text import counted, shortened
-from harness.core.record_part import Schema1
 from harness.report.document import Heading, Paragraph, Table, aligned, code, page, template
 
 

@@ -24,7 +24,7 @@ from harness.models.context_cache import (
 from harness.models.onnx_model import all_inputs, graphs_within, inlined
 from harness.plugin.user_files import isolated_arguments
 from harness.probe.build import ProbeBuilder
-from harness.results.drift import KEPT
+from harness.results.output_drift import KEPT
 from harness.results.record import CaseRecord
 from harness.results.run_folder import OUTPUTS, RunFolder
 from harness.runtimes.pypi import CompilerHost

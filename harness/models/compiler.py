@@ -20,7 +20,7 @@ from harness.core.bounded_json import parse_json
 from harness.core.deadline import Deadline
 from harness.core.errors import Cause, HarnessError, InfraError
 from harness.core.files import read_bounded, scratch_folder
-from harness.core.guard import spawn_guarded
+from harness.core.guarded_process import spawn_guarded
 from harness.runtimes.pypi import CompilerHost
 
 WORKER: Final = Path(__file__).with_name("compile_worker.py")

@@ -33,9 +33,16 @@ from harness.core.verified_folder import (
     work_folder,
     write_manifest,
 )
+from harness.models.builtin_models import PREPARATIONS, Model
 from harness.models.compiler import CompileError, CompileJob, InputFile, ReferenceJob, run_jobs
-from harness.models.metadata import Sizes, Unreadable, check_arch, entries, memory_bytes, read_each
-from harness.models.models import PREPARATIONS, Model
+from harness.models.context_metadata import (
+    Sizes,
+    Unreadable,
+    check_arch,
+    entries,
+    memory_bytes,
+    read_each,
+)
 from harness.models.session_plan import GIVEN, ON_CPU, Context, Reference
 from harness.probe.build import ProbeBuilder
 from harness.runtimes.catalog import Catalog

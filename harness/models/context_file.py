@@ -16,7 +16,7 @@ from harness.containers.open import open_artefact
 from harness.core.errors import ConfigError
 from harness.core.paths_inside import name_problem
 from harness.core.verified_folder import HashCache, Hashed
-from harness.models.metadata import (
+from harness.models.context_metadata import (
     Unreadable,
     entries,
     graphs_named,

@@ -9,10 +9,10 @@ from typing import Any, Self
 
 from harness.containers.manifest import Expects, RunPlan
 from harness.core.errors import ConfigError, HarnessError, InternalError
+from harness.models.builtin_models import Model
 from harness.models.compiler import CompileError
 from harness.models.context_cache import ContextKey, ContextStore
 from harness.models.context_file import ContextFile, ContextFiles
-from harness.models.models import Model
 from harness.models.session_plan import ClosenessLimits, Context, Reference
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import ONCE, Rounds

@@ -9,7 +9,15 @@ from typing import Final, Literal
 
 from harness.core.outgoing_text import counted
 from harness.core.socs import limits_of_simulation
-from harness.models.packing import Alternative, Domain, RefusedLoad, Room, Size, changes, forecast
+from harness.models.capacity_forecast import (
+    Alternative,
+    Domain,
+    RefusedLoad,
+    Room,
+    Size,
+    changes,
+    forecast,
+)
 from harness.models.session_plan import Residency, schedule
 
 MOST_CONTEXTS: Final = 8192

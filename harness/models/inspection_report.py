@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, cast
 
 from harness.containers.artefact import Artefact, ArtefactKind, Piece, PieceKind
 from harness.core.socs import SOCS
-from harness.models.metadata import Unreadable, entries, memory_bytes, needs
+from harness.models.context_metadata import Unreadable, entries, memory_bytes, needs
 from harness.models.onnx_model import OnnxNodes
 from harness.models.session_plan import BACKENDS_BY_ID
 

@@ -18,7 +18,7 @@ from typing import Final
 from harness.core.deadline import Deadline
 from harness.core.errors import InfraError
 from harness.core.files import read_bounded, scratch_folder, sha256_of
-from harness.core.guard import spawn_guarded
+from harness.core.guarded_process import spawn_guarded
 from harness.core.socs import SOCS
 from harness.core.verified_folder import make_once, publish, work_folder, write_manifest
 from harness.models.compile_worker import LOOK_S, busiest_s

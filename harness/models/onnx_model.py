@@ -19,9 +19,10 @@ from harness.containers.graph_partitions import GraphNode
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError
 from harness.core.files import read_bounded, scratch_folder, sha256_of
-from harness.core.guard import spawn_guarded
+from harness.core.guarded_process import spawn_guarded
 from harness.core.paths_inside import name_problem, open_inside
 from harness.core.state_folders import cache_root
+from harness.models.builtin_models import Model
 from harness.models.compiler import (
     BYTES_A_SECOND,
     WAIT_S,
@@ -30,7 +31,6 @@ from harness.models.compiler import (
     worker_command,
 )
 from harness.models.context_file import Files
-from harness.models.models import Model
 from harness.models.session_plan import IN_RANGE, MADE_UP, READ
 from harness.models.tensor_files import TensorFiles, require_few_bytes
 

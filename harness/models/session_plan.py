@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, Protocol, Self, get_args, runtime_checka
 
 from harness.core.errors import ConfigError
 from harness.core.outgoing_text import counted
-from harness.models.metadata import entries, named_build, needs
+from harness.models.context_metadata import entries, named_build, needs
 from harness.probe.plan import (
     ONCE,
     Plan,

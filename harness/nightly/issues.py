@@ -12,14 +12,14 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator
 
 from harness.bisect.new_failures import NewFailure
+from harness.core.json_record import Part
 from harness.core.outgoing_text import counted
 from harness.core.paths_inside import flat_name
-from harness.core.record_part import Part
-from harness.diagnosis.error import signature_text
+from harness.diagnosis.error_record import signature_text
 from harness.history.attempts import Attempt, cause_of, short_hash
+from harness.history.case_states import CONFIRMED, CaseHistory, format_attempts
 from harness.history.comparison import Category, Comparison, Pair
 from harness.history.environment_differences import files_used
-from harness.history.states import CONFIRMED, CaseHistory, format_attempts
 from harness.history.timeline import CauseFacts, facts_line
 from harness.plugin.user_files import is_of_a_file
 from harness.report.document import as_code, as_markdown
@@ -27,7 +27,7 @@ from harness.report.summary import rerun_command
 from harness.results.case_names import function_of
 from harness.results.coverage import LOST_TO, Coverage, Fault
 from harness.results.record import CaseRecord
-from harness.transport.faults import NO_SERVER, server_lost
+from harness.transport.transport_errors import NO_SERVER, server_lost
 
 _LOG_LINES: Final = 12
 

@@ -14,9 +14,9 @@ from typing import Final, Literal, get_args
 from harness.core.bounded_json import parse_model, problem_in
 from harness.core.errors import ConfigError, InfraError
 from harness.core.files import read_bounded
+from harness.core.json_record import Part, Schema1
+from harness.core.linux_processes import locking_process
 from harness.core.outgoing_text import REDACTED, counted
-from harness.core.platform import locking_process
-from harness.core.record_part import Part, Schema1
 from harness.history.database import (
     CauseSummary,
     DeviceSummary,
@@ -31,7 +31,7 @@ from harness.results.coverage import Coverage
 from harness.results.record import CaseRecord
 from harness.results.run_folder import making_folders, ordered
 from harness.site.build import build
-from harness.transport.faults import server_lost
+from harness.transport.transport_errors import server_lost
 
 _NAMED: Final = 3
 

@@ -23,7 +23,7 @@ import pytest
 from harness.core.bounded_json import parse_json
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, HarnessError, InfraError
-from harness.core.guard import spawn_guarded
+from harness.core.guarded_process import spawn_guarded
 from harness.core.outgoing_text import REDACTED, one_line, outgoing, shortened, without_secrets
 from harness.notify.channels import NotifyChannel, load_channels
 

@@ -8,13 +8,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
-from harness.bench.placement import Placement
+from harness.bench.case_placement import Placement
 from harness.containers.artefact import named_version
-from harness.core.axes import AXES
 from harness.core.engine import DEFAULT_ENGINE, ENGINES, Engine
 from harness.core.errors import ConfigError, VersionError
+from harness.core.matrix_axes import AXES
 from harness.core.socs import TARGETS
-from harness.lab.devices import DeviceConfig
+from harness.lab.device_config import DeviceConfig
 from harness.lab.matching import misfits
 from harness.models.artefact_sources import WholeFile
 from harness.models.context_file import ContextFile

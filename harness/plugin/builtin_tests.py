@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.bench.case_session import TargetFailure
-from harness.core.axes import BACKENDS
 from harness.core.engine import Engine
+from harness.core.matrix_axes import BACKENDS
 from harness.experiments.accuracy import record_accuracy
 from harness.experiments.profiling import profile_case
 from harness.models.contexts import SourceList

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from harness.bench.case_session import CaseSession, NotPassed
-from harness.bench.wrong_call import at_fault, place_of
-from harness.core.axes import IN_AXES
+from harness.bench.exception_attribution import at_fault, place_of
 from harness.core.errors import (
     Cause,
     ConfigError,
@@ -25,9 +24,10 @@ from harness.core.errors import (
     HarnessError,
     InfraError,
 )
+from harness.core.matrix_axes import IN_AXES
 from harness.core.notices import report_progress
 from harness.diagnosis.diagnosis import Foreseen, diagnosed
-from harness.diagnosis.error import ErrorRecord, Outcome
+from harness.diagnosis.error_record import ErrorRecord, Outcome
 from harness.lab.health import DeviceEvent
 from harness.plugin.axes import parameter_axes, sources_in, sources_of, takes_compiled
 from harness.plugin.collection import (
@@ -47,9 +47,9 @@ from harness.results.record import CaseRecord, DeviceRecord, Expected, Fixed
 from harness.runtimes.runtime import NotOffered
 
 if TYPE_CHECKING:
-    from harness.bench.placement import Placement
+    from harness.bench.case_placement import Placement
     from harness.plugin.device_run import Run
-    from harness.runtimes.findings import Finding
+    from harness.runtimes.preflight_findings import Finding
 
 _COMPARED_CHARS: Final = 2000
 _OUTPUT_BYTES: Final = 400

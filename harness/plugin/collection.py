@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 import harness
-from harness.core.axes import AXES
 from harness.core.errors import ConfigError, HarnessError, InfraError, NoLabError
+from harness.core.matrix_axes import AXES
 from harness.plugin.options import OPTIONS, WITH_VALUE, in_long_forms, with_our_options
 from harness.plugin.pytest_internals import compile_markexpr
 from harness.plugin.terminal import NO_DEVICE, NO_LAB
@@ -26,7 +26,7 @@ from harness.plugin.user_files import USER_CONTEXTS, ArtefactFile, choose_contex
 from harness.results.case_names import NO_PLACEMENT, named, split_node_id, without_placement
 
 if TYPE_CHECKING:
-    from harness.bench.placement import Need, Placement
+    from harness.bench.case_placement import Need, Placement
     from harness.models.context_file import Files
     from harness.plugin.options import ContextOptions
     from harness.plugin.selection import Selection
@@ -314,7 +314,7 @@ def need_of(item: pytest.Item) -> Need | None:
     placement = placement_of(item)
     if placement is None:
         return None
-    from harness.bench.placement import Need
+    from harness.bench.case_placement import Need
     from harness.plugin.axes import files_of, sources_of
 
     parameters = parameters_of(item)

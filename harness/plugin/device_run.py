@@ -3,7 +3,7 @@
 A device is leased for one attempt. A fault of the lab is no verdict: the case is tried again, on
 another device if several share it. A case that one kind of device does not support is tried on
 another kind, if any device will do. A device that failed is recovered in the background
-(`bench/workbench.py`) under its lease; a case that only this device can run waits for it.
+(`bench/run_preparation.py`) under its lease; a case that only this device can run waits for it.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from harness.plugin.terminal import RECORDS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from harness.bench.placement import Need, Placement
-    from harness.bench.workbench import Workbench
-    from harness.lab.attach import LabDevice
+    from harness.bench.case_placement import Need, Placement
+    from harness.bench.run_preparation import Workbench
     from harness.lab.health import DeviceEvent
+    from harness.lab.lab_device import LabDevice
     from harness.lab.lease import Occupied
     from harness.plugin.collection import Collected
     from harness.plugin.scheduling import SharedForecast
@@ -259,11 +259,11 @@ class Records:
         """Close the journal and write the reports."""
         if self.folder is None or self.is_worker:
             return None
-        from harness.history.previous import since_previous
-        from harness.report import projections
+        from harness.history.previous_run import since_previous
+        from harness.report import report_files
 
         self.write_events()
-        return projections.finish(
+        return report_files.finish(
             self.folder,
             exit_code=exit_code,
             problem=problem,
@@ -548,7 +548,7 @@ class Run:
     def workbench(self) -> Workbench:
         """The preparation of devices; created on first access, ended by `close`."""
         if self._workbench is None:
-            from harness.bench.workbench import Workbench
+            from harness.bench.run_preparation import Workbench
             from harness.core.state_folders import cache_root, lease_root
             from harness.lab.lease import Leases
 
@@ -585,7 +585,7 @@ class Run:
         Raises an error if no case can run and no device is to blame, or if a rule of a plug-in is
         wrong. A worker prepares devices case by case; its controller has checked the rules.
         """
-        from harness.bench.placement import by_placement
+        from harness.bench.case_placement import by_placement
 
         sources_of = by_placement(needs)
         self.workbench.needs = {

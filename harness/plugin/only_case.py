@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from harness.core.axes import VERSIONS
 from harness.core.errors import ConfigError
+from harness.core.matrix_axes import VERSIONS
 from harness.core.outgoing_text import counted
 from harness.plugin.collection import own_test, parameters_of, placement_of
 from harness.results.case_names import matching_rest, split_node_id, without_placement

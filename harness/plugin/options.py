@@ -17,10 +17,10 @@ from typing import Any, Final, Literal, get_args
 
 import pytest
 
-from harness.core.axes import AXES, IN_AXES, LISTED
-from harness.core.codes import PROFILES, ProfileAsked
 from harness.core.engine import find_engine
+from harness.core.error_codes import PROFILES, ProfileAsked
 from harness.core.errors import ConfigError
+from harness.core.matrix_axes import AXES, IN_AXES, LISTED
 from harness.plugin.pytest_internals import names_of_options
 from harness.probe.plan import Rounds
 from harness.results.case_names import placement_in, split_node_id
@@ -35,7 +35,7 @@ def nonempty(text: str) -> str:
 
 def drift_steps(text: str) -> int:
     """Return the STEPS of `--fail-on drift:STEPS`."""
-    from harness.results.drift import steps_of
+    from harness.results.output_drift import steps_of
 
     steps = steps_of(text)
     if steps is None:

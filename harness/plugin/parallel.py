@@ -18,7 +18,7 @@ import pytest
 
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.files import read_json, scratch_folder
-from harness.core.platform import children
+from harness.core.linux_processes import children
 from harness.plugin.collection import asks_for_devices, selection
 from harness.plugin.pytest_internals import is_maxfail
 from harness.plugin.scheduling import learn_paces
@@ -136,7 +136,7 @@ class Controller:
     def pytest_xdist_setupnodes(self, config: pytest.Config) -> None:
         """Look up earlier durations for the workers."""
         if asks_for_devices(config):
-            from harness.history.previous import last_durations
+            from harness.history.previous_run import last_durations
 
             folder, words = self._run.records.planned_folder, list(selection(sys.argv))
             self._paces = learn_paces(last_durations(folder, words), self._run.selection.kinds)

@@ -11,8 +11,8 @@ from rich.filesize import decimal
 
 from harness.bench.provisioner import FileToPush
 from harness.core.errors import ConfigError
+from harness.core.json_record import Schema1
 from harness.core.outgoing_text import counted
-from harness.core.record_part import Schema1
 from harness.core.yaml_document import join_mistakes
 from harness.plugin.collection import need_of
 from harness.plugin.terminal import write_line

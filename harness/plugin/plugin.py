@@ -75,7 +75,7 @@ from harness.plugin.user_files import (
 
 if TYPE_CHECKING:
     from harness.bench.bench import Bench
-    from harness.bench.placement import Placement
+    from harness.bench.case_placement import Placement
     from harness.plugin.case import Case
 
 
@@ -425,7 +425,7 @@ def pytest_runtest_makereport(
         if isinstance(failure, ConfigError) or (failure and not apply_xfail(report)):
             report.outcome = "failed"
     if isinstance(failure, ConfigError):
-        from harness.bench.wrong_call import with_its_place
+        from harness.bench.exception_attribution import with_its_place
 
         failure = with_its_place(failure, str(item.path))
     case.add_report(report, failure)

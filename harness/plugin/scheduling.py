@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from harness.core.bounded_json import parse_json
 
 if TYPE_CHECKING:
-    from harness.bench.placement import Placement
+    from harness.bench.case_placement import Placement
 
 _USUAL_S: Final = 1.0
 _LEAST_S: Final = 0.001

@@ -16,9 +16,9 @@ from harness.plugin.options import Options
 from harness.plugin.terminal import NOT_ASKED
 
 if TYPE_CHECKING:
-    from harness.bench.placement import Placement
+    from harness.bench.case_placement import Placement
     from harness.core.engine import Engine
-    from harness.lab.devices import DeviceConfig, DeviceSource, SourceDevice
+    from harness.lab.device_config import DeviceConfig, DeviceSource, SourceDevice
     from harness.lab.inventory import Lab
     from harness.plugin.axes import DeviceRuntimes
     from harness.results.known_issues import KnownIssue
@@ -58,7 +58,7 @@ class Selection:
         if lab is not None and not addresses:
             return lab
         from harness.core.state_folders import cache_root, simulated_root
-        from harness.lab.attach import OpenLab
+        from harness.lab.lab_device import OpenLab
         from harness.lab.new_devices import with_addresses
 
         def open_lab(lab: Lab) -> OpenLab:
@@ -183,7 +183,7 @@ class Selection:
         that made the contexts in its files. Raises ConfigError for an unknown device, version,
         backend or requirement.
         """
-        from harness.bench.placement import merge_pools
+        from harness.bench.case_placement import merge_pools
         from harness.plugin.axes import check_names, placements, required_engine
 
         axes = self.options.axes
@@ -282,6 +282,6 @@ class Selection:
     def note_problem(self, error: HarnessError) -> None:
         """Write the error that stops the run into `--problem-file`, if there is one."""
         if self.options.problem_file is not None:
-            from harness.plugin.problem import Problem, write_problem
+            from harness.plugin.problem_file import Problem, write_problem
 
             write_problem(self.options.problem_file, Problem.of(error))

@@ -203,10 +203,10 @@ def _finish_complete(session: pytest.Session, run: Run) -> None:
 def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
     """Print the summary of the run."""
     from harness.report.document import lines
-    from harness.report.model_figures import figure_blocks
+    from harness.report.model_tables import figure_blocks
     from harness.report.summary import grid_lines, grids, summary_lines
-    from harness.results.drift import drift_lines
     from harness.results.journal import read_once
+    from harness.results.output_drift import drift_lines
 
     terminalreporter.section("qnn-harness")
     cases = folder.contents().cases
@@ -229,7 +229,7 @@ def _shorten_repeats(config: pytest.Config) -> None:
 
     JUnit has the full text of each already.
     """
-    from harness.transport.faults import NO_SERVER, server_lost
+    from harness.transport.transport_errors import NO_SERVER, server_lost
 
     reporter, first = config.pluginmanager.get_plugin("terminalreporter"), dict[str, str]()
     for report in reporter.stats.get("error", []) if reporter is not None else ():

@@ -26,8 +26,8 @@ from harness.plugin.pytest_internals import FileOfTests
 from harness.results.case_names import function_of, split_node_id
 
 if TYPE_CHECKING:
-    from harness.bench.placement import Need
-    from harness.bench.workbench import Workbench
+    from harness.bench.case_placement import Need
+    from harness.bench.run_preparation import Workbench
     from harness.containers.artefact import Artefact
     from harness.models.artefact_sources import ModelOptions
     from harness.models.contexts import SourceList

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from harness.core.codes import TensorMemory
+from harness.core.error_codes import TensorMemory
 from harness.core.errors import ConfigError
 from harness.probe.plan import ProfileLevel, Rounds, Step, executed_fields, numbered, texts
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from harness.core.errors import ConfigError, DeviceError, DeviceLost, DeviceRefused, DeviceTimeout
 from harness.deploy.deploy import Deployer
-from harness.lab.attach import AttachedDevice
+from harness.lab.lab_device import AttachedDevice
 from harness.probe.build import PROBE_NAME, ProbeBuilder, read_sources, source_hash
 from harness.probe.plan import Plan, Step
 from harness.probe.plan_runner import EXIT_DONE, run_plan

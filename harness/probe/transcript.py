@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from zlib import crc32
 
+from harness.core.json_record import Part, RecordText
 from harness.core.outgoing_text import counted
-from harness.core.record_part import Part, RecordText
 from harness.probe.plan import Plan
 
 MAX_KEPT: Final = 100

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, Field
 
-from harness.bisect.match import Point
+from harness.bisect.bad_condition import Point
 from harness.bisect.request import choose_devices, pytest_root
 from harness.containers.artefact import Artefact
 from harness.containers.manifest import Expects, Manifest, PieceEntry, RunPlan, TensorEntry
@@ -22,8 +22,8 @@ from harness.core.state_folders import cache_root
 from harness.lab.inventory import Lab
 from harness.models.artefact_sources import ModelOptions, contexts_of
 from harness.models.context_file import ContextFile, ContextFiles
+from harness.models.context_metadata import entries, tensors_of
 from harness.models.contexts import Contexts, SourceList, require_contexts
-from harness.models.metadata import entries, tensors_of
 from harness.models.session_plan import ANY_DISTANCE, Context, Residency
 from harness.plugin.user_files import is_of_a_file, named_variant
 from harness.probe.build import ProbeBuilder

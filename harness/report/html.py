@@ -26,7 +26,7 @@ from typing import Any, Final, cast
 
 from markupsafe import Markup
 
-from harness.core.axes import VERSIONS
+from harness.core.matrix_axes import VERSIONS
 from harness.core.outgoing_text import counted, first_names
 from harness.core.paths_inside import open_inside
 from harness.report.document import (

@@ -16,18 +16,18 @@ import pluggy
 from markupsafe import Markup
 
 from harness.core import hooks
-from harness.core.codes import DOCUMENTED
+from harness.core.error_codes import DOCUMENTED
 from harness.core.errors import raised_text
 from harness.core.notices import ONCE
 from harness.core.outgoing_text import counted
 from harness.core.socs import claim_of, limits_of_simulation
 from harness.lab.health import DeviceEvent
 from harness.report.document import Block, Heading, Line, Paragraph, Span, Table, clip, html
-from harness.report.model_figures import figure_blocks, ops_tables
+from harness.report.model_tables import figure_blocks, ops_tables
 from harness.report.summary import event_lines, part_of
 from harness.results.coverage import Coverage
-from harness.results.drift import Output, drift
 from harness.results.journal import Contents, Records
+from harness.results.output_drift import Output, drift
 from harness.results.record import CaseRecord, is_figure
 from harness.results.run_folder import RunFolder
 from harness.runtimes.runtime import version_key

@@ -13,9 +13,9 @@ from itertools import takewhile
 from pathlib import PurePath
 from typing import Any, Final, get_args
 
-from harness.core.axes import AXES, IN_AXES, VERSIONS
+from harness.core.matrix_axes import AXES, IN_AXES, VERSIONS
 from harness.core.outgoing_text import counted
-from harness.diagnosis.error import Diagnosis, ErrorRecord, Outcome
+from harness.diagnosis.error_record import Diagnosis, ErrorRecord, Outcome
 from harness.lab.health import DeviceEvent
 from harness.report.document import aligned
 from harness.results.case_names import split_node_id
@@ -23,7 +23,7 @@ from harness.results.coverage import LOST_TO, Coverage
 from harness.results.journal import Records, read_once
 from harness.results.record import CaseRecord, Outputs
 from harness.runtimes.runtime import version_key
-from harness.transport.faults import server_lost
+from harness.transport.transport_errors import server_lost
 
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
 _NO_DEVICE_TAKES: Final = frozenset({"context-arch", "context-floats"})

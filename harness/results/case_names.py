@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from harness.core.axes import AXES, BACKENDS, LISTED
+from harness.core.matrix_axes import AXES, BACKENDS, LISTED
 
 NO_PLACEMENT: Final = "no-device"
 """The text in place of a placement where no device fits."""

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, ge
 from pydantic import Field, StrictInt
 
 from harness.core.errors import Cause, ConfigError, InfraError
+from harness.core.json_record import Part
 from harness.core.outgoing_text import counted
-from harness.core.record_part import Part
-from harness.diagnosis.error import Outcome
+from harness.diagnosis.error_record import Outcome
 
 Standing = Literal["passed", "failed", "known", "unsupported", "skipped", "input", "lab", "harness"]
 """The result of a case: `known` fails as a known issue expects; the last three have no verdict,

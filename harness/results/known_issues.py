@@ -14,12 +14,12 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictInt, WithJsonSchema
 
-from harness.core.axes import BACKENDS, IN_AXES, VERSIONS
-from harness.core.codes import same_code
 from harness.core.engine import ENGINES
+from harness.core.error_codes import same_code
 from harness.core.errors import ConfigError
+from harness.core.json_record import Part, Schema1
+from harness.core.matrix_axes import BACKENDS, IN_AXES, VERSIONS
 from harness.core.outgoing_text import counted, first_names
-from harness.core.record_part import Part, Schema1
 from harness.core.socs import HTP_ARCHS, SOCS, TARGETS
 from harness.core.versions import QnnVersion, VersionRange
 from harness.core.yaml_document import (

@@ -12,9 +12,9 @@ from itertools import accumulate
 from operator import truediv
 from typing import Any, Final, TypeGuard
 
-from harness.core.codes import KINDS, UNITS, ProfileAsked
+from harness.core.error_codes import KINDS, UNITS, ProfileAsked
 from harness.core.outgoing_text import counted
-from harness.models.metadata import entries
+from harness.models.context_metadata import entries
 from harness.results.record import whole_numbers
 
 EVENTS_MOST: Final = 4096

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-from harness.models.metadata import entries
+from harness.models.context_metadata import entries
 from harness.probe.transcript import StepResult, Transcript
 from harness.results.record import whole_numbers
 

@@ -24,17 +24,17 @@ from pydantic import (
 
 from harness.core.bounded_json import INTEGERS, MAX_DEPTH
 from harness.core.errors import Cause
+from harness.core.json_record import Count, Moment, Part, RecordText, Schema2, Seconds, clean_text
 from harness.core.outgoing_text import counted
 from harness.core.paths_inside import inner_name
-from harness.core.record_part import Count, Moment, Part, RecordText, Schema2, Seconds, clean_text
-from harness.diagnosis.error import ErrorRecord, Outcome
+from harness.diagnosis.error_record import ErrorRecord, Outcome
 from harness.dsp.replies import DspReply
 from harness.lab.health import DeviceEvent
 from harness.probe.plan import Plan, Step
 from harness.probe.transcript import Transcript
 from harness.results.case_names import function_of, named, placement_text, split_node_id
 from harness.results.coverage import NO_CAUSE, Ended
-from harness.runtimes.findings import Finding
+from harness.runtimes.preflight_findings import Finding
 
 _MAX_DEPTH: Final = 20
 WHOLE: Final = _MAX_DEPTH - MAX_DEPTH
@@ -344,9 +344,9 @@ class CaseRecord(Part, Ended):
     `test` is the node id without the `placement`, which the harness put in; together with what was
     `asked` of a file they identify a case. `files_sha256` is the hash of that file's contents (of
     several files, of their hashes), even if the case never read it: two verdicts with different
-    hashes are not flaky. `engine` is the engine that executes it (`core/axes.py`). `placement` and
-    `engine` are null if no device fits. `line` is its line in the test's file, null if that is not
-    Python.
+    hashes are not flaky. `engine` is the engine that executes it (`core/matrix_axes.py`).
+    `placement` and `engine` are null if no device fits. `line` is its line in the test's file, null
+    if that is not Python.
 
     `cause` is null exactly for the outcomes passed, unsupported and skipped. `axes` and
     `measurements` are free, but JSON; units are in the names. `checks` are the case's expectations

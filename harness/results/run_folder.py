@@ -32,15 +32,15 @@ from harness import __version__
 from harness.core.bounded_json import parse_model, problem_in
 from harness.core.errors import ConfigError, InfraError
 from harness.core.files import disk_errors, keep_whole, write_whole
+from harness.core.json_record import Schema1, named_text
+from harness.core.linux_processes import locking_process
 from harness.core.notices import ONCE
 from harness.core.outgoing_text import without_secrets, without_secrets_in
 from harness.core.paths_inside import NotInsideError, read_inside, refuse_links
-from harness.core.platform import locking_process
-from harness.core.record_part import Schema1, named_text
 from harness.core.state_folders import PRIVATE
 from harness.results.coverage import Coverage
-from harness.results.drift import Output, drift
 from harness.results.journal import Contents, Journal, read_journal
+from harness.results.output_drift import Output, drift
 from harness.results.record import WHOLE, as_json
 
 INFO: Final = "run.json"

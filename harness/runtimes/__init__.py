@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
-    from harness.lab.fields import RuntimeSource
+    from harness.lab.config_fields import RuntimeSource
 
 
 @pluggy.HookimplMarker("pytest")

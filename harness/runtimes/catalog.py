@@ -12,7 +12,7 @@ from typing import Final, Self
 
 from harness.core.errors import ConfigError, VersionError, plugin_faults
 from harness.core.versions import QNN_WHEELS, QnnVersion
-from harness.lab.fields import PACKAGE_INDEX
+from harness.lab.config_fields import PACKAGE_INDEX
 from harness.lab.inventory import Lab
 from harness.runtimes.aar import AarSource
 from harness.runtimes.local_sources import FolderSource, SdkSource, sdk_of_environment, sdks_in

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from harness.core.axes import RPC_LIBRARY, Backend
+from harness.core.matrix_axes import RPC_LIBRARY, Backend
 from harness.core.socs import DEVICE_PD_BYTES, PLATFORMS, SOCS, Soc, Target
 from harness.core.versions import QnnVersion
 from harness.runtimes.elf import ElfFacts
-from harness.runtimes.findings import SEVERITIES, Finding, Severity, finding
+from harness.runtimes.preflight_findings import SEVERITIES, Finding, Severity, finding
 from harness.runtimes.runtime import LibraryFacts
 
 # glibc's own libraries, and those of every distribution with a C++ program. libcdsprpc.so:

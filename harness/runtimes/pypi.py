@@ -25,7 +25,7 @@ from typing import Final, Literal, Self
 from harness.core.archive import names_of, unpack_once
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, InfraError, VersionError
-from harness.core.guard import spawn_guarded
+from harness.core.guarded_process import spawn_guarded
 from harness.core.verified_folder import FetchedFile, FetchedFiles, VerifiedFolder, find_damage
 from harness.core.versions import QNN_WHEELS, QnnVersion
 from harness.runtimes.runtime import LibrarySource, Runtime

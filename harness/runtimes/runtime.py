@@ -20,10 +20,10 @@ from typing import Final, Literal, NamedTuple, get_args
 
 from pydantic import TypeAdapter
 
-from harness.core.axes import BACKENDS
 from harness.core.bounded_json import parse_model
 from harness.core.errors import ConfigError, VersionError
 from harness.core.files import LocalFile, content_key, read_bounded, write_whole
+from harness.core.matrix_axes import BACKENDS
 from harness.core.socs import PLATFORMS, process_environment
 from harness.core.state_folders import cache_root
 from harness.core.versions import QnnVersion

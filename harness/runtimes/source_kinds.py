@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from harness.core.errors import ConfigError
 from harness.core.socs import Target
 from harness.core.yaml_document import Text
-from harness.lab.fields import RuntimeSource, Word
+from harness.lab.config_fields import RuntimeSource, Word
 from harness.runtimes.aar import AAR_TARGET, AarSource, MavenSource
 from harness.runtimes.local_sources import FolderSource, SdkSource
 from harness.runtimes.maven_repository import QNN_RUNTIME, Coordinates

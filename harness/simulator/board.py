@@ -21,9 +21,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
-from harness.core.axes import RPC_LIBRARY
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.files import read_bounded
+from harness.core.matrix_axes import RPC_LIBRARY
 from harness.core.verified_folder import key_of, make_file
 from harness.dsp.emulator import build_fastrpc, build_library, dsp_programs
 from harness.dsp.simulated_dsp import (

@@ -12,9 +12,9 @@ import yaml
 
 from harness.core.deadline import Deadline
 from harness.core.files import scratch_folder
+from harness.simulator.boot_files import device_properties
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.private_server import PrivateAdbServer, harness_key
-from harness.simulator.programs import device_properties
 from harness.transport.adb_server import AdbServer
 
 _SOC: Final = "QCS8550"

@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 
 from harness.core.deadline import Deadline
 from harness.core.errors import InfraError
-from harness.core.guard import GuardedProcess, spawn_guarded
+from harness.core.guarded_process import GuardedProcess, spawn_guarded
 from harness.core.socket_folder import new_socket_path
 from harness.transport.adb_address import UnixAddress
 from harness.transport.adb_server import AdbServer, adb_binary

@@ -16,7 +16,6 @@ from harness.simulator.child import Child, spawn
 from harness.simulator.protocol import Endpoint, Stream, StreamService
 from harness.simulator.storage import Storage
 from harness.simulator.sync_service import SyncSession
-from harness.transport.faults import ProtocolError
 from harness.transport.shell_protocol import (
     CLOSE_STDIN,
     EXIT,
@@ -26,6 +25,7 @@ from harness.transport.shell_protocol import (
     PacketReader,
     header,
 )
+from harness.transport.transport_errors import ProtocolError
 
 _WINDOW_SIZE: Final = 5
 _ALLOWED: Final = (STDIN, CLOSE_STDIN, _WINDOW_SIZE)

@@ -28,12 +28,12 @@ from pathlib import Path
 from typing import Final
 
 from harness.core.errors import InfraError
-from harness.simulator import logcat, programs, protocol
+from harness.simulator import boot_files, logcat, protocol
 from harness.simulator.auth import TOKEN_BYTES, PublicKey, parse_public_key, verify
+from harness.simulator.boot_files import banner
 from harness.simulator.child import process_table
 from harness.simulator.device import DeviceSettings
 from harness.simulator.fixed_paths import enter_namespace, map_fixed_paths
-from harness.simulator.programs import banner
 from harness.simulator.protocol import (
     AdbPacketReader,
     BadPacket,
@@ -306,17 +306,17 @@ def run_boot(
     """
     os.setsid()
     os.umask(0o022)
-    programs.install(settings, reason)
-    log = partial(note, settings.storage / programs.LOG_FILE)
+    boot_files.install(settings, reason)
+    log = partial(note, settings.storage / boot_files.LOG_FILE)
     fixed = map_fixed_paths(str(settings.storage))
-    why_not = enter_namespace(fixed, str(settings.storage / programs.NEW_ROOT))
+    why_not = enter_namespace(fixed, str(settings.storage / boot_files.NEW_ROOT))
     if why_not is not None:
         log(f"{', '.join(fixed)} will be missing for commands: {why_not}")
     # as on a phone; without a root of their own, commands would write into this computer's
     os.chdir("/" if why_not is None else settings.storage)
     services = Services(
         storage=Storage(settings.storage, fixed=fixed, limit_bytes=settings.storage_limit_bytes),
-        environment=programs.environment(settings.storage, settings.board),
+        environment=boot_files.environment(settings.storage, settings.board),
         note=log,
     )
     log(f"booted: {reason}")

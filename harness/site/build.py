@@ -16,9 +16,10 @@ from harness import __version__
 from harness.core.bounded_json import parse_model
 from harness.core.errors import InfraError
 from harness.core.files import read_bounded, write_whole
+from harness.core.json_record import Part, Schema1
 from harness.core.outgoing_text import counted
-from harness.core.record_part import Part, Schema1
 from harness.history.attempts import FIGURES
+from harness.history.case_states import format_versions, versions_of
 from harness.history.comparison_text import fails_because
 from harness.history.database import Database, DeviceSummary, NightSummary, load_nights
 from harness.history.importing import list_runs
@@ -32,7 +33,6 @@ from harness.history.run_changes import (
     earlier_runs,
     list_causes,
 )
-from harness.history.states import format_versions, versions_of
 from harness.history.timeline import MARKS, CaseLine, NightChange, StoredRun, mark_of
 from harness.report.document import (
     Block,

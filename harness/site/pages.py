@@ -31,9 +31,9 @@ from harness.core.errors import HarnessError
 from harness.core.files import write_whole
 from harness.core.outgoing_text import counted, printable, shortened
 from harness.core.paths_inside import flat_name, open_below
-from harness.diagnosis.error import signature_text
+from harness.diagnosis.error_record import signature_text
 from harness.history.database import CauseSummary, Database, NightSummary, runs
-from harness.history.previous import since_previous
+from harness.history.previous_run import since_previous
 from harness.history.run_changes import ChangeStore, DeviceRow, StoredCause
 from harness.history.timeline import (
     MARKS,
@@ -58,7 +58,7 @@ from harness.report.document import (
     page,
 )
 from harness.report.html import html_text
-from harness.report.projections import run_data
+from harness.report.report_files import run_data
 from harness.results.run_folder import JOURNAL, RunFolder, case_slug
 
 FRONT: Final = "index.html"

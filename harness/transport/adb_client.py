@@ -35,15 +35,6 @@ from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, DeviceError, DeviceRefused
 from harness.transport.adb_address import ServerAddress
 from harness.transport.deadline_socket import Channel
-from harness.transport.faults import (
-    NO_SERVER,
-    AdbFailError,
-    NoServerError,
-    OutOfReachError,
-    ProtocolError,
-    Reach,
-    device_faults,
-)
 from harness.transport.files import (
     BLOCK_BYTES,
     Progress,
@@ -52,6 +43,15 @@ from harness.transport.files import (
     open_content,
     path_bytes,
     receive_file,
+)
+from harness.transport.transport_errors import (
+    NO_SERVER,
+    AdbFailError,
+    NoServerError,
+    OutOfReachError,
+    ProtocolError,
+    Reach,
+    device_faults,
 )
 
 

@@ -14,10 +14,10 @@ from harness.transport.adb_client import MAX_REQUEST_BYTES, Device, SyncStream
 from harness.transport.adb_server import STATE_ADVICE, AdbServer
 from harness.transport.deadline_socket import Channel
 from harness.transport.device import SHORT_S, Transport
-from harness.transport.faults import device_faults
 from harness.transport.files import Progress, PushItem, RemoteStat
 from harness.transport.shell import ShellCall
 from harness.transport.shell_protocol import v2_script
+from harness.transport.transport_errors import device_faults
 
 UNPLUGGED: Final = "is unplugged or switched off"
 """The words of the error for a device that its adb server does not see."""

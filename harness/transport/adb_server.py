@@ -14,7 +14,7 @@ from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, InfraError
 from harness.transport.adb_address import USER_SERVER, ServerAddress
 from harness.transport.adb_client import Client, adbutils
-from harness.transport.faults import AdbFailError, server_faults
+from harness.transport.transport_errors import AdbFailError, server_faults
 
 _REQUEST_S = 5.0
 _RETRY_S = 0.1

@@ -7,7 +7,7 @@ import socket
 from collections import deque
 
 from harness.core.deadline import Deadline
-from harness.transport.faults import ProtocolError
+from harness.transport.transport_errors import ProtocolError
 
 RECEIVE_BYTES = 256 * 1024
 _MAX_BUFFERS = 512  # below IOV_MAX, 1024 on Linux

@@ -14,10 +14,10 @@ from typing import Final
 from harness.core.deadline import Deadline
 from harness.core.errors import DeviceError
 from harness.transport.deadline_socket import Channel
-from harness.transport.faults import BROKEN, device_faults
-from harness.transport.questions import PREFIX, shell_text, split_sections
+from harness.transport.device_queries import PREFIX, shell_text, split_sections
 from harness.transport.shell import RemoteShell, ShellCall
 from harness.transport.shell_protocol import CLOSE_STDIN_PACKET, STDIN, PacketReader, header
+from harness.transport.transport_errors import BROKEN, device_faults
 
 _ANSWER_S: Final = 5.0
 _LOOK_S: Final = 0.02

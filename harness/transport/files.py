@@ -16,7 +16,7 @@ from typing import Final
 
 from harness.core.errors import DeviceError, DeviceRefused, InfraError
 from harness.core.files import open_regular
-from harness.transport.faults import reason
+from harness.transport.transport_errors import reason
 
 MAX_PATH_BYTES: Final = 1024
 """adbd refuses longer paths."""

@@ -19,7 +19,6 @@ from typing import Final
 from harness.core.deadline import Deadline
 from harness.core.errors import DeviceLost, DeviceRefused, DeviceTimeout, InfraError
 from harness.transport.deadline_socket import Channel
-from harness.transport.faults import device_faults
 from harness.transport.shell_protocol import (
     CLOSE_STDIN_PACKET,
     EXIT,
@@ -32,6 +31,7 @@ from harness.transport.shell_protocol import (
     exit_status,
     header,
 )
+from harness.transport.transport_errors import device_faults
 
 
 @dataclass(frozen=True)

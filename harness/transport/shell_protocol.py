@@ -11,7 +11,7 @@ import shlex
 import struct
 from collections.abc import Collection, Iterator
 
-from harness.transport.faults import ProtocolError
+from harness.transport.transport_errors import ProtocolError
 
 STDIN, STDOUT, STDERR, EXIT, CLOSE_STDIN = range(5)
 CLOSE_STDIN_PACKET = struct.pack("<BI", CLOSE_STDIN, 0)

@@ -13,12 +13,12 @@ from typing import Final
 
 from harness.core.deadline import Deadline
 from harness.core.errors import DeviceLost, DeviceTimeout
-from harness.transport.command import CommandTransport
+from harness.transport.command_device import CommandTransport
 from harness.transport.deadline_socket import Channel
-from harness.transport.faults import device_faults
 from harness.transport.shell import ShellCall
 from harness.transport.shell_protocol import TOKEN_VARIABLE
 from harness.transport.ssh_connection import SshLogin, shared_connection
+from harness.transport.transport_errors import device_faults
 
 _RETRY_S: Final = 0.5
 _END_S: Final = 2.0

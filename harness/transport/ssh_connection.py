@@ -26,9 +26,9 @@ from filelock import FileLock, Timeout
 
 from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError
-from harness.core.guard import GuardedProcess, spawn_guarded
+from harness.core.guarded_process import GuardedProcess, spawn_guarded
 from harness.core.socket_folder import host_file, unix_connection
-from harness.transport.faults import OutOfReachError
+from harness.transport.transport_errors import OutOfReachError
 
 _OPTIONS: Final = (
     *("BatchMode=yes", "ExitOnForwardFailure=yes", "ConnectTimeout=10"),

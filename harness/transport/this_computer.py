@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from harness.core.errors import InfraError
-from harness.transport.command import Bridge, CommandTransport
+from harness.transport.command_device import Bridge, CommandTransport
 from harness.transport.deadline_socket import Channel
 from harness.transport.shell import ShellCall
 from harness.transport.shell_protocol import v2_script

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from harness.simulator.programs import device_properties, getprop_text
+from harness.simulator.boot_files import device_properties, getprop_text
 from tests.android.bionic import plain_signals, roots, x64_root
 from tests.integration.transport.adb.real_adbd import Android
 from tests.unit.runtimes.elf_files import elf_file

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from harness.core.deadline import Deadline
+from harness.simulator.boot_files import device_properties
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.farm import lab_text
 from harness.simulator.private_server import PrivateAdbServer, harness_key
-from harness.simulator.programs import device_properties
 from harness.transport.adb_server import adb_binary
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.transport.adb.faulty_link import FaultyLink

@@ -13,15 +13,15 @@ from typing import Any, Self
 import yaml
 
 from harness.core.deadline import Deadline
-from harness.core.guard import GuardedProcess, spawn_guarded
+from harness.core.guarded_process import GuardedProcess, spawn_guarded
 from harness.core.state_folders import cache_root
+from harness.models.builtin_models import Model
 from harness.models.context_cache import ContextStore
-from harness.models.models import Model
 from harness.probe.build import ProbeBuilder
 from harness.runtimes.catalog import Catalog
+from harness.simulator.boot_files import device_properties
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.private_server import harness_key
-from harness.simulator.programs import device_properties
 from harness.transport.adb_address import TcpAddress
 from harness.transport.adb_server import AdbServer, adb_binary
 from tests.android.bionic import ndk

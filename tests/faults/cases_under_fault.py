@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from harness.bench.bench import Bench
-from harness.models.models import Model
+from harness.models.builtin_models import Model
 from harness.models.session_plan import schedule
 from harness.probe.events import MARK
 from harness.probe.plan import Plan, Settings, Step, backend_load

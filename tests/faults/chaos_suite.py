@@ -9,7 +9,7 @@ import pytest
 
 from harness.bench.bench import Bench
 from harness.core.errors import DeviceError
-from harness.models.models import Model
+from harness.models.builtin_models import Model
 from harness.models.session_plan import schedule
 from harness.probe.plan import Plan, Settings, Step
 from tests.faults.chaos_link import CASE_S

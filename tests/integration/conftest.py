@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from harness.core.state_folders import cache_root
+from harness.models.builtin_models import Model
 from harness.models.context_cache import ContextStore
-from harness.models.models import Model
 from harness.models.session_plan import Context
 from harness.probe.build import ProbeBuilder
 from harness.runtimes.catalog import Catalog

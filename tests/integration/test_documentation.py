@@ -14,7 +14,7 @@ import pytest
 
 from harness.cli.main import commands
 from harness.lab.inventory import load_lab
-from harness.models.models import Model
+from harness.models.builtin_models import Model
 from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import ROOT, DeviceRuns
 from tests.integration.forked import run_module

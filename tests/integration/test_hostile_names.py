@@ -21,7 +21,7 @@ from harness.core.archive import names_of, unpack_once
 from harness.core.errors import ConfigError, HarnessError
 from harness.core.paths_inside import list_inside
 from harness.core.verified_folder import FolderChangedError, find_damage, open_verified
-from harness.deploy.instances import merge_store
+from harness.deploy.simulated_storage import merge_store
 from harness.engines.ort import open_session
 from harness.evidence.case_evidence import CaseEvidence
 from harness.evidence.redaction import EvidenceFile

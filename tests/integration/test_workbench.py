@@ -6,13 +6,13 @@ from typing import get_args
 
 import pytest
 
-from harness.bench.placement import Placement
-from harness.bench.workbench import Workbench
+from harness.bench.case_placement import Placement
+from harness.bench.run_preparation import Workbench
 from harness.core.state_folders import cache_root, simulated_root
-from harness.deploy.client import ScriptName, script
-from harness.lab.attach import AttachedDevice
+from harness.deploy.store_client import ScriptName, script
 from harness.lab.inventory import load_lab
-from harness.models.models import Model
+from harness.lab.lab_device import AttachedDevice
+from harness.models.builtin_models import Model
 from harness.transport.adb_device import AdbDevice
 from harness.transport.shell import Completed
 from tests.logged import Logged

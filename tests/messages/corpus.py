@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from harness.diagnosis.chain import is_benign
+from harness.diagnosis.error_chain import is_benign
 from harness.diagnosis.explain_log import explain
 from harness.diagnosis.log_reader import read_log
 

@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from harness.history.attempts import COMPARED, read_attempts
-from harness.history.ops import judge_ops
+from harness.history.op_changes import judge_ops
 from harness.results.run_folder import JOURNAL
 from tests.integration.device_runs import DeviceRuns
 from tests.planted import Graph

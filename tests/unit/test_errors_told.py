@@ -13,7 +13,7 @@ import pytest
 from harness.bisect.folder import BisectFolder
 from harness.core.archive import names_of
 from harness.core.errors import ConfigError, HarnessError, InfraError
-from harness.core.guard import spawn_guarded
+from harness.core.guarded_process import spawn_guarded
 from harness.doctor.examine import index_problem
 from harness.history.database import open_database
 from harness.lab.lease import Leases

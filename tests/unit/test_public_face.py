@@ -81,7 +81,7 @@ def test_no_more_is_loaded_than_is_used() -> None:
     loaded = loaded_by("harness.Bench, harness.Model, harness.ContextFile")
     assert not {"numpy", "onnx", "onnxruntime", "flatbuffers", "jinja2"} & loaded
     # what a run asks of earlier ones
-    loaded = loaded_by("import harness.history.previous, harness.report.projections")
+    loaded = loaded_by("import harness.history.previous_run, harness.report.report_files")
     assert "sqlalchemy" not in loaded
 
 

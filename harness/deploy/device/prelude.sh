@@ -1,5 +1,5 @@
 # Stands before each of the store's scripts, and tells them what boot this is.
-# They run in dash, mksh, bash and busybox; see client.py for what keeps hosts from harm.
+# They run in dash, mksh, bash and busybox; see store_client.py for what keeps hosts from harm.
 m=@qnn-harness:
 LC_ALL=C TZ=UTC; export LC_ALL TZ
 fail() { echo "${m}fail $*"; exit 1; }

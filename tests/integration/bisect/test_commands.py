@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.bisect.match import ANY_FAILURE
+from harness.bisect.bad_condition import ANY_FAILURE
 from harness.bisect.search_loop import judge, run_case
 from harness.core.versions import QNN_WHEELS
 from tests.integration.bisect.bisections import (

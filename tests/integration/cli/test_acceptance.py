@@ -18,7 +18,7 @@ from harness.cli.doctor import lines_of
 from harness.core.state_folders import cache_root
 from harness.doctor import acceptance
 from harness.doctor.acceptance import STEPS, Trial, accept
-from harness.doctor.check import CheckResult, report_of
+from harness.doctor.check_results import CheckResult, report_of
 from harness.doctor.device_visit import Options, open_workbench
 from harness.lab.health import RecoveryRules
 from harness.lab.inventory import load_lab

@@ -12,9 +12,9 @@ import pytest
 
 from harness.core.state_folders import cache_root, lease_root, simulated_root
 from harness.deploy.deploy import Deployer
-from harness.lab.attach import OpenLab
 from harness.lab.health import Quarantine
 from harness.lab.inventory import load_lab
+from harness.lab.lab_device import OpenLab
 from harness.lab.lease import Leases
 from harness.transport.adb_server import adb_binary
 from tests.integration.in_process import qnn_harness

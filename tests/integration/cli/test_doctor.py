@@ -15,9 +15,9 @@ import jsonschema
 import pytest
 
 from harness.core.state_folders import lease_root, quarantine_root
-from harness.lab.attach import OpenLab
 from harness.lab.health import Quarantine
 from harness.lab.inventory import load_lab
+from harness.lab.lab_device import OpenLab
 from harness.lab.lease import Leases
 from harness.probe.build import VARIABLES as NDK_VARIABLES
 from tests.integration.device_runs import ROOT

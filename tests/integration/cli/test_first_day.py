@@ -16,7 +16,7 @@ import pytest
 
 from harness.core.deadline import Deadline
 from harness.doctor.acceptance import STEPS
-from harness.lab.devices import AdbDeviceConfig
+from harness.lab.device_config import AdbDeviceConfig
 from harness.lab.inventory import load_lab
 from harness.transport.adb_address import TcpAddress
 from harness.transport.adb_server import AdbServer

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.lab.devices import AdbDeviceConfig
+from harness.lab.device_config import AdbDeviceConfig
 from harness.lab.inventory import load_lab
 from tests.faults.breakable import port_of_ones_own
 from tests.integration.in_process import qnn_harness

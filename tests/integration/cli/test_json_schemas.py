@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from harness.cli.schema import schemas
-from harness.models.models import Model
+from harness.models.builtin_models import Model
 from tests.integration.device_runs import ROOT, DeviceRuns
 from tests.unit.cli.reference_pages import every_command, options_of
 

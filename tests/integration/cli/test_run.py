@@ -12,7 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from harness.models.models import Model
+from harness.models.builtin_models import Model
 from tests.hostile_models import made_within, nested, recursive, relu
 from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import ROOT, DeviceRuns

@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from harness.models.models import Model
+from harness.models.builtin_models import Model
 from tests.hostile_models import model
 from tests.integration.device_runs import DeviceRuns
 

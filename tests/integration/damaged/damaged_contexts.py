@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from harness.bench.bench import Bench
-from harness.models.models import Model
+from harness.models.builtin_models import Model
 from harness.models.session_plan import Move, Schedule
 from harness.probe.plan import Settings
 from harness.transport.files import PushItem

@@ -26,7 +26,7 @@ from harness.history.importing import list_runs
 from harness.lab.health import Quarantine
 from harness.lab.lease import parse_holder
 from harness.nightly.night import nights
-from harness.plugin.problem import read_problem
+from harness.plugin.problem_file import read_problem
 from harness.probe.events import MARK, SEAL, TranscriptParser, kept_events
 from harness.results.run_folder import CASES, INFO, JOURNAL, RunFolder, run_folders
 from harness.site.build import NOTE, SiteNote

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from harness.core.deadline import Deadline
+from harness.simulator.boot_files import device_properties
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.private_server import PrivateAdbServer, harness_key
-from harness.simulator.programs import device_properties
 from harness.transport.adb_device import AdbDevice
 from harness.transport.adb_server import AdbServer
 from harness.transport.files import PushItem

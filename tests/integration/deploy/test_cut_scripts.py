@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from harness.deploy.client import ScriptName, plan_eviction, script
 from harness.deploy.layout import (
     CONDEMNED_TOUCH,
     FileSet,
@@ -19,6 +18,7 @@ from harness.deploy.layout import (
     names_used,
     parse_look,
 )
+from harness.deploy.store_client import ScriptName, plan_eviction, script
 from tests.unit.deploy.store_device import (
     CLAIM,
     CONTENTS,

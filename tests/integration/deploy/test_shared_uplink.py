@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.lab.fields import ssh_address
+from harness.lab.config_fields import ssh_address
 from harness.transport.adb_device import AdbDevice
 from harness.transport.adb_server import AdbServer
 from harness.transport.files import PushItem

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.diagnosis.chain import message_table, messages_of
+from harness.diagnosis.error_chain import message_table, messages_of
 from tests.integration.conftest import RuntimeFor
 from tests.messages.binaries import messages_in, origin_of
 from tests.messages.corpus import Message, corpus, wrong_answers

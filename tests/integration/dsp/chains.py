@@ -18,8 +18,8 @@ from typing import Final
 from harness.core.state_folders import BOARDS, cache_root
 from harness.dsp.emulator import build_loader, find_qemu
 from harness.dsp.simulated_dsp import DspLimits, DspPrograms
+from harness.models.builtin_models import Model
 from harness.models.context_cache import ContextStore
-from harness.models.models import Model
 from harness.models.session_plan import Context
 from harness.probe.build import ProbeBuilder
 from harness.probe.transcript import StepResult

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from harness.dsp.simulated_dsp import DspPrograms
+from harness.models.builtin_models import Model
 from harness.models.generated_models import OPERATORS
-from harness.models.models import Model
 from harness.models.session_plan import Context
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Step, context_free, context_load, execute

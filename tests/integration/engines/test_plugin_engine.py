@@ -51,7 +51,7 @@ METHODS = """
         return ">=2.49,<2.50", "Acme takes no other"
 
     def findings(self, subject, build):
-        from harness.runtimes.findings import Finding
+        from harness.runtimes.preflight_findings import Finding
 
         yield Finding(
             code="acme-licence",

@@ -7,7 +7,7 @@ import pytest
 
 from harness.diagnosis.verdict import judge
 from harness.experiments import latency
-from harness.experiments.pairing import (
+from harness.experiments.memory_type_pairing import (
     PAIRINGS,
     Pairing,
     PairingFigures,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from harness.diagnosis.verdict import Verdict, judge
-from harness.experiments.sharing import (
+from harness.experiments.spill_fill_sharing import (
     SharingFigures,
     SharingPlan,
     Strategy,

@@ -15,8 +15,8 @@ from tests.stand_in.build import build_htp
 
 SWAPPED = """
 import pytest
-from harness.experiments.pairing import Pairing, Tolerances, measure_pairing
-from harness.models.models import Model
+from harness.experiments.memory_type_pairing import Pairing, Tolerances, measure_pairing
+from harness.models.builtin_models import Model
 
 
 @pytest.mark.device

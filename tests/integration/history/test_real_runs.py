@@ -7,7 +7,7 @@ from tests.integration.device_runs import DeviceRuns
 
 QNN = list(QNN_WHEELS)
 SURROUNDED = """import pytest
-from harness.models.models import Model
+from harness.models.builtin_models import Model
 from harness.models.session_plan import schedule
 from harness.probe.plan import Settings
 

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from harness.simulator.boot_files import device_properties
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.private_server import harness_key
-from harness.simulator.programs import device_properties
 
 
 def simulated(name: str, storage: Path, home: Path, **reported: str) -> SimulatedDevice:

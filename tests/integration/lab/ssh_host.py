@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from harness.core.deadline import Deadline
-from harness.core.guard import GuardedProcess, spawn_guarded
+from harness.core.guarded_process import GuardedProcess, spawn_guarded
 from harness.transport.adb_server import adb_binary
 from tests.faults.breakable import KeptServer, port_of_ones_own
 from tests.integration.lab.simulated import simulated

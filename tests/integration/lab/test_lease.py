@@ -17,7 +17,7 @@ import pytest
 
 from harness.core.errors import InfraError
 from harness.lab import lease as lease_module
-from harness.lab.devices import device_address
+from harness.lab.device_config import device_address
 from harness.lab.lease import DeviceHeld, LeaseLost, Leases, device_file
 from tests.faults.breakable import KeptServer
 from tests.integration.device_runs import DeviceRuns

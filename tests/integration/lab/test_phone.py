@@ -8,11 +8,11 @@ import pytest
 
 from harness.core.errors import InfraError
 from harness.deploy.deploy import Deployer
-from harness.lab.attach import OpenLab
 from harness.lab.device_watch import DeviceWatch
 from harness.lab.facts import ask_vitals
 from harness.lab.health import DeviceEvent, Quarantine
 from harness.lab.inventory import load_lab
+from harness.lab.lab_device import OpenLab
 from harness.lab.lease import Leases
 from tests.android.phone import ADBD, Phone
 from tests.android.system import API, SOC

@@ -17,11 +17,11 @@ from harness.cli.devices import describe
 from harness.core.deadline import Deadline
 from harness.core.errors import InfraError
 from harness.core.notices import followed_by
-from harness.lab.attach import LabDevice, OpenLab
 from harness.lab.device_watch import DeviceWatch
 from harness.lab.facts import ask_vitals
 from harness.lab.health import DeviceEvent, Fitness, Quarantine
 from harness.lab.inventory import load_lab
+from harness.lab.lab_device import LabDevice, OpenLab
 from harness.lab.recovery import Recovery
 from tests.faults.breakable import KeptServer
 from tests.integration.lab.simulated import simulated

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from harness.core.errors import DeviceError, InfraError
-from harness.lab.attach import LabDevice, OpenLab
 from harness.lab.inventory import load_lab
+from harness.lab.lab_device import LabDevice, OpenLab
 from harness.lab.lease import DeviceHeld, LeaseLost, Leases
 from harness.results.journal import read_journal
 from harness.transport.device_lock import DeviceLock

@@ -14,11 +14,11 @@ import yaml
 
 from harness.core.deadline import Deadline
 from harness.core.errors import InfraError
-from harness.lab.attach import OpenLab
+from harness.lab.config_fields import ssh_address
 from harness.lab.device_watch import DeviceWatch
-from harness.lab.fields import ssh_address
 from harness.lab.health import DeviceEvent, Quarantine
 from harness.lab.inventory import load_lab
+from harness.lab.lab_device import OpenLab
 from harness.transport.adb_address import SshAddress
 from harness.transport.adb_server import AdbServer
 from tests.integration.lab.ssh_host import SSHD, SshHost
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.needs(SSHD)
 
 USER = """
 import sys
-from harness.lab.fields import ssh_address
+from harness.lab.config_fields import ssh_address
 from harness.transport.adb_server import AdbServer
 server = AdbServer(ssh_address(sys.argv[1]))
 print(sorted(one.serial for one in server.devices()), flush=True)

@@ -13,7 +13,7 @@ from typing import Self
 import yaml
 
 from harness.core.deadline import Deadline
-from harness.core.guard import GuardedProcess, spawn_guarded
+from harness.core.guarded_process import GuardedProcess, spawn_guarded
 from harness.simulator.device import SimulatedDevice
 from tests.faults.breakable import KeptServer, port_of_ones_own
 from tests.integration.device_runs import DeviceRuns

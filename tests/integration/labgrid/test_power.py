@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.lab.attach import OpenLab
 from harness.lab.device_watch import DeviceWatch
 from harness.lab.health import DeviceEvent, Quarantine
 from harness.lab.inventory import load_lab
+from harness.lab.lab_device import OpenLab
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.labgrid.rack import Rack
 from tests.integration.transport.adb.faulty_link import FaultyLink

@@ -12,7 +12,15 @@ from click.testing import CliRunner
 
 from harness.cli import contexts
 from harness.cli.contexts import fit_command
-from harness.models.packing import Room, Size, Unsized, calibrated_room, forecast, reserved, room
+from harness.models.capacity_forecast import (
+    Room,
+    Size,
+    Unsized,
+    calibrated_room,
+    forecast,
+    reserved,
+    room,
+)
 from harness.models.session_plan import Move
 from harness.probe import plan
 from harness.probe.build import ProbeBuilder

@@ -13,8 +13,8 @@ from harness.cli.contexts import inspect
 from harness.containers.artefact import Piece
 from harness.containers.extract import extract
 from harness.containers.open import open_artefact
-from harness.models import metadata
-from harness.models.metadata import Unreadable, read_each
+from harness.models import context_metadata
+from harness.models.context_metadata import Unreadable, read_each
 from harness.probe import plan
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan
@@ -76,7 +76,7 @@ def test_damaged_binaries_are_told_or_read_and_spoil_no_other(
 def test_what_crashes_or_holds_up_the_library_is_told(
     tmp_path: Path, probes: ProbeBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metadata, "_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(context_metadata, "_TIMEOUT_S", 1.0)
     paths = []
     for behaviour in ("plain", "dies-read", "per-channel", "hangs-read", "many-graphs", "plain"):
         paths.append(tmp_path / f"{len(paths)}-{behaviour}")

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from harness.containers.open import open_artefact
+from harness.models.builtin_models import Model
+from harness.models.capacity_forecast import Size, reserved, room
+from harness.models.context_metadata import read_each
 from harness.models.inspection_report import context_report
-from harness.models.metadata import read_each
-from harness.models.models import Model
-from harness.models.packing import Size, reserved, room
 from harness.probe import plan
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Step

@@ -16,9 +16,9 @@ from onnx import helper
 from harness.core.errors import ConfigError, InfraError
 from harness.core.files import sha256_of
 from harness.models import compile_worker, compiler, context_cache
+from harness.models.builtin_models import Model
 from harness.models.compiler import CompileError, CompileJob, InputFile, Job, ReferenceJob, run_jobs
 from harness.models.context_cache import ContextKey, ContextStore
-from harness.models.models import Model
 from harness.models.onnx_model import OnnxModel
 from harness.models.session_plan import Context
 from harness.probe import plan
@@ -175,7 +175,7 @@ def test_two_processes_want_the_same(tmp_path: Path, context_for: ContextFor) ->
         "logging.basicConfig(level='INFO', format='%(message)s', stream=sys.stdout)\n"
         "from harness.core.state_folders import cache_root\n"
         "from harness.models.context_cache import ContextStore\n"
-        "from harness.models.models import Model\n"
+        "from harness.models.builtin_models import Model\n"
         "from harness.probe.build import ProbeBuilder\n"
         "from harness.runtimes.catalog import Catalog\n"
         "root = cache_root()\n"

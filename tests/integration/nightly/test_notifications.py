@@ -16,8 +16,8 @@ from harness.core.deadline import Deadline
 from harness.core.errors import InfraError
 from harness.core.files import write_json
 from harness.lab.inventory import load_lab
-from harness.nightly.chain import Chain
 from harness.nightly.night import STATE, STEPS, Night, lock_nights
+from harness.nightly.night_steps import Chain
 from harness.notify.channels import NotifyChannel, load_channels
 from harness.notify.messages import SENT, Message, channel_problem, send
 from harness.results.run_folder import RunFolder

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.plugin.problem import read_problem
+from harness.plugin.problem_file import read_problem
 from tests.integration.device_runs import DeviceRuns
 
 SUITE = '''"""Cases that other plug-ins mean something for."""
 import time
 
 import pytest
-from harness.models.models import Model
+from harness.models.builtin_models import Model
 
 pytestmark = pytest.mark.device
 

@@ -8,7 +8,7 @@ from tests.integration.device_runs import DeviceRuns
 
 SUITE = """
 import pytest
-from harness.models.models import Model
+from harness.models.builtin_models import Model
 from harness.bench.ort_on_device import OrtOnDevice
 from harness.probe.ort_plan import dump_options, ort_session_free
 

@@ -11,7 +11,7 @@ from tests.integration.device_runs import DeviceRuns
 SUITE = '''"""One test for each way of ending."""
 import pytest
 
-from harness.models.models import Model
+from harness.models.builtin_models import Model
 from harness.probe.plan import Plan, Step
 
 

@@ -10,9 +10,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from harness.bench.ort_on_device import OrtOnDevice, ort_on_device
-from harness.diagnosis.error import ErrorRecord
+from harness.diagnosis.error_record import ErrorRecord
 from harness.diagnosis.verdict import judge
-from harness.models.models import Model, OnnxFiles
+from harness.models.builtin_models import Model, OnnxFiles
 from harness.models.session_plan import Context, DeployedModel
 from harness.probe.ort_plan import (
     CPU_EP,

@@ -25,7 +25,7 @@ from harness.probe.transcript import EARLIER_FAILED
 from tests.integration.probe.conftest import ALL_BUILDS, ENVIRONMENT, Runner
 from tests.integration.transport.adb.remote import SLACK_S
 from tests.stand_in.events import parse_transcript
-from tests.unit.core.test_guard import wait_gone
+from tests.unit.core.test_guarded_process import wait_gone
 
 
 def feed(probe: Path, text: bytes, timeout_s: float = 20) -> subprocess.CompletedProcess[bytes]:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.lab.attach import AttachedDevice, OpenLab
 from harness.lab.inventory import load_lab
+from harness.lab.lab_device import AttachedDevice, OpenLab
 from harness.probe.build import ProbeBuilder, read_sources, source_hash
 from harness.probe.self_test import built_probe_problem
 from tests.logged import Logged

@@ -127,13 +127,13 @@ def rounds_of(rng: np.random.Generator, instruction: Instruction) -> np.ndarray:
     """Rounds of v2 to v5: `operands` of its formats, and whatever was in the targets before."""
     _, _, kinds = instruction.parts
     size, lanes = f"<u{instruction.element // 8}", ROUNDS * 128 * 8 // instruction.element
-    operands = rng.integers(0, 256, (ROUNDS, OPERANDS), np.uint8)
+    registers = rng.integers(0, 256, (ROUNDS, OPERANDS), np.uint8)
     first, second = operands(rng, lanes, kinds)
-    operands[:, :128] = np.array(first, size).view(np.uint8).reshape(ROUNDS, 128)
-    operands[:, 256:384] = np.array(second, size).view(np.uint8).reshape(ROUNDS, 128)
+    registers[:, :128] = np.array(first, size).view(np.uint8).reshape(ROUNDS, 128)
+    registers[:, 256:384] = np.array(second, size).view(np.uint8).reshape(ROUNDS, 128)
     if len(kinds) == 1:
-        operands[:, 128:256] = operands[:, 256:384]
-    return operands
+        registers[:, 128:256] = registers[:, 256:384]
+    return registers
 
 
 @pytest.mark.parametrize(

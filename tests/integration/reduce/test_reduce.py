@@ -19,7 +19,7 @@ from onnx import helper
 
 from harness.core.state_folders import cache_root
 from harness.lab.inventory import SIMULATED_LAB, load_lab
-from harness.models.models import Model
+from harness.models.builtin_models import Model
 from harness.runtimes.catalog import Catalog
 from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import ROOT, DeviceRuns

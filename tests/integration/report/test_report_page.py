@@ -13,7 +13,7 @@ from selenium.webdriver.common.keys import Keys
 
 from harness.lab.health import DeviceEvent
 from harness.report.html import html_text
-from harness.report.projections import PROJECTIONS
+from harness.report.report_files import PROJECTIONS
 from harness.report.sections import RunData
 from harness.results.journal import Contents
 from harness.results.record import CaseRecord

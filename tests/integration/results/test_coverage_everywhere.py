@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.nightly.chain import Chain
 from harness.nightly.issues import issue_text
 from harness.nightly.night import Night, summary_lines
+from harness.nightly.night_steps import Chain
 from harness.report.ci import step_summary
-from harness.report.projections import run_data
+from harness.report.report_files import run_data
 from harness.results.coverage import Coverage
 from harness.results.run_folder import RunFolder
 from tests.integration.conftest import ContextFor

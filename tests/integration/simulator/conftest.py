@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from harness.simulator.boot_files import device_properties
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.private_server import harness_key
-from harness.simulator.programs import device_properties
 from harness.transport.adb_server import adb_binary
 from tests.faults.breakable import KeptServer
 

@@ -24,8 +24,8 @@ from harness.simulator.board import (
     soc_files,
     why_no_board,
 )
+from harness.simulator.boot_files import board_properties
 from harness.simulator.device import SimulatedDevice
-from harness.simulator.programs import board_properties
 from harness.transport.adb_address import TcpAddress
 from harness.transport.adb_device import AdbDevice
 from harness.transport.adb_server import AdbServer

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from harness.bench.workbench import BackgroundTasks
+from harness.bench.run_preparation import BackgroundTasks
 from harness.core.errors import InfraError, NotYet
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from harness.bench.case_session import Figures, Notes, NotPassed, NoVerdict, TargetFailure
 from harness.core.errors import ConfigError
-from harness.diagnosis.error import ErrorRecord
+from harness.diagnosis.error_record import ErrorRecord
 from harness.diagnosis.verdict import Verdict
 from harness.results.record import RuntimeRecord
 from tests.snapshots import Snapshot

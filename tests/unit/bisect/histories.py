@@ -4,10 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness.bisect.driver import VersionSearch
-from harness.bisect.match import Point, Question, RunAnswer
+from harness.bisect.bad_condition import Point, Question, RunAnswer
 from harness.bisect.result import AxisFinding, CornersFinding
 from harness.bisect.search import AxisSpec, CornerSpec, Task
+from harness.bisect.version_search import VersionSearch
 
 World = Callable[[Point], RunAnswer]
 

@@ -7,16 +7,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness.bisect.driver import Bisection
+from harness.bisect.bad_condition import Point
 from harness.bisect.folder import BisectFolder
-from harness.bisect.match import Point
 from harness.bisect.search import AxisSpec, CornerSpec, Task
 from harness.bisect.search_loop import PROBLEM, RunEnd, Watcher, read_run
-from harness.core.axes import AXES, AxisName
+from harness.bisect.version_search import Bisection
 from harness.core.errors import ConfigError, HarnessError, InfraError, VersionError
-from harness.diagnosis.error import ErrorRecord
-from harness.plugin.problem import Problem, write_problem
-from harness.report.projections import finish
+from harness.core.matrix_axes import AXES, AxisName
+from harness.diagnosis.error_record import ErrorRecord
+from harness.plugin.problem_file import Problem, write_problem
+from harness.report.report_files import finish
 from harness.results.record import CaseRecord, DeviceRecord
 from harness.results.run_folder import OUTPUTS, RunFolder
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from harness.bisect.driver import AxisState, VersionSearch
-from harness.bisect.match import Evidence, Question, RunAnswer
+from harness.bisect.bad_condition import Evidence, Question, RunAnswer
 from harness.bisect.result import AxisFinding
 from harness.bisect.search import AxisSpec
+from harness.bisect.version_search import AxisState, VersionSearch
 from tests.snapshots import Snapshot
 from tests.unit.bisect.histories import axis, names
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from harness.bisect.driver import VersionSearch
-from harness.bisect.match import Evidence, Point, Question, RunAnswer
+from harness.bisect.bad_condition import Evidence, Point, Question, RunAnswer
 from harness.bisect.result import CornersFinding
 from harness.bisect.search import CornerSpec
+from harness.bisect.version_search import VersionSearch
 from tests.snapshots import Snapshot
 from tests.unit.bisect.histories import corners, drive
 

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from harness.bisect.driver import VersionSearch
+from harness.bisect.bad_condition import Evidence, RunAnswer, repeats_needed
 from harness.bisect.folder import Answered
-from harness.bisect.match import Evidence, RunAnswer, repeats_needed
 from harness.bisect.result import (
     AxisFinding,
     CornersFinding,
@@ -17,6 +16,7 @@ from harness.bisect.result import (
     edges_of,
     flaky_versions,
 )
+from harness.bisect.version_search import VersionSearch
 from tests.snapshots import Snapshot
 from tests.unit.bisect.histories import axis, changing, drive
 

@@ -11,7 +11,7 @@ from harness.bisect.folder import LOG, Answered, BisectFolder, Concluded
 from harness.bisect.search_loop import pytest_arguments_to_resume
 from harness.cli.bisect import bisect
 from harness.core.errors import ConfigError
-from harness.core.platform import is_free
+from harness.core.linux_processes import is_free
 from harness.results.run_folder import number_folder, ordered
 from tests.snapshots import Snapshot
 from tests.unit.bisect.histories import axis, task

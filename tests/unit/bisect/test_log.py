@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.bisect.driver import search_of
+from harness.bisect.bad_condition import Question
 from harness.bisect.folder import Answered, Begun, Concluded, Entry, Resumed, read_log, to_line
-from harness.bisect.match import Question
 from harness.bisect.result import AxisFinding, CornersFinding
 from harness.bisect.search import PATIENCE, AxisSpec, CornerSpec
+from harness.bisect.version_search import search_of
 from harness.core.errors import ConfigError
 from tests.snapshots import Snapshot
 from tests.unit.bisect.histories import World, axis, changing, corners, task

@@ -12,9 +12,9 @@ from harness.bisect.new_failures import NewFailure, version_of
 from harness.bisect.result import AxisFinding
 from harness.bisect.search import AxisSpec
 from harness.cli.main import commands
-from harness.core.axes import VERSIONS
 from harness.core.errors import ConfigError
-from harness.diagnosis.error import Outcome
+from harness.core.matrix_axes import VERSIONS
+from harness.diagnosis.error_record import Outcome
 from harness.history.attempts import Attempt
 from harness.history.comparison import Pair, compare
 from harness.results.record import CaseRecord, PlacementRecord

@@ -11,14 +11,14 @@ from typing import Any
 from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
-from harness.bisect.driver import Bisection
-from harness.bisect.match import Point
+from harness.bisect.bad_condition import Point
 from harness.bisect.reports import RESULT, summary, title, write_reports
 from harness.bisect.result import AxisFinding, BisectionResult, CornersFinding, Edge, Finding, Run
 from harness.bisect.search import AxisSpec, CornerSpec
+from harness.bisect.version_search import Bisection
 from harness.cli.bisect import BisectProgress, bisect, result_lines
 from harness.cli.schema import schemas
-from harness.diagnosis.error import ErrorRecord
+from harness.diagnosis.error_record import ErrorRecord
 from harness.results.record import CaseRecord
 from tests.snapshots import Snapshot
 from tests.unit.bisect.scripted_runs import CASE, ScriptedRuns, new_bisection

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import ValidationError
 
-from harness.bisect.driver import VersionSearch
-from harness.bisect.match import Evidence, Question, RunAnswer, Stopped
+from harness.bisect.bad_condition import Evidence, Question, RunAnswer, Stopped
 from harness.bisect.result import AxisFinding
 from harness.bisect.search import PATIENCE, AxisSpec, CornerSpec
+from harness.bisect.version_search import VersionSearch
 from tests.properties import reached, reaches
 from tests.unit.bisect.histories import axis, changing, corners, drive, names
 

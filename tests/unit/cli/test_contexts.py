@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from harness.bisect.match import Judged, Question
+from harness.bisect.bad_condition import Judged, Question
 from harness.bisect.search_loop import RunEnd
 from harness.cli.contexts import contexts, lines
 from harness.cli.contexts_reduce import _Progress
 from harness.containers.artefact import ArtefactError
 from harness.containers.open import open_artefact
+from harness.models.builtin_models import Model
 from harness.models.inspection_report import ContextReport, Inspection, model_report
-from harness.models.models import Model
-from harness.reduce.driver import Reduction
+from harness.reduce.reduction import Reduction
 from harness.reduce.subject import Way
 from tests.snapshots import Snapshot
 from tests.unit.containers.made import FIELD
-from tests.unit.reduce.test_driver import ScriptedRuns, reduced, two_others
+from tests.unit.reduce.test_reduction import ScriptedRuns, reduced, two_others
 
 PTE = FIELD / "executorch-3-contexts.pte"
 

@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli.nightly import nightly
-from harness.nightly.chain import Chain
 from harness.nightly.night import Night
+from harness.nightly.night_steps import Chain
 
 LAB = "schema: 1\ndevices: [{name: a, serial: s}]\n"
 

@@ -23,7 +23,7 @@ from harness.core.bounded_json import (
     require_bounded,
     without_depths,
 )
-from harness.doctor.check import DoctorReport
+from harness.doctor.check_results import DoctorReport
 from harness.lab.health import DeviceEvent
 from harness.lab.inventory import Lab
 from harness.nightly.night import Night

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from harness.core.files import LocalFile
-from harness.deploy.client import Eviction, Inventory, ScriptName, parse_inventory, script
 from harness.deploy.deploy import plan_push
 from harness.deploy.layout import (
     CONDEMNED_TOUCH,
@@ -25,6 +24,7 @@ from harness.deploy.layout import (
     parse_look,
     stored_at,
 )
+from harness.deploy.store_client import Eviction, Inventory, ScriptName, parse_inventory, script
 from tests.needed import ANDROID, FORMATS, need
 
 ENTER = Path(__file__).parents[2] / "android/enter.sh"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.deploy.client import Eviction, Inventory, parse_inventory, plan_eviction
+from harness.deploy.store_client import Eviction, Inventory, parse_inventory, plan_eviction
 from tests.unit.deploy.test_layout import DONE
 
 A, B, C = (letter * 64 for letter in "abc")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.core.verified_folder import valid_name
-from harness.deploy.client import Eviction
 from harness.deploy.layout import StoreAnswerError, entry_name, parse_look
+from harness.deploy.store_client import Eviction
 from tests.properties import reached, reaches
 from tests.unit.deploy.store_device import (
     ARM64,

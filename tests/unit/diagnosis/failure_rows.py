@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.diagnosis.diagnosis import Foreseen, diagnosed
-from harness.diagnosis.error import ErrorRecord, Outcome
+from harness.diagnosis.error_record import ErrorRecord, Outcome
 from harness.diagnosis.explain_log import explain
 from harness.diagnosis.log_reader import LogText, read_log
 from harness.diagnosis.rule import Rule
 from harness.diagnosis.rule_sources import own_rules
 from harness.diagnosis.verdict import judge
 from harness.probe.plan_runner import ProbeRun
-from harness.runtimes.findings import CODES, Finding
+from harness.runtimes.preflight_findings import CODES, Finding
 from tests.unit.diagnosis.probe_runs import DONE, START, begin, end, log, run
 
 RULES = own_rules()

@@ -12,15 +12,15 @@ from functools import cache, cached_property
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.core.codes import RANGE_ENDS, describe
+from harness.core.error_codes import RANGE_ENDS, describe
 from harness.diagnosis.diagnosis import EARLIER, Foreseen, diagnosed, is_unrelated, symptoms_of
-from harness.diagnosis.error import ChainLink, Diagnosis, ErrorRecord
+from harness.diagnosis.error_record import ChainLink, Diagnosis, ErrorRecord
 from harness.diagnosis.explain_log import symptoms_in
 from harness.diagnosis.rule import CONFIDENCES, FittingRule, Rule, Sign, Symptoms, findings
 from harness.diagnosis.rule_sources import own_rules
 from harness.diagnosis.verdict import judge
 from harness.probe.transcript import LoadedLibrary
-from harness.runtimes.findings import CODES as PREFLIGHT, finding
+from harness.runtimes.preflight_findings import CODES as PREFLIGHT, finding
 from tests.properties import damaged, reached, reaches
 from tests.unit.diagnosis.failure_page import PAGE, page
 from tests.unit.diagnosis.failure_rows import LOG_ROWS, NO_PD, RESTARTED, ROWS, Row, lines_of

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given, settings, strategies as st
 
 from harness.diagnosis import log_reader
-from harness.diagnosis.chain import link_of
+from harness.diagnosis.error_chain import link_of
 from harness.diagnosis.explain_log import explain
 from harness.diagnosis.log_reader import (
     KERNEL,

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from harness.diagnosis.chain import message_table, read_messages
+from harness.diagnosis.error_chain import message_table, read_messages
 from harness.diagnosis.rule_sources import own_rules
 from tests.messages.corpus import corpus, wrong_answers
 

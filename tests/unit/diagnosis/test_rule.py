@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import ConfigError
-from harness.diagnosis.chain import is_benign
+from harness.diagnosis.error_chain import is_benign
 from harness.diagnosis.log_reader import rule_filter
 from harness.diagnosis.rule import (
     FittingRule,

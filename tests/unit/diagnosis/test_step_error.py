@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.diagnosis.error import OrtCode
+from harness.diagnosis.error_record import OrtCode
 from harness.diagnosis.verdict import causal_lines, first_failed_call, step_error
 from harness.probe.transcript import LogLine, StepResult
 from harness.report.summary import code_of

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from harness.diagnosis.error import ErrorRecord
+from harness.diagnosis.error_record import ErrorRecord
 from harness.diagnosis.verdict import UNSUPPORTED, UnsupportedRule, is_unsupported
 from harness.lab.facts import Coprocessors
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.diagnosis.diagnosis import EARLIER
-from harness.diagnosis.error import ChainLink, Diagnosis, ErrorRecord, OrtCode, signature
+from harness.diagnosis.error_record import ChainLink, Diagnosis, ErrorRecord, OrtCode, signature
 from harness.diagnosis.verdict import Verdict, judge
 from harness.dsp.replies import DspReply
 from harness.lab.facts import Coprocessors

@@ -10,7 +10,7 @@ import pytest
 
 from harness.bench.case_session import NoVerdict
 from harness.core.errors import DeviceLost, InfraError
-from harness.diagnosis.error import ErrorRecord
+from harness.diagnosis.error_record import ErrorRecord
 from harness.diagnosis.verdict import Verdict
 from harness.doctor.acceptance import (
     FOLDER,
@@ -22,8 +22,8 @@ from harness.doctor.acceptance import (
     run_steps,
     with_own_workdir,
 )
-from harness.doctor.check import CheckResult
-from harness.lab.devices import DEFAULT_WORKDIR
+from harness.doctor.check_results import CheckResult
+from harness.lab.device_config import DEFAULT_WORKDIR
 from harness.lab.health import RecoveryRules
 from harness.lab.inventory import Lab
 from tests.snapshots import Snapshot

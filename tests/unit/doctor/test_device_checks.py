@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.core.socs import PLATFORMS
-from harness.doctor.check import Checked, CheckResult, Status
+from harness.doctor.check_results import Checked, CheckResult, Status
 from harness.doctor.device_checks import DspAttempt, ExaminedDevice, device_checks, dsp_layers
 from harness.doctor.device_visit import without_recovery
-from harness.lab.attach import AttachedDevice
-from harness.lab.devices import DeviceConfig
+from harness.lab.device_config import DeviceConfig
 from harness.lab.facts import (
     QUESTIONS,
     SCRIPT as FACTS_SCRIPT,
@@ -27,6 +26,7 @@ from harness.lab.facts import (
 )
 from harness.lab.health import HealthRules, RecoveryRules
 from harness.lab.inventory import Lab
+from harness.lab.lab_device import AttachedDevice
 from harness.transport.adb_device import AdbDevice
 from harness.transport.adb_server import AdbServer
 from tests.snapshots import Snapshot

@@ -10,10 +10,10 @@ from hypothesis import given, strategies as st
 from harness.core.errors import ConfigError, NoLabError
 from harness.core.outgoing_text import first_names
 from harness.diagnosis.diagnosis import diagnosed
-from harness.diagnosis.error import ErrorRecord
+from harness.diagnosis.error_record import ErrorRecord
 from harness.diagnosis.verdict import Verdict
 from harness.doctor import examine
-from harness.doctor.check import (
+from harness.doctor.check_results import (
     Checked,
     CheckGroup,
     CheckResult,
@@ -32,7 +32,7 @@ from harness.doctor.examine import (
     probe_origin,
 )
 from harness.doctor.smoke import verdict_result
-from harness.lab.devices import AdbDeviceConfig
+from harness.lab.device_config import AdbDeviceConfig
 from harness.probe.build import ProbeBuilder
 from harness.transport.adb_server import AdbServer
 from tests.snapshots import Snapshot

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from harness.diagnosis.diagnosis import diagnosed
-from harness.diagnosis.error import ErrorRecord
+from harness.diagnosis.error_record import ErrorRecord
 from harness.diagnosis.rule_sources import own_rules
-from harness.doctor.check import Checked, CheckResult, one_line
+from harness.doctor.check_results import Checked, CheckResult, one_line
 from harness.doctor.device_checks import (
     _LAYERS,
     _REACHED_AT,

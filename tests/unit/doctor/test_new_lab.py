@@ -12,10 +12,10 @@ from harness.core.files import scratch_folder
 from harness.core.socs import Target, near_socs
 from harness.doctor.new_lab import lab_text
 from harness.lab import new_devices
-from harness.lab.attach import AttachedDevice
-from harness.lab.devices import DEFAULT_WORKDIR, AdbDeviceConfig
+from harness.lab.device_config import DEFAULT_WORKDIR, AdbDeviceConfig
 from harness.lab.facts import DeviceAnswers, DeviceFacts, parse_answers
 from harness.lab.inventory import Lab, load_lab
+from harness.lab.lab_device import AttachedDevice
 from harness.lab.new_devices import (
     FoundDevice,
     find_devices,

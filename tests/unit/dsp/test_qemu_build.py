@@ -15,7 +15,7 @@ from harness.core.errors import ConfigError, InfraError
 from harness.dsp import emulator
 from harness.dsp.qemu_build import build_qemu
 from tests.snapshots import Snapshot
-from tests.unit.core.test_guard import wait_gone
+from tests.unit.core.test_guarded_process import wait_gone
 
 CONFIGURE = "#!/bin/sh\nchmod 700 .\n"
 PATCH = """--- a/target/hexagon/old.c

@@ -11,7 +11,7 @@ from harness.core.engine import ENGINES
 from harness.core.errors import ConfigError
 from harness.engines.ort import open_session
 from harness.models.artefact_sources import ModelOptions, contexts_of
-from harness.models.models import Model
+from harness.models.builtin_models import Model
 from harness.models.session_plan import ClosenessLimits, DeployedModel
 from tests.snapshots import Snapshot
 from tests.unit.containers.made import epcontext

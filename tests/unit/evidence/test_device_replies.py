@@ -23,7 +23,7 @@ from harness.evidence.device_replies import (
     window,
 )
 from harness.evidence.redaction import EvidenceFile
-from harness.transport.questions import Section
+from harness.transport.device_queries import Section
 from harness.transport.shell_protocol import TOKEN_VARIABLE
 from tests.properties import reached, reaches
 from tests.snapshots import Snapshot

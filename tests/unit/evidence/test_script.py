@@ -9,7 +9,7 @@ import pytest
 
 from harness.evidence.device_replies import NO_STACK, collect_script, look_script, state_script
 from harness.transport.adb_client import MAX_REQUEST_BYTES
-from harness.transport.questions import split_sections
+from harness.transport.device_queries import split_sections
 from harness.transport.shell_protocol import TOKEN_VARIABLE
 from tests.unit.deploy.store_device import SHELLS, needing_shell, with_all_programs
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from harness.diagnosis.diagnosis import diagnosed
-from harness.diagnosis.error import ErrorRecord
+from harness.diagnosis.error_record import ErrorRecord
 from harness.diagnosis.verdict import Verdict
 from harness.experiments.backend_phases import (
     PHASES,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from harness.core.codes import PROFILES, ProfileAsked
+from harness.core.error_codes import PROFILES, ProfileAsked
 from harness.experiments.profiling import ROUNDS, profiling_of, read_profile
 from harness.models.session_plan import Libraries, within_session
 from harness.probe.ort_plan import Provider, ort_end, ort_env, ort_load, ort_run, ort_session

@@ -5,15 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.diagnosis.error import Diagnosis, ErrorRecord
+from harness.diagnosis.error_record import Diagnosis, ErrorRecord
 from harness.history.attempts import Attempt
 from harness.history.comparison import Comparison
 from harness.history.database import Database
 from harness.history.importing import list_runs, stored_attempts
-from harness.history.performance import judge_speed
+from harness.history.speed_changes import judge_speed
 from harness.history.timeline import Filter
 from harness.plugin.collection import selection
-from harness.report.projections import finish
+from harness.report.report_files import finish
 from harness.results.coverage import NO_CAUSE
 from harness.results.record import CaseRecord
 from harness.results.run_folder import RunFolder

@@ -16,8 +16,8 @@ from harness.history.attempts import (
     sample,
     unit_of,
 )
+from harness.history.case_states import CaseState, state_of
 from harness.history.comparison import compare
-from harness.history.states import CaseState, state_of
 from harness.plugin.options import ContextOptions
 from harness.report.merge import merge_runs
 from harness.results.coverage import coverage_of

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from harness.history import performance
+from harness.history import speed_changes
 
 NAN = math.nan
 FREEDOM, ANYWHERE = 2, 1 / 80  # as docs/results.md says
@@ -20,9 +20,9 @@ def rows(*of: list[float]) -> Any:
 
 def test_a_figure_is_no_better_known_than_by_its_unit_and_half_a_percent() -> None:
     logs = np.log(rows([100, 100, 100], [1000, NAN, NAN], [4, 4, 8]))
-    values = performance.resolution(logs, rows([1, 1, 1])[0])
+    values = speed_changes.resolution(logs, rows([1, 1, 1])[0])
     np.testing.assert_allclose(values, [0.01, 0.005, 0.25])
-    values = performance.resolution(rows([NAN], [math.log(4)]), rows([1, 0.5])[0])
+    values = speed_changes.resolution(rows([NAN], [math.log(4)]), rows([1, 0.5])[0])
     np.testing.assert_allclose(values, [0.005, 0.125])
 
 
@@ -34,7 +34,7 @@ def scale_of(
 ) -> tuple[list[float], list[bool]]:
     """In typical steps: of a case that always steps by 0.1 it is 0.1."""
     least = np.full(len(base), floor / 1.368)
-    scale, enough = performance.scales(rows(*base), rows(*new), np.array(group), least)
+    scale, enough = speed_changes.scales(rows(*base), rows(*new), np.array(group), least)
     return (scale * 1.368).tolist(), enough.tolist()
 
 
@@ -91,7 +91,7 @@ def test_twenty_steps_of_a_group_tell_the_noise_of_a_case_that_has_none(
 
 def test_the_scale_that_runs_were_drawn_with_is_found_again() -> None:
     drawn = 0.03 * stats.t(FREEDOM).rvs((1, 60_000), random_state=1)
-    scale, _ = performance.scales(drawn, rows([NAN]), np.array([0]), np.array([0.005]))
+    scale, _ = speed_changes.scales(drawn, rows([NAN]), np.array([0]), np.array([0.005]))
     assert scale[0] == pytest.approx(0.03, rel=0.02)
 
 
@@ -119,7 +119,7 @@ def test_the_scale_that_runs_were_drawn_with_is_found_again() -> None:
 def test_what_agrees_with_the_last_run_is_its_level(
     base: list[float], new: list[float], most: int, expected: list[float]
 ) -> None:
-    level = performance.level(rows(base), rows(new), np.array([0.25]), most)
+    level = speed_changes.level(rows(base), rows(new), np.array([0.25]), most)
     np.testing.assert_array_equal(level, rows(expected))
 
 
@@ -161,32 +161,32 @@ def test_noise_alone_takes_medians_so_far_apart_so_often() -> None:
     distances = [0.3, 4.0, 400.0]
     pairs = [(runs, distance) for runs in RUNS for distance in distances]
     base, new = np.array([runs for runs, _ in pairs]).T
-    chances = performance.chance(np.array([distance for _, distance in pairs]), base, new)
+    chances = speed_changes.chance(np.array([distance for _, distance in pairs]), base, new)
     assert chances.tolist() == pytest.approx([apart(*pair) for pair in pairs], rel=0.03)
 
 
 def test_where_there_are_no_runs_or_no_distance_all_is_chance() -> None:
     distance = np.array([9.0, 9.0, 9.0, 0.0, -3.0, 0.001, 1.0])
     base, new = np.array([[0, 1, 0, 3, 3, 3, 3], [1, 0, 0, 3, 3, 3, 3]])
-    chances = performance.chance(distance, base, new)
+    chances = speed_changes.chance(distance, base, new)
     assert chances[:6].tolist() == [1.0] * 6
     assert 0 < chances[6] < 1
-    assert np.isinf(performance.half_width(base, new)).tolist() == [True] * 3 + [False] * 4
+    assert np.isinf(speed_changes.half_width(base, new)).tolist() == [True] * 3 + [False] * 4
 
 
 def test_an_interval_leaves_out_one_in_twenty() -> None:
     base, new = np.array(RUNS).T
-    for runs, width in zip(RUNS, performance.half_width(base, new).tolist(), strict=True):
+    for runs, width in zip(RUNS, speed_changes.half_width(base, new).tolist(), strict=True):
         assert off(runs, width) <= 0.0501, runs
         assert off(runs, width / 1.09) > 0.0499, runs
 
 
 @pytest.mark.parametrize("p", [0.001, 0.003, 0.02])
 def test_what_can_be_told_is_what_chance_and_interval_let_through(p: float) -> None:
-    detectable = performance.detectable_distance(5, p)
+    detectable = speed_changes.detectable_distance(5, p)
     assert apart((5, 5), detectable) <= 1.01 * p
     assert apart((5, 5), detectable / 1.09) > 0.99 * p
-    every = performance.half_width(np.array([5]), np.array([5]))[0]
-    assert performance.detectable_distance(5, 0.4) == every, (
+    every = speed_changes.half_width(np.array([5]), np.array([5]))[0]
+    assert speed_changes.detectable_distance(5, 0.4) == every, (
         "the interval has to leave out 1, whatever p is"
     )

@@ -14,8 +14,8 @@ from harness.cli.schema import schemas
 from harness.history.attempts import Attempt
 from harness.history.comparison import Bisectable, Comparison, FailOn, compare
 from harness.history.comparison_text import lines, markdown, page, report_of, view_of
-from harness.history.performance import SpeedCompared
-from harness.history.previous import runs_around
+from harness.history.previous_run import runs_around
+from harness.history.speed_changes import SpeedCompared
 from harness.results.record import CaseRecord
 from harness.results.run_folder import RunFolder, run_folders
 from tests.snapshots import Snapshot

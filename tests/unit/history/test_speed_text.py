@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from harness.history.comparison_text import speed_counts, speed_lines
-from harness.history.performance import SpeedCompared, SpeedRow
+from harness.history.speed_changes import SpeedCompared, SpeedRow
 from tests.snapshots import Snapshot
 
 

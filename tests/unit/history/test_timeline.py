@@ -12,9 +12,9 @@ from jsonschema import Draft202012Validator
 from harness.bisect.new_failures import NewFailure
 from harness.cli.schema import schemas
 from harness.history.attempts import Attempt, attempts_by_name, cause_id
+from harness.history.case_states import CaseState
 from harness.history.comparison import Bisectable, Pair
 from harness.history.database import group_key
-from harness.history.states import CaseState
 from harness.history.timeline import (
     CaseLine,
     CauseFacts,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 
 from harness.lab.facts import Coprocessors, DeviceFacts, parse_coprocessors, parse_facts
-from harness.simulator.programs import device_properties
+from harness.simulator.boot_files import device_properties
 from tests.properties import damaged, reached, reaches
 
 PHONE = """@qnn-harness:machine\r

@@ -6,7 +6,6 @@ from typing import Any, cast
 import pytest
 from pydantic import ValidationError
 
-from harness.lab.attach import LabDevice
 from harness.lab.facts import Vitals
 from harness.lab.health import (
     Health,
@@ -17,6 +16,7 @@ from harness.lab.health import (
     judge_health,
     unreachable,
 )
+from harness.lab.lab_device import LabDevice
 from harness.lab.recovery import check, is_worth_trying, recovery_steps
 from tests.snapshots import Snapshot
 

@@ -8,7 +8,7 @@ import pytest
 
 from harness.core.errors import InfraError
 from harness.lab import identity
-from harness.lab.devices import DeviceConfig
+from harness.lab.device_config import DeviceConfig
 from harness.lab.facts import parse_facts
 from harness.lab.identity import (
     CarriedId,

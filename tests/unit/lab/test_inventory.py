@@ -8,8 +8,7 @@ import pytest
 from harness.core.errors import ConfigError
 from harness.core.socs import HTP_ARCHS
 from harness.dsp.simulated_dsp import DspLimits
-from harness.lab.attach import unknown_arch
-from harness.lab.devices import (
+from harness.lab.device_config import (
     DEFAULT_WORKDIR,
     AdbDeviceConfig,
     LocalDeviceConfig,
@@ -17,6 +16,7 @@ from harness.lab.devices import (
     SshDeviceConfig,
 )
 from harness.lab.inventory import SIMULATED_LAB, Lab, lab_model, load_lab, shipped_lab
+from harness.lab.lab_device import unknown_arch
 from harness.notify.channels import load_channels
 from harness.runtimes.catalog import Catalog
 from harness.transport.adb_address import SshAddress, TcpAddress

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.core.errors import ConfigError
-from harness.lab.devices import AdbDeviceConfig, DeviceConfig, SimulatedDeviceConfig
+from harness.lab.device_config import AdbDeviceConfig, DeviceConfig, SimulatedDeviceConfig
 from harness.lab.matching import alike, kinds, misfits
 from tests.snapshots import Snapshot
 

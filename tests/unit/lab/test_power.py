@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 from harness.core.errors import InfraError
-from harness.core.guard import start_daemon
-from harness.lab.attach import OpenLab
+from harness.core.guarded_process import start_daemon
 from harness.lab.inventory import load_lab
+from harness.lab.lab_device import OpenLab
 
 
 def switch(tmp_path: Path, power: str) -> None:

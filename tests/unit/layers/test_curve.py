@@ -16,7 +16,7 @@ from harness.layers.divergence import (
     lines,
     picture,
 )
-from harness.layers.driver import chunks, difference, error_limit, first_wrong
+from harness.layers.first_wrong_op import chunks, difference, error_limit, first_wrong
 from tests.snapshots import Snapshot
 
 

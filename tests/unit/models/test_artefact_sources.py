@@ -8,8 +8,8 @@ import pytest
 from harness.containers.artefact import Artefact, ArtefactKind, Piece, PieceKind
 from harness.core.errors import ConfigError, InfraError
 from harness.models.artefact_sources import ModelOptions, artefacts_with_contexts, contexts_of
+from harness.models.builtin_models import Model
 from harness.models.context_file import ContextFile
-from harness.models.models import Model
 from harness.models.onnx_model import OnnxModel
 from tests.logged import Logged
 from tests.snapshots import Snapshot

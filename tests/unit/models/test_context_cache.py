@@ -11,7 +11,7 @@ from harness.containers.artefact import Tensor
 from harness.core.errors import ConfigError
 from harness.models.compiler import CompileError
 from harness.models.context_cache import compile_options, epcontext_max_size, tensor_order
-from harness.models.metadata import check_arch, graphs_named, memory_bytes, tensors_of
+from harness.models.context_metadata import check_arch, graphs_named, memory_bytes, tensors_of
 
 
 def tensor(name: str, size: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from harness import ContextFile, ContextSource, Model
-from harness.bench.placement import Need, Placement
+from harness.bench.case_placement import Need, Placement
 from harness.core.errors import ConfigError
 
 FILE = ContextFile("a/model.bin", inputs="in", expected=["y.raw", "/z.npy"], tolerance=0.5)

@@ -5,9 +5,9 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from harness.models import models
+from harness.models import builtin_models
+from harness.models.builtin_models import Model
 from harness.models.generated_models import OPERATORS
-from harness.models.models import Model
 
 NAMES = list(OPERATORS)
 SUFFIXES = {"float32": "float", "uint8": "8bit", "uint16": "16bit"}
@@ -61,7 +61,7 @@ FLOAT, TWIN = Model("mobilenet-v2"), Model("mobilenet-v2-8bit")
 def test_the_twin_has_the_same_weights() -> None:
     float_ones = {tensor.name: tensor for tensor in FLOAT.build().graph.initializer}
     twins = {tensor.name: tensor for tensor in TWIN.build().graph.initializer}
-    for layer in models.layers():
+    for layer in builtin_models.layers():
         if not layer.channels[0]:
             continue
         for kind, rounding in (("w", 1e-6), ("b", 0.5)):
@@ -84,5 +84,5 @@ def test_the_twin_has_the_same_weights() -> None:
     ],
 )
 def test_quantization_holds_zero(least: float, most: float, scale: float, zero: int) -> None:
-    encoding = models.quantization(least, most)
+    encoding = builtin_models.quantization(least, most)
     assert encoding == (pytest.approx(scale), zero)

@@ -8,8 +8,8 @@ import pytest
 
 from harness.cli.contexts import lines
 from harness.containers.artefact import Artefact, Piece, PieceKind
+from harness.models.context_metadata import Unreadable
 from harness.models.inspection_report import ContextReport, Inspection, context_report, names_of
-from harness.models.metadata import Unreadable
 from tests.snapshots import Snapshot
 
 X: dict[str, Any] = {

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from harness.containers.artefact import Tensor
 from harness.core.errors import ConfigError
-from harness.models.models import Model, OnnxFiles
+from harness.models.builtin_models import Model, OnnxFiles
 from harness.models.onnx_model import OnnxModel, OnnxSurface
 from tests.snapshots import Snapshot
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.core.errors import ConfigError
-from harness.models.models import Model
+from harness.models.builtin_models import Model
 from harness.models.session_plan import (
     RESIDENCIES,
     Context,

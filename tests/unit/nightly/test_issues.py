@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.diagnosis.error import ChainLink, ErrorRecord
+from harness.diagnosis.error_record import ChainLink, ErrorRecord
 from harness.history.attempts import Attempt, attempts_by_name, cause_of, finder
+from harness.history.case_states import AGAIN, CaseHistory
 from harness.history.comparison import Comparison, apply_history, compare
-from harness.history.states import AGAIN, CaseHistory
 from harness.history.timeline import CauseFacts, kind_of
 from harness.nightly.issues import (
     NO_HISTORIES,

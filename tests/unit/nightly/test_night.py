@@ -10,7 +10,6 @@ from hypothesis import given, strategies as st
 from pydantic import ValidationError
 
 from harness.core.errors import ConfigError
-from harness.nightly.chain import LATEST, PROBLEM, base_of, new_entries
 from harness.nightly.issues import CauseSearch, Example, Issue, issue_text
 from harness.nightly.night import (
     STATE,
@@ -26,6 +25,7 @@ from harness.nightly.night import (
     read_devices,
     summary_lines,
 )
+from harness.nightly.night_steps import LATEST, PROBLEM, base_of, new_entries
 from harness.results.coverage import Coverage
 from harness.results.run_folder import RunFolder
 from harness.runtimes.catalog import CatalogEntry

@@ -15,10 +15,10 @@ import pytest
 
 from harness.core.errors import HarnessError
 from harness.core.files import read_json
-from harness.nightly import chain as chain_module
-from harness.nightly.chain import AGAIN as TIMES, SUMMARY, Chain
+from harness.nightly import night_steps as chain_module
 from harness.nightly.issues import Issue
 from harness.nightly.night import STEPS, DeviceSeen, Night
+from harness.nightly.night_steps import AGAIN as TIMES, SUMMARY, Chain
 from harness.notify.messages import Message
 from harness.results.record import CaseRecord
 from harness.results.run_folder import JOURNAL, RunFolder

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.bench.placement import Placement
+from harness.bench.case_placement import Placement
 from harness.core.errors import ConfigError, VersionError
-from harness.lab.devices import AdbDeviceConfig, DeviceConfig, SimulatedDeviceConfig
+from harness.lab.device_config import AdbDeviceConfig, DeviceConfig, SimulatedDeviceConfig
+from harness.models.builtin_models import Model
 from harness.models.context_file import ContextFile
-from harness.models.models import Model
 from harness.plugin.axes import (
     DeviceRuntimes,
     axis_value,

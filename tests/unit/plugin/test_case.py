@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from harness.bench.placement import Placement
+from harness.bench.case_placement import Placement
 from harness.core.errors import DeviceLost, DeviceTimeout, InfraError
-from harness.diagnosis.error import ErrorRecord
+from harness.diagnosis.error_record import ErrorRecord
 from harness.plugin.case import Case
 from harness.results.record import CaseRecord, DeviceRecord
 

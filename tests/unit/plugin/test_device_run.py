@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from harness.bench.placement import Placement
-from harness.bench.workbench import Workbench
+from harness.bench.case_placement import Placement
+from harness.bench.run_preparation import Workbench
 from harness.core.errors import (
     DeviceFull,
     DeviceLost,

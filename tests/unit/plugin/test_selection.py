@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.bench.placement import Placement
+from harness.bench.case_placement import Placement
 from harness.core.errors import ConfigError
 from harness.plugin.selection import Selection
 from tests.snapshots import Snapshot

@@ -7,7 +7,7 @@ from urllib.parse import unquote_to_bytes
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.core.codes import TENSOR_MEMORIES
+from harness.core.error_codes import TENSOR_MEMORIES
 from harness.core.errors import ConfigError
 from harness.probe import ort_plan, plan
 from harness.probe.plan import (

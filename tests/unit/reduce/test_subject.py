@@ -24,7 +24,7 @@ from harness.reduce.subject import (
     shrink,
     shrink_list,
 )
-from harness.report.projections import finish
+from harness.report.report_files import finish
 from harness.results.run_folder import RunFolder
 from harness.runtimes.catalog import Catalog
 from tests.properties import reached, reaches

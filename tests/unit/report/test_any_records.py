@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from harness.report.ci import step_summary
 from harness.report.html import html_text
 from harness.report.junit import junit_parts
-from harness.report.projections import project
+from harness.report.report_files import project
 from harness.report.sections import RunData
 from harness.report.summary import failure_groups, summary_lines, totals
 from harness.results import journal

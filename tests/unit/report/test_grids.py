@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.diagnosis.error import ErrorRecord, OrtCode
+from harness.diagnosis.error_record import ErrorRecord, OrtCode
 from harness.report.summary import asked_grids, code_of, grid_lines, grids
 from harness.results.record import CaseRecord
 from tests.unit.results.records import DEVICE, error, record

@@ -10,7 +10,7 @@ from harness.report.html import html_text
 from harness.report.sections import RunData
 from harness.results.journal import Contents, Damage
 from harness.results.record import CaseRecord, held
-from harness.runtimes.findings import Finding
+from harness.runtimes.preflight_findings import Finding
 from tests.report_page import Page, details_of, rows_of
 from tests.unit.results.records import error, record
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from harness.cli.main import commands
 from harness.core.errors import ConfigError, InfraError
 from harness.lab.health import DeviceEvent
-from harness.report.projections import finish
+from harness.report.report_files import finish
 from harness.results.record import CaseRecord
 from harness.results.run_folder import RunFolder
 from tests.snapshots import Snapshot

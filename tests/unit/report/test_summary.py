@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 
 from harness.core.outgoing_text import shortened
 from harness.diagnosis.diagnosis import diagnosed
-from harness.diagnosis.error import ChainLink, Diagnosis, ErrorRecord
+from harness.diagnosis.error_record import ChainLink, Diagnosis, ErrorRecord
 from harness.lab.health import DeviceEvent
 from harness.report.document import as_code
 from harness.report.summary import (
@@ -25,7 +25,7 @@ from harness.report.summary import (
 )
 from harness.results.coverage import coverage_of
 from harness.results.record import CaseRecord
-from harness.runtimes.findings import Finding
+from harness.runtimes.preflight_findings import Finding
 from tests.snapshots import Snapshot
 from tests.unit.results.records import error, final_attempts, record
 

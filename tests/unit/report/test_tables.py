@@ -10,8 +10,8 @@ import pytest
 from harness.report.document import Span, Table
 from harness.report.html import html_text
 from harness.report.sections import RunData, drift_tables, pairings, sharings
-from harness.results.drift import DriftPoint, Output, OutputDifference
 from harness.results.journal import Contents
+from harness.results.output_drift import DriftPoint, Output, OutputDifference
 from harness.results.record import CaseRecord, Check, held, undecided
 from tests.snapshots import Snapshot
 from tests.unit.results.records import DEVICE, error, record

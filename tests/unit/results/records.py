@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from harness.diagnosis.error import ErrorRecord
+from harness.diagnosis.error_record import ErrorRecord
 from harness.results.coverage import NO_CAUSE, Tally
 from harness.results.record import CaseRecord, Check
 from tests.unit.results.placed import placed

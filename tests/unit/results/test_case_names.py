@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.bench.placement import Placement
+from harness.bench.case_placement import Placement
 from harness.results.case_names import matching_rest, placement_in, split_node_id, without_placement
 from tests.properties import reached, reaches
 

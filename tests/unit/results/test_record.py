@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from pydantic import TypeAdapter, ValidationError
 
-from harness.diagnosis.error import ErrorRecord
+from harness.diagnosis.error_record import ErrorRecord
 from harness.lab.facts import Vitals
 from harness.lab.health import DeviceEvent
 from harness.results.record import (

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.core.errors import ConfigError
-from harness.report.projections import finish, project
+from harness.report.report_files import finish, project
 from harness.results.run_folder import UNSEEN, RunFolder, case_slug, new_run_id
 from tests.snapshots import Snapshot
 from tests.unit.results.records import record

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from harness.core.errors import ConfigError
-from harness.lab.fields import RuntimeSource
+from harness.lab.config_fields import RuntimeSource
 from harness.lab.inventory import load_lab
 from harness.runtimes.aar import AarSource
 from harness.runtimes.catalog import Catalog, choose_runtimes, source_at

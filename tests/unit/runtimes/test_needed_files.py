@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.core.axes import BACKENDS, Backend
 from harness.core.errors import ConfigError
 from harness.core.files import LocalFile
+from harness.core.matrix_axes import BACKENDS, Backend
 from harness.runtimes.difference import FileChange, difference, plain_name
 from harness.runtimes.runtime import DRIVERS, Driver, Runtime, narrowed
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.runtimes.findings import CODES, Finding
 from harness.runtimes.preflight import ContextFacts, PreflightInput, TargetFacts, preflight
+from harness.runtimes.preflight_findings import CODES, Finding
 from harness.runtimes.runtime import LibraryFacts, SdkBuild, kind_of, library_facts
 from tests.properties import reached, reaches
 from tests.snapshots import Snapshot

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.simulator.programs import banner, device_properties, getprop_text
+from harness.simulator.boot_files import banner, device_properties, getprop_text
 from harness.simulator.services import ShellRequest, parse_shell
 
 

@@ -19,7 +19,7 @@ from harness.history.attempts import Attempt, cause_id
 from harness.history.database import CauseSummary, NightSummary, open_database, store_night
 from harness.history.importing import import_run
 from harness.report.document import Heading, page as as_page
-from harness.report.projections import project
+from harness.report.report_files import project
 from harness.report.sections import Since
 from harness.results.run_folder import INFO, RunFolder
 from harness.site.build import SiteWriter, build

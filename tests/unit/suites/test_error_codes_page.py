@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.core.codes import describe, symbol_table
+from harness.core.error_codes import describe, symbol_table
 from harness.probe.plan import Plan
 
 ROOT = Path(__file__).parents[3]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.lab.fields import parse_device_url
+from harness.lab.config_fields import parse_device_url
 from harness.transport.adb_address import (
     USER_SERVER,
     ServerAddress,

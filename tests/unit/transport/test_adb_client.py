@@ -15,7 +15,7 @@ from hypothesis import given, strategies as st
 from harness.transport import adb_client as module
 from harness.transport.adb_address import ServerAddress
 from harness.transport.adb_server import AdbServer, SeenDevice
-from harness.transport.faults import BROKEN, AdbFailError, ProtocolError
+from harness.transport.transport_errors import BROKEN, AdbFailError, ProtocolError
 from tests.properties import damaged, reached, reaches
 from tests.unit.transport.mock_address import OKAY, MockAddress, block, dribbling
 

@@ -6,7 +6,6 @@ import subprocess
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.transport.faults import ProtocolError
 from harness.transport.shell_protocol import (
     CLOSE_STDIN_PACKET,
     EXIT,
@@ -21,6 +20,7 @@ from harness.transport.shell_protocol import (
     marked_script,
     v2_script,
 )
+from harness.transport.transport_errors import ProtocolError
 
 TOKEN = "0123456789abcdef"
 

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from harness.core.guard import GuardedProcess
+    from harness.core.guarded_process import GuardedProcess
 
 _PORT = 5555
 _NAMESPACES = ("--user", "--map-root-user", "--mount", "--net", "--pid", "--fork", "--kill-child")
@@ -111,7 +111,7 @@ class RealDevice:
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
 
     def start(self) -> None:
-        from harness.core.guard import spawn_guarded
+        from harness.core.guarded_process import spawn_guarded
 
         data, options = self._data()
         with socket.socket() as listening:

@@ -20,7 +20,7 @@ from harness.simulator.private_server import PrivateAdbServer, harness_key
 from harness.transport.adb_address import TcpAddress, UnixAddress
 from harness.transport.adb_server import AdbServer, adb_binary
 from tests.integration.transport.adb.remote import SLACK_S
-from tests.unit.core.test_guard import wait_gone
+from tests.unit.core.test_guarded_process import wait_gone
 
 HOLDER = """
 import sys, time

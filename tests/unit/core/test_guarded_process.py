@@ -1,0 +1,184 @@
+"""Guarded processes end with everything they started: when told to, and when we die."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import pytest
+from filelock import FileLock
+
+from harness.core.deadline import Deadline
+from harness.core.guarded_process import GuardedProcess, spawn_guarded
+
+
+def gone(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return state == "Z"
+
+
+def wait_gone(pids: list[int], seconds: float) -> float:
+    """Seconds until all are gone; fails after `seconds`."""
+    deadline = Deadline(seconds)
+    while not all(gone(pid) for pid in pids):
+        assert not deadline.expired, f"still there after {seconds} s"
+        time.sleep(0.005)
+    return seconds - deadline.remaining()
+
+
+def said_by(process: GuardedProcess) -> IO[bytes]:
+    assert process.stdout is not None
+    return process.stdout
+
+
+def test_the_exit_code_is_the_commands() -> None:
+    assert spawn_guarded(["sh", "-c", "exit 7"]).wait(Deadline(5)) == 7
+    assert spawn_guarded(["sh", "-c", "kill -9 $$"]).wait(Deadline(5)) == 137
+    assert spawn_guarded(["/no/such/program"]).wait(Deadline(5)) == 127
+
+
+def test_output_environment_and_folder(tmp_path: Path) -> None:
+    with spawn_guarded(
+        ["sh", "-c", 'echo "$A-$HOME"; pwd; read x || echo no input'],
+        env={"A": "1", "PATH": os.defpath},
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+    ) as process:
+        lines = said_by(process).readlines()
+    assert lines == [b"1-\n", f"{tmp_path}\n".encode(), b"no input\n"]
+
+
+def test_it_runs_in_a_session_of_its_own_and_stops_at_once() -> None:
+    process = spawn_guarded(["sleep", "100"])
+    pid = None
+    while pid is None:
+        pid = process.command_pid()
+    deadline = Deadline(30)
+    while os.getsid(pid) != pid:
+        assert not deadline.expired
+    start = time.monotonic()
+    assert process.stop() == 143
+    assert time.monotonic() - start < 30
+    assert gone(pid)
+    assert process.stop() == 143
+
+
+# one that ignores SIGTERM, one that left the session, one in the group
+STUBBORN = """
+echo $$
+setsid sh -c 'echo $$; exec sleep 100' &
+(trap '' TERM; sh -c 'echo $PPID'; while :; do sleep 1; done) &
+wait
+"""
+
+
+def start_stubborn(argv: list[str]) -> tuple[subprocess.Popen[bytes], list[int]]:
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True)
+    assert process.stdout is not None
+    return process, [int(process.stdout.readline()) for _ in range(3)]
+
+
+PARENT = f"""
+import subprocess, sys, time
+from harness.core.guarded_process import GuardedProcess, spawn_guarded
+spawn_guarded(["sh", "-c", {STUBBORN!r}], stdout=sys.stdout)
+time.sleep(100)
+"""
+
+
+@pytest.mark.slow
+def test_everything_ends_when_we_die() -> None:
+    process, pids = start_stubborn([sys.executable, "-c", PARENT])
+    process.kill()
+    process.wait(60)
+    # two seconds of grace for the one that ignores SIGTERM
+    wait_gone(pids, 30)
+
+
+def test_the_command_ignores_no_signal() -> None:
+    with spawn_guarded(["grep", "SigIgn", "/proc/self/status"], stdout=subprocess.PIPE) as process:
+        ignored = int(said_by(process).readline().split()[1], 16)
+    assert not ignored & (1 << (signal.SIGINT - 1) | 1 << (signal.SIGTERM - 1))
+
+
+def test_a_killed_guardian_takes_the_command_with_it() -> None:
+    process = spawn_guarded(["sh", "-c", "echo $$; exec sleep 100"], stdout=subprocess.PIPE)
+    pid = int(said_by(process).readline())
+    os.kill(process.pid, signal.SIGKILL)
+    wait_gone([pid], 30)
+    process.stop()
+
+
+def test_no_descriptor_of_ours_is_inherited_but_those_named() -> None:
+    read, write = os.pipe()
+    try:
+        with spawn_guarded(
+            ["sh", "-c", "echo $(ls /proc/$$/fd)"], stdout=subprocess.PIPE, pass_fds=[write]
+        ) as process:
+            descriptors = said_by(process).readline().split()
+            assert str(write).encode() in descriptors
+            assert str(read).encode() not in descriptors
+    finally:
+        os.close(read)
+        os.close(write)
+
+
+@contextmanager
+def ended_without_users(folder: Path) -> Iterator[tuple[GuardedProcess, Path, Path, int]]:
+    """A process, the lock and the pipe of its users, and the descriptor of its first user."""
+    lock, pipe = folder / "lock", folder / "users"
+    os.mkfifo(pipe)
+    user = os.open(pipe, os.O_RDWR)
+    stdin = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    process = spawn_guarded(["sleep", "100"], stdin=stdin, lock=lock)
+    os.close(stdin)
+    try:
+        yield process, lock, pipe, user
+    finally:
+        process.stop()
+
+
+def test_whoever_opens_its_stdin_under_the_lock_keeps_it(tmp_path: Path) -> None:
+    """Else a connection that its last user left is given to the next and ended under its hands."""
+    with ended_without_users(tmp_path) as (process, lock, pipe, first):
+        with FileLock(lock):
+            os.close(first)
+            assert process.wait(Deadline(0.5)) is None
+            second = os.open(pipe, os.O_RDWR)
+        assert process.wait(Deadline(0.5)) is None
+        os.close(second)
+        assert process.wait(Deadline(5)) == 128 + signal.SIGTERM
+
+
+def test_users_that_follow_each_other_closely_keep_it(tmp_path: Path) -> None:
+    """The guardian looks at its stdin at any moment between the end of one and the next."""
+    with ended_without_users(tmp_path) as (process, lock, pipe, user):
+        time.sleep(0.5)  # until it waits
+        for number in range(1500):
+            with FileLock(lock):
+                os.close(user)
+                time.sleep(number % 30 * 1e-5)
+                user = os.open(pipe, os.O_RDWR)
+            assert process.running, number
+        assert process.wait(Deadline(0.5)) is None
+        os.close(user)
+
+
+@pytest.mark.slow
+def test_a_command_has_its_grace_to_end_in_order(tmp_path: Path) -> None:
+    """A run writes its reports then, which takes longer than most commands need."""
+    script = "trap 'sleep 2.2; touch done; exit' TERM; touch begun; while :; do sleep 0.1; done"
+    with spawn_guarded(["sh", "-c", script], cwd=tmp_path, grace_s=60.0):
+        until = Deadline(60.0)
+        while not (tmp_path / "begun").exists():
+            assert not until.expired
+            time.sleep(0.01)
+    assert (tmp_path / "done").exists()

@@ -1,0 +1,66 @@
+"""Processes, clocks and locks of this computer."""
+
+import math
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harness.core.deadline import Deadline
+from harness.core.linux_processes import children, has_ended, locking_process
+
+WAITS = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+
+
+def test_our_children() -> None:
+    with subprocess.Popen(WAITS, stdin=subprocess.PIPE) as child:
+        try:
+            assert child.pid in children()
+            assert os.getpid() not in children()
+        finally:
+            child.kill()
+    assert child.pid not in children()
+
+
+def test_a_child_that_has_ended() -> None:
+    with subprocess.Popen(WAITS, stdin=subprocess.PIPE) as child:
+        assert not has_ended(child)
+        assert child.stdin is not None
+        child.stdin.close()
+        ends = time.monotonic() + 30
+        while not has_ended(child):
+            assert time.monotonic() < ends
+            time.sleep(0.01)
+
+
+def test_who_keeps_a_file_locked(tmp_path: Path) -> None:
+    locks = "import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_EX); input()"
+    (file := tmp_path / "log").touch()
+    (tmp_path / "other").touch()
+    words = [sys.executable, "-c", locks, file]
+    with subprocess.Popen(words, stdin=subprocess.PIPE) as holder:
+        until = time.monotonic() + 60
+        while locking_process(file) != f"process {holder.pid}":
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        assert locking_process(tmp_path / "other").startswith("another process")
+        holder.kill()
+    assert locking_process(file).startswith("another process")
+
+
+@pytest.mark.parametrize("seconds", [-1, math.inf, math.nan])
+def test_a_deadline_must_come(seconds: float) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        Deadline(seconds)
+
+
+@given(st.floats(0, 1e6), st.floats(0, 1e6))
+def test_at_most_is_never_later(whole: float, part: float) -> None:
+    deadline = Deadline(whole)
+    assert deadline.at_most(part).remaining() <= min(deadline.seconds, part)
+    assert Deadline(0.0).expired
+    assert Deadline(0.0).remaining() == 0.0

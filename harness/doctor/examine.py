@@ -165,7 +165,7 @@ def _memory() -> CheckResult:
                 advice = "close other programs; compiling contexts takes 2 GB"
                 return CheckResult("warn", text, advice)
             return CheckResult("ok", text)
-    return CheckResult("unknown", "the device gives no answer")
+    return CheckResult("unknown", "/proc/meminfo cannot be read")
 
 
 def packages(cached: list[str], missing: list[str], problem: str | None) -> CheckResult:

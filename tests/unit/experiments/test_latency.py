@@ -87,8 +87,18 @@ def test_times_their_spread_and_the_quickest_process() -> None:
     assert (latency.median_us, latency.spread_us) == (3.5, 2)
     assert (none.median_us, none.spread_us) == (None, 0)
     slow, quick = Latency((2000, 2000, 2000)), Latency((1000, 1010))
-    assert quickest([slow, none, quick]) is quick
+    assert quickest([slow, none, quick]) == Latency(quick.times_us, repeated_us=995)
+    assert quickest([none, quick]) is quick
     assert quickest([]) == none
+
+
+def test_processes_of_two_speeds_are_too_noisy_to_tell() -> None:
+    once = [Latency((316,) * 30), Latency((507,) * 30), Latency((506,) * 30)]
+    other = [Latency((504,) * 30), Latency((519,) * 30)]
+    check = same_latency("latency", quickest(once), quickest(other), "the other")
+    assert check.verdict == "unseen"
+    check = same_latency("latency", quickest(once[:1] * 2), quickest(other), "the other")
+    assert check.verdict == "broken"
 
 
 @pytest.mark.parametrize(

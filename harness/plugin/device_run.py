@@ -322,8 +322,7 @@ class FreeDevices:
             occupied, refused, ours = [], list[DeviceHeld](), list[str]()
             well = [candidate for candidate in places if self.workbench.problem(candidate) is None]
             in_order = self._in_order(well, tried, preferred or self.last)
-            is_late = well and forecast is not None and forecast.is_late(len(well))
-            late = forecast if is_late else None
+            late = forecast if well and forecast and forecast.is_late(len(well)) else None
             for place in in_order if late is None else late.in_order(case, in_order):
                 waited_s = time.monotonic() - start
                 if late is not None and late.waits(case, place.device, ours, waited_s):

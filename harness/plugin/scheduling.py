@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from harness.core.bounded_json import parse_json
 
@@ -135,6 +135,14 @@ def deal(
     return shares
 
 
+class _Known(NamedTuple):
+    """Lengths of cases, their mean, and paces of devices."""
+
+    lengths: Mapping[str, float]
+    paces: Mapping[str, float]
+    usual_s: float
+
+
 class Forecast:
     """The cases of a run that no worker has begun, and how long they will take on a device.
 
@@ -154,9 +162,7 @@ class Forecast:
         self._left, self._kinds = dict(cases), kinds
         self._seconds: dict[str, dict[str, float]] = {}
         self._is_learning = not lengths
-        self._known: tuple[Mapping[str, float], Mapping[str, float], float] | None = None
-        if lengths:
-            self._known = lengths, paces, statistics.fmean(lengths.values())
+        self._known: _Known | None = self._known_of(lengths, paces) if lengths else None
 
     def begin(self, case: str, device: str) -> None:
         self._left.pop(case, None)
@@ -176,20 +182,20 @@ class Forecast:
 
     def paces(self, devices: Collection[str]) -> dict[str, float]:
         """Return the paces of devices; 1 for one of which nothing is known."""
-        _, known, _ = self._learned()
-        of_kind = {self._kinds.get(device, device): pace for device, pace in known.items()}
-        return {
-            device: known.get(device) or of_kind.get(self._kinds.get(device, device), 1.0)
-            for device in devices
-        }
+        known = self._learned().paces
+        return {device: known.get(device, 1.0) for device in devices}
 
-    def _learned(self) -> tuple[Mapping[str, float], Mapping[str, float], float]:
-        """Return lengths and paces, of earlier runs if there were any, and the mean length."""
+    def _learned(self) -> _Known:
         if self._known is None:
-            lengths, paces = learn_paces(self._seconds, self._kinds)
-            usual_s = statistics.fmean(lengths.values()) if lengths else _USUAL_S
-            self._known = lengths, paces, usual_s
+            self._known = self._known_of(*learn_paces(self._seconds, self._kinds))
         return self._known
+
+    def _known_of(self, lengths: Mapping[str, float], paces: Mapping[str, float]) -> _Known:
+        """Give devices without a pace that of their kind."""
+        of_kind = {self._kinds.get(device, device): pace for device, pace in paces.items()}
+        of_kinds = {d: of_kind[kind] for d, kind in self._kinds.items() if kind in of_kind}
+        usual_s = statistics.fmean(lengths.values()) if lengths else _USUAL_S
+        return _Known(lengths, of_kinds | dict(paces), usual_s)
 
     def in_order(self, case: str, places: Iterable[Placement]) -> list[Placement]:
         """Sort by the paces of devices; the first one stays there unless it is too slow."""

@@ -57,8 +57,11 @@ UNRELATED: Final = re.compile(r"TfLiteXNNPackDelegate")
 _LOOKAROUND: Final = re.compile(r"\(\?<?[=!]")
 _TOKEN: Final = re.compile(rf"\\.|\[\^?\]?(?:[^\]\\]|\\.)*\]|{_LOOKAROUND.pattern}|.", re.DOTALL)
 """A part of a regular expression: an escape, a class, the start of a lookaround, or a character."""
-_ALSO_I: Final = tuple(letter.encode() for letter in "\u0130\u0131")
-"""Letters that match an i in Python if case is ignored, but not in RE2."""
+_ALSO_I: Final = str.maketrans("\u0130\u0131", "ii")
+_ALSO_DIGIT: Final = re.compile(r"(?![0-9])\d")
+_ALSO_SPACE: Final = re.compile(r"(?![ \t\n\f\r])\s")
+_CONTROLS: Final = bytes.maketrans(b"\x0b\x1c\x1d\x1e\x1f", b" " * 5)
+"""White space in Python, not in RE2."""
 _NUMBERED: Final = (
     r"(?i)err(?:or)?[ _]?(?:code|no)?\W{0,3}(?:is |was |of )?\W{0,2}(?:0x[0-9a-f]|\d)"
 )
@@ -87,11 +90,19 @@ class LineFilter:
 
     def passes(self, line: bytes) -> bool:
         """Return whether a line of UTF-8 may match, or has a number that is called an error."""
+        line = _as_in_re2(line)
         matches = self._filter.Match(line, potential=True)
         if matches is None:
-            has_other_i = not line.isascii() and any(letter in line for letter in _ALSO_I)
-            return self._passes_all or has_other_i
+            return self._passes_all
         return self._passes_all or matches != [0] or _NUMBER.search(line) is not None
+
+
+def _as_in_re2(line: bytes) -> bytes:
+    """Replace what is a digit, white space or an i to patterns of Python, but not to RE2's."""
+    if not line.isascii():
+        text = line.decode("utf-8", "replace").translate(_ALSO_I)
+        line = _ALSO_SPACE.sub(" ", _ALSO_DIGIT.sub("0", text)).encode()
+    return line.translate(_CONTROLS)
 
 
 def without_lookarounds(pattern: str) -> str:

@@ -223,7 +223,9 @@ class Bench:
         self._require_engine(lambda engine: engine.takes_models)
         arch = self.case.prepared.htp_arch if backend == "htp" else None
         with self.case.require_backend():
-            return ort_on_device(self.case.runtime, BACKEND_LIBRARIES[backend], arch)
+            return ort_on_device(
+                self.case.runtime, BACKEND_LIBRARIES[backend], arch, self.placement.power
+            )
 
     def _require_engine(self, fits: Callable[[Engine], bool]) -> Engine:
         engine = ENGINES[self.placement.engine]

@@ -56,7 +56,7 @@ class Placement(PlacementRecord):
     @property
     def deployment_key(self) -> str:
         """A name for the files that it needs on a device, the same for all devices."""
-        return str(self.model_copy(update={"device": "", "pool": ""}))
+        return str(self.model_copy(update={"device": "", "pool": "", "power": None}))
 
     @property
     def takes_contexts(self) -> bool:

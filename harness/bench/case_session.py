@@ -21,13 +21,13 @@ from harness.core.outgoing_text import log_without_secrets
 from harness.diagnosis.diagnosis import Foreseen, diagnosed
 from harness.diagnosis.error_record import ErrorRecord
 from harness.diagnosis.verdict import Verdict, judge
-from harness.dsp.replies import DspReply, clear_replies, log_size, read_replies
+from harness.dsp.replies import DspReply, clear_replies, log_size, read_replies, read_votes
 from harness.evidence.case_evidence import CaseEvidence, telling_lines
 from harness.lab.lease import LeaseLost
 from harness.probe.events import kept_events
 from harness.probe.plan import Plan
 from harness.probe.plan_runner import ProbeRun, run_plan
-from harness.results.probe_figures import loaded_contexts, measure
+from harness.results.probe_figures import loaded_contexts, measure, power_votes
 from harness.results.record import (
     Check,
     Execution,
@@ -292,6 +292,8 @@ class CaseSession:
         `probe` is the path of a probe on the device, by default that of the target.
         """
         self._is_used = True
+        if self.placement.power is not None:
+            plan = replace(plan, settings=replace(plan.settings, power=self.placement.power))
         self._forget_dsp_replies()
         started = time.monotonic()
         with self._current_folder() as folder:
@@ -351,6 +353,8 @@ class CaseSession:
         rounds = max((int(step.fields.get("repeat", 1)) for step in run.plan.steps), default=1)
         settings = {"log_level": level, "rounds": rounds}
         self.notes.surroundings = settings | self._surroundings
+        if self.placement.power is not None:
+            self._note_power(run)
         replies = self._dsp_replies()
         known = self.notes.dsp_replies
         known += [reply for reply in replies if reply not in known]
@@ -365,6 +369,21 @@ class CaseSession:
             error = ErrorRecord.of(api="QnnGraph_execute", message=problem)
             verdict = Verdict("failed", "target", error)
         return Observation(run, verdict, Figures(measure(run.transcript)))
+
+    def _note_power(self, run: ProbeRun) -> None:
+        """Record which votes for power the library accepted, and what became of them."""
+        power = dict[str, object](profile=self.placement.power)
+        votes = power_votes(run.transcript)
+        power |= {"votes": votes} if votes else {"votes_by": self.placement.engine}
+        if self.device.simulated_dsp is not None:
+            with disk_errors("cannot read the log of the simulated DSP"):
+                power["arrived"] = read_votes(self.device.simulated_dsp)
+        if self.device.simulated:
+            power["effect"] = "none: a simulated device has no clocks"
+        self.notes.measurements["power"] = power
+        refused = [name for name, code in votes.items() if code]
+        suffix = f" ({', '.join(refused)} refused)" if refused else ""
+        self.notes.surroundings["power"] = f"{self.placement.power}{suffix}"
 
     def _forget_dsp_replies(self) -> None:
         if self.device.simulated_dsp is not None:

@@ -31,7 +31,8 @@ class OrtOnDevice:
     """ORT, its QNN provider and a QNN backend on a device.
 
     `backend` is the path of the backend library; `htp_arch` is that of the device, None where
-    the backend has none. `plugin` is None where ORT has the provider built in.
+    the backend has none. `plugin` is None where ORT has the provider built in. `power` is the
+    profile that sessions vote for, None without a vote.
     """
 
     runtime: DeployedRuntime
@@ -39,6 +40,7 @@ class OrtOnDevice:
     plugin: str | None
     backend: str
     htp_arch: int | None
+    power: str | None = None
 
     @property
     def reports_placement(self) -> bool:
@@ -55,6 +57,8 @@ class OrtOnDevice:
         needed = {"backend_path": self.backend}
         if self.htp_arch is not None:
             needed |= compile_options(self.htp_arch)
+        if self.power is not None:
+            needed["htp_performance_mode"] = self.power
         merged = needed | dict(options or {})
         if self.plugin is None:
             return Provider("QNN", merged, builtin=True)
@@ -116,7 +120,9 @@ class OrtOnDevice:
         )
 
 
-def ort_on_device(runtime: DeployedRuntime, backend: str, htp_arch: int | None) -> OrtOnDevice:
+def ort_on_device(
+    runtime: DeployedRuntime, backend: str, htp_arch: int | None, power: str | None = None
+) -> OrtOnDevice:
     """Return the paths of ORT's parts in a deployed runtime.
 
     Raises ConfigError if it has no ORT, LibraryMissing if it lacks the backend.
@@ -128,4 +134,5 @@ def ort_on_device(runtime: DeployedRuntime, backend: str, htp_arch: int | None) 
         plugin=runtime.library(PLUGIN) if PLUGIN in names else None,
         backend=runtime.library(backend),
         htp_arch=htp_arch,
+        power=power,
     )

@@ -22,6 +22,22 @@ def backend_of(name: str) -> Backend | None:
     return next((backend for backend in BACKENDS if backend == name), None)
 
 
+DEFAULT_POWER: Final = "default"
+"""The power profile without a vote; records have null."""
+POWER_PROFILES: Final = (
+    DEFAULT_POWER,
+    "burst",
+    "sustained_high_performance",
+    "high_performance",
+    "balanced",
+    "low_balanced",
+    "high_power_saver",
+    "power_saver",
+    "low_power_saver",
+    "extreme_power_saver",
+)
+
+
 @dataclass(frozen=True)
 class Axis:
     """One axis; `name` is its name in records, conditions of known issues and `--axis`.
@@ -71,6 +87,14 @@ _AXES: Final = (
         "version",
         "QNN versions that compile the contexts (default: the runtime's own)",
         "by",
+    ),
+    Axis(
+        "power",
+        "name",
+        "power profiles that cases on HTP vote for: default (no vote), burst, balanced, "
+        "power_saver and others, named as ONNX Runtime's `htp_performance_mode`",
+        "power",
+        values=POWER_PROFILES,
     ),
 )
 AXES: Final[Mapping[str, Axis]] = MappingProxyType({axis.name: axis for axis in _AXES})

@@ -14,6 +14,7 @@ from harness.core.json_record import Part, RecordText
 
 _LOG: Final = "log"
 _REPLIES: Final = "said"
+_VOTES: Final = "votes"
 By = Literal["kernel", "emulator"]
 BY: Final[tuple[By, ...]] = get_args(By)
 _MAX_REPLY_BYTES: Final = 1 << 17
@@ -40,8 +41,9 @@ class DspReply(Part):
 
 
 def clear_replies(folder: Path) -> None:
-    """Remove the replies to earlier processes. Raises OSError."""
-    (folder / _REPLIES).unlink(missing_ok=True)
+    """Remove the replies and votes of earlier processes. Raises OSError."""
+    for name in (_REPLIES, _VOTES):
+        (folder / name).unlink(missing_ok=True)
 
 
 def read_replies(folder: Path, logged: int = 0) -> tuple[DspReply, ...]:
@@ -64,6 +66,17 @@ def read_replies(folder: Path, logged: int = 0) -> tuple[DspReply, ...]:
         for match in _BAILED_OUT.finditer(log)
     )
     return tuple(dict.fromkeys([*filter(None, map(_parse_reply, whole)), *ended]))
+
+
+def read_votes(folder: Path) -> list[str]:
+    """Return the votes for power that arrived since `clear_replies`, oldest first.
+
+    Each is the function that the library called and what it asked for. Raises OSError, but not
+    where there is no file.
+    """
+    lines = _end_of(folder / _VOTES, 0, _MAX_REPLY_BYTES)[0].decode("utf-8", "replace").split("\n")
+    fields = (line.split("\t", 3) for line in lines[:-1][:_MAX_LINES])
+    return [f"{vote[1]}: {vote[3]}" for vote in fields if len(vote) == 4 and vote[0] == "vote"]
 
 
 def log_size(folder: Path) -> int:

@@ -25,6 +25,7 @@ from harness.containers.open import open_artefact
 from harness.containers.pte import method_nodes, method_tensors
 from harness.core.engine import Engine, EngineProgram, FileRun
 from harness.core.errors import ConfigError
+from harness.core.matrix_axes import DEFAULT_POWER
 from harness.core.state_folders import cache_root
 from harness.core.versions import QnnVersion
 from harness.diagnosis.runner_log import (
@@ -51,7 +52,7 @@ from harness.models.contexts import require_contexts
 from harness.models.session_plan import GIVEN, DeployedContext, schedule
 from harness.models.tensor_files import TensorFiles
 from harness.probe.build import PROBE_NAME
-from harness.probe.plan import ONCE, Plan, Rounds, Step, rounds_of
+from harness.probe.plan import ONCE, Plan, Rounds, Step, rounds_of, texts
 from harness.probe.plan_runner import ProbeRun, alive_at_deadline
 from harness.probe.transcript import StepResult
 from harness.runtimes.preflight import PreflightInput
@@ -144,7 +145,11 @@ class ExecuTorch(Engine):
         remote = [f"{folder}/{name}" for name in names]
         sides = remote[: len(inputs)], remote[len(inputs) :]
         plan = pte.plan(
-            f"{folder}/program.pte", *sides, tolerance=file.tolerance, repeat=file.rounds
+            f"{folder}/program.pte",
+            *sides,
+            tolerance=file.tolerance,
+            repeat=file.rounds,
+            mode=performance_mode(case.placement.power),
         )
         path = f"{deployer.deploy_sets([program_set(deployer, runner)])[0]}/{runner.program}"
         result = run_with(case, path, pte, plan, expected, file.timeout_s, is_own=is_own)
@@ -249,10 +254,12 @@ class Program:
         *,
         tolerance: float,
         repeat: int | Rounds,
+        mode: int | None = None,
     ) -> Plan:
         """Return a plan that loads and executes it, with a step for the device and each context.
 
-        The last step executes it once more, so that the outputs can always be compared.
+        The last step executes it once more, so that the outputs can always be compared. `mode` is
+        the number of a performance mode.
         """
         common = {"tolerance": f"{tolerance:.17g}"}
         files = {f"input.{number}": path for number, path in enumerate(inputs)}
@@ -261,7 +268,7 @@ class Program:
         return Plan(
             (
                 Step("executorch-program", {"file": program, "method": self.method}),
-                Step("executorch-device"),
+                Step("executorch-device", texts(performance_mode=mode)),
                 *(Step("executorch-context", {"context": str(number)}) for number in numbers),
                 Step("executorch-run", common | rounds_of(repeat).fields() | files),
                 Step("executorch-run", common | ONCE.fields() | files),
@@ -269,6 +276,28 @@ class Program:
                 Step("executorch-free"),
             )
         )
+
+
+_PERFORMANCE_MODES: Final = (
+    DEFAULT_POWER,
+    "sustained_high_performance",
+    "burst",
+    "high_performance",
+    "power_saver",
+    "low_power_saver",
+    "high_power_saver",
+    "low_balanced",
+    "balanced",
+)
+"""The power profiles in the order of ExecuTorch's numbers for them."""
+
+
+def performance_mode(profile: str | None) -> int | None:
+    """Return ExecuTorch's number for a power profile. Raises ConfigError if it has none."""
+    if profile is not None and profile not in _PERFORMANCE_MODES:
+        problem = f"ExecuTorch has no performance mode {profile!r}"
+        raise ConfigError(problem, field="--power", choices=_PERFORMANCE_MODES)
+    return None if profile is None else _PERFORMANCE_MODES.index(profile)
 
 
 def open_program(path: Path, method: str) -> Program:
@@ -356,6 +385,7 @@ class RunnerCall:
     folder: str
     environment: Mapping[str, str]
     method: int = 0
+    mode: int | None = None
 
     @property
     def outputs(self) -> str:
@@ -380,6 +410,8 @@ class RunnerCall:
             words += ["--input_list_path", f"{self.folder}/input_list.txt"]
         if self.method:
             words += ["--method_index", str(self.method)]
+        if self.mode is not None:
+            words += ["--htp_performance_mode", str(self.mode)]
         return (
             f"cd {shlex.quote(self.folder)}&&mkdir outputs&&cat >input_list.txt||exit 97;{exports}"
             f'read -r up rest </proc/uptime;echo "{STARTED} $$ $up";exec {shlex.join(words)} 2>&1'
@@ -498,7 +530,8 @@ def run_with(
     file, environment = plan.steps[0].fields["file"], case.runtime.environment
     content = list[bytes | None]()
     with case.scratch() as folder:
-        call = RunnerCall(runner, file, inputs, folder, environment, program.number)
+        mode = performance_mode(case.placement.power)
+        call = RunnerCall(runner, file, inputs, folder, environment, program.number, mode)
         way, first = case.device.transport, case.device_check
         run = call_runner(way, call, plan, first=first, timeout_s=timeout_s)
         if run.transcript.done and program.outputs and inputs:

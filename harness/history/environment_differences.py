@@ -20,6 +20,7 @@ _FRESH_S: Final = 600.0
 _MOST_CHARS: Final = 40
 _NAMED: Final = 5
 _NAME_CHARS: Final = 100
+_SETTINGS: Final = {"governor": "governor", "log_level": "log level", "power": "power profile"}
 
 
 def differences(base: Surroundings, new: Surroundings) -> Iterator[str]:
@@ -34,7 +35,7 @@ def differences(base: Surroundings, new: Surroundings) -> Iterator[str]:
     was, now = (_middle(side, "clock_limit_khz") for side in fresh)
     if abs(now - was) > _CLOCK * abs(was):
         yield f"clocks up to {now / 1000:.0f} MHz (was {was / 1000:.0f})"
-    for name, words in (("governor", "governor"), ("log_level", "log level")):
+    for name, words in _SETTINGS.items():
         of_base, of_new = (_usual(side, name) for side in (base, new))
         if of_base and of_new and of_base != of_new:
             yield f"{words} {of_new} (was {of_base})"

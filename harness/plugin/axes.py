@@ -12,7 +12,7 @@ from harness.bench.case_placement import Placement
 from harness.containers.artefact import named_version
 from harness.core.engine import DEFAULT_ENGINE, ENGINES, Engine
 from harness.core.errors import ConfigError, VersionError
-from harness.core.matrix_axes import AXES
+from harness.core.matrix_axes import AXES, DEFAULT_POWER
 from harness.core.socs import TARGETS
 from harness.lab.device_config import DeviceConfig
 from harness.lab.matching import misfits
@@ -117,6 +117,7 @@ def placements(
     named = tuple(map(str, required if several else (required,)))  # type: ignore[call-overload]
     backends = axes.get("backend", ())
     chosen = chosen_backends(named, backends)
+    powers = _powers(axes.get("power", ()))
     reasons: dict[str, None] = {}
     if not chosen:
         reasons[f"{NOT_ASKED} backend {' or '.join(named)}, asked for {', '.join(backends)}"] = None
@@ -130,8 +131,18 @@ def placements(
             if problems:
                 reasons[f"{device.name}: {'; '.join(problems)}"] = None
             elif chosen:
-                fitting += [Placement(device=device.name, backend=backend, **v) for v in values]
+                fitting += [
+                    Placement(device=device.name, backend=backend, power=power, **v)
+                    for v in values
+                    for power in (powers if backend == "htp" else (None,))
+                ]
     return fitting, list(reasons)
+
+
+def _powers(profiles: Sequence[str]) -> tuple[str | None, ...]:
+    """Return the profiles to vote for, None for the default one; other backends have no vote."""
+    voted = (None if profile == DEFAULT_POWER else profile for profile in profiles)
+    return tuple(dict.fromkeys(voted)) or (None,)
 
 
 def _values(

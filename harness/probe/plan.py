@@ -93,7 +93,7 @@ def _rule(key: str, rules: Fields) -> Field | None:
 def _field(need: str, kind: str, bound: str) -> Field:
     required = need == "MUST"
     if kind == "ONE_OF":
-        return Field(required, "word", words=tuple(bound.strip('"').split(" ")))
+        return Field(required, "word", words=tuple("".join(bound.split('"')[1::2]).split(" ")))
     if kind in ("BELOW", "ONE_TO"):
         most = LIMITS[bound] if bound in LIMITS else int(bound)
         least = int(kind == "ONE_TO")
@@ -190,6 +190,7 @@ class Settings:
     it to the caller. `linger_ms`: it ends itself so much later, so that a debugger can attach
     meanwhile. `max_log_bytes` bounds the library's log; a quarter of it is reserved for errors.
     `memory`: RSS, or RSS and PSS (a millisecond or more per step), are measured around each step.
+    `power`: the profile that the process votes for once it has a device; None: no vote.
     """
 
     deadline_ms: int | None = None
@@ -197,6 +198,7 @@ class Settings:
     log_level: LogLevel = "warn"
     max_log_bytes: int = 1 << 20
     memory: MemoryDetail = "pss"
+    power: str | None = None
 
     def __post_init__(self) -> None:
         check_fields("set", self._fields())
@@ -210,6 +212,7 @@ class Settings:
             log_level=self.log_level,
             max_log_bytes=self.max_log_bytes,
             memory=self.memory,
+            power=self.power,
             deadline_ms=self.deadline_ms,
             linger_ms=self.linger_ms or None,
         )

@@ -132,6 +132,21 @@ def measure(transcript: Transcript) -> dict[str, object]:
     return figures
 
 
+def power_votes(transcript: Transcript) -> dict[str, int]:
+    """Return the library's answer (0: accepted) to each vote for power, by name.
+
+    `released` is the answer to the vote that takes them back; without it they ended with the
+    process.
+    """
+    votes: dict[str, int] = {}
+    for step in transcript.steps:
+        answers = step.data.get("power_votes")
+        if isinstance(answers, dict):
+            known = {str(name): code for name, code in answers.items() if type(code) is int}
+            votes |= {"released": known["dcvs"]} if "dcvs" in votes and "dcvs" in known else known
+    return votes
+
+
 def loaded_contexts(steps: Sequence[StepResult]) -> int:
     """Return the number of contexts that were loaded, one by one or as a list."""
     listed = (_count(step, "contexts") for step in _succeeded(steps, _LIST))

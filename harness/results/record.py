@@ -271,7 +271,8 @@ class PlacementRecord(Part):
 
     `device` is the device, or the pool or kind of equal ones of which any would do. `ort` is null
     if none was asked for, `compiler` if contexts are made by that of the runtime's own version.
-    Versions are written as in options: the source may come first, as in sdk:2.31.0.
+    Versions are written as in options: the source may come first, as in sdk:2.31.0. `power` is the
+    profile that the case votes for, null without a vote.
     """
 
     device: RecordText
@@ -280,6 +281,7 @@ class PlacementRecord(Part):
     qnn: RecordText
     ort: RecordText | None
     compiler: RecordText | None
+    power: RecordText | None = None
 
     def __str__(self) -> str:
         return placement_text(dict(self))

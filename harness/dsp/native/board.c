@@ -63,7 +63,7 @@ void tell_harness(const char *kind, const char *call, const char *answer, const 
     plain(said, sizeof said, words);
     int length = snprintf(line, sizeof line, "%s\t%s\t%.20s\t%s\n", kind, asked, answer, said);
     if (spoken != NULL) dprintf(STDERR_FILENO, "%s%s", spoken, line);
-    snprintf(path, sizeof path, "%s/said", dsp_folder());
+    snprintf(path, sizeof path, "%s/%s", dsp_folder(), strcmp(kind, "vote") ? "said" : "votes");
     int file = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (file >= 0 && fstat(file, &status) == 0 && status.st_size < MAX_SAID_BYTES &&
         write(file, line, (size_t)length) < 0)

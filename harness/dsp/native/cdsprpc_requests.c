@@ -2,6 +2,7 @@
  * makes are not known here; the record says so where one is made.
  */
 #define _GNU_SOURCE
+#include <stdio.h>
 #include <string.h>
 
 #include "cdsprpc.h"
@@ -26,6 +27,15 @@ struct effective {
 };
 
 static int accept(void *data) { return (void)data, 0; }
+
+/* How long a call may take until the CPU sees its answer, or how long it polls for one. */
+static int take_latency(void *data) {
+    const uint32_t *asked = data;
+    char words[60];
+    snprintf(words, sizeof words, "enable %u, latency %u us", asked[0], asked[1]);
+    tell_harness("vote", "DSPRPC_CONTROL_LATENCY", "0", words, NULL);
+    return 0;
+}
 
 static int tell_attribute(void *data) {
     struct attribute *asked = data;
@@ -77,7 +87,7 @@ static const struct request {
     uint32_t number, size;
     int (*answer)(void *data);
 } REQUESTS[] = {
-    {"handle", LATENCY, 8, accept},
+    {"handle", LATENCY, 8, take_latency},
     {"handle", DSP_INFO, sizeof(struct attribute), tell_attribute},
     {"handle", WAKELOCK, 4, accept},
     {"session", THREAD_PARAMETERS, 12, accept},

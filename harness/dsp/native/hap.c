@@ -26,6 +26,42 @@ int dsp_HAP_mem_get_stats(uint64_t *figures) {
     return 0;
 }
 
+/* --- votes for clocks and sleep, which the harness only notes --------------------------------------- */
+
+enum { DCVS_V3 = 12 };
+
+/* The corners of bus or core, as the DSP's system numbers them. */
+struct corners {
+    uint32_t set;
+    uint8_t corners[3], other[13];
+};
+
+struct power_request {
+    uint32_t type, padding;
+    uint8_t set_scaling, scaling, mode, set_latency;
+    uint32_t latency_us;
+    struct corners bus;
+    struct corners core;
+};
+
+int dsp_HAP_power_set(const void *client, const struct power_request *request) {
+    const uint8_t *bus = request->bus.corners, *core = request->core.corners;
+    char words[200];
+    (void)client;
+    if (request->type != DCVS_V3) return 0; /* the skel's own, for its units */
+    if (request->set_scaling || request->set_latency || request->bus.set || request->core.set)
+        snprintf(words, sizeof words,
+                 "dcvs %u, mode %#x, latency %u us, bus %u %u %u, core %u %u %u", request->scaling,
+                 request->mode, (unsigned)request->latency_us, bus[0], bus[1], bus[2], core[0],
+                 core[1], core[2]);
+    else
+        snprintf(words, sizeof words, "nothing");
+    tell_harness("vote", "HAP_power_set", "0", words, NULL);
+    return 0;
+}
+
+int dsp_HAP_power_destroy_client(const void *client) { return (void)client, 0; }
+
 /* --- VTCM ---------------------------------------------------------------------------------------- */
 
 enum { MEGABYTE = 1 << 20, MOST_CLIENTS = 256, ALIGNED = 1 << 20 };

@@ -36,6 +36,7 @@ name\@: .string "\name"
     .globl import_table
 import_table:
     ours HAP_, debug, debug_v2, mem_get_stats, mmap, mmap2, mmap_get, mmap_put
+    ours HAP_, power_destroy_client, power_set
     ours _ZNSt3__1, 18condition_variable4waitERNS_11unique_lockINS_5mutexEEE
     ours _ZNSt3__1, 19__shared_mutex_base11lock_sharedEv, 19__shared_mutex_base4lockEv
     ours _ZNSt3__1, 19__shared_mutex_baseC1Ev
@@ -56,7 +57,7 @@ import_table:
     ours , _FFpcomp, _Flt, _Getptoupper, _Log, _Sin, __register_frame_info_bases
     ours , __tls_get_addr, dlerror, dlopen, dlsym, fprintf, open
     ours , printf, pthread_create, snprintf
-    called answer_0, HAP_mem_set_grow_size, HAP_power_destroy_client, HAP_power_set
+    called answer_0, HAP_mem_set_grow_size
     called answer_0, _ZNSt3__118condition_variableD1Ev, _ZNSt3__15mutexD1Ev, dladdr, dlclose
     called answer_0, compute_resource_attr_set_hmx_param, compute_resource_hmx_lock
     called answer_0, compute_resource_hmx_unlock

@@ -70,6 +70,7 @@ _Static_assert(sizeof(struct abi_tensor) == 144, "tensor: stride");
 struct abi_memory_descriptor; /* these three: abi_memory.h */
 struct abi_profile_event;
 struct abi_context_params;
+struct abi_htp_infrastructure; /* abi_power.h */
 
 struct abi_backend_api {
     void *property_has_capability;
@@ -103,7 +104,8 @@ struct abi_backend_api {
                                  const struct abi_memory_descriptor *descriptors, uint32_t count,
                                  abi_handle *handles);
     abi_error (*memory_deregister)(const abi_handle *handles, uint32_t count);
-    void *platform_info, *free_platform_info, *device_infrastructure;
+    void *platform_info, *free_platform_info;
+    abi_error (*device_infrastructure)(const struct abi_htp_infrastructure **infrastructure);
     abi_error (*device_create)(abi_handle log, const void **config, abi_handle *device);
     void *device_set_config, *device_info;
     abi_error (*device_free)(abi_handle device);
@@ -119,6 +121,7 @@ _Static_assert(offsetof(struct abi_backend_api, context_create_from_binary) == 1
 _Static_assert(offsetof(struct abi_backend_api, graph_retrieve) == 20 * 8, "table");
 _Static_assert(offsetof(struct abi_backend_api, log_create) == 25 * 8, "table");
 _Static_assert(offsetof(struct abi_backend_api, memory_register) == 35 * 8, "table");
+_Static_assert(offsetof(struct abi_backend_api, device_infrastructure) == 39 * 8, "table");
 _Static_assert(offsetof(struct abi_backend_api, device_create) == 40 * 8, "table");
 _Static_assert(offsetof(struct abi_backend_api, error_message) == 48 * 8, "table");
 _Static_assert(offsetof(struct abi_backend_api, context_create_list) == 56 * 8, "table");

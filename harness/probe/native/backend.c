@@ -168,6 +168,7 @@ void device_create(const struct step *step, struct outcome *outcome) {
         outcome->skipped = "this backend has no devices (1000)";
     else
         answer(outcome, code);
+    if (code == 0) power_vote(qnn.power, &outcome->data);
 }
 
 /* Frees `*handle` through `function`, if there is anything to free. */
@@ -184,6 +185,7 @@ static void free_handle(abi_handle *handle, abi_error (*function)(abi_handle),
 
 void device_free(const struct step *step, struct outcome *outcome) {
     (void)step;
+    power_release(&outcome->data);
     free_handle(&qnn.device, qnn.device != NULL ? qnn.api->device_free : NULL, outcome);
 }
 

@@ -5,6 +5,7 @@
  * are a step each, and a crash or a hang has the step it belongs to. */
 #include <executorch/extension/module/module.h>
 #include <executorch/extension/tensor/tensor.h>
+#include <executorch/runtime/backend/interface.h>
 #include <executorch/runtime/platform/platform.h>
 #include <executorch/runtime/platform/runtime.h>
 
@@ -390,10 +391,16 @@ extern "C" void executorch_program(const struct step *step, struct outcome *outc
     json_u64(&outcome->data, "outputs", meta->num_outputs());
 }
 
-extern "C" void executorch_device(const struct step *, struct outcome *outcome) {
+extern "C" void executorch_device(const struct step *step, struct outcome *outcome) {
     if (!loaded(outcome)) return;
+    int mode = (int)step_number(step, "performance_mode", 0);
+    executorch::runtime::BackendOptions<1> options;
     if (program.thread.joinable())
         fail(outcome, "plan", "the method is being loaded already");
+    else if (mode > 0 &&
+             !(fine(options.set_option("qnn_runtime_htp_performance_mode", mode), outcome) &&
+               fine(executorch::runtime::set_option("QnnBackend", options.view()), outcome)))
+        return;
     else if (proceed(false, outcome))
         outcome->called = true;
 }

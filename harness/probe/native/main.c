@@ -262,6 +262,7 @@ int main(int argc, char **argv) {
     start_watchdog();
     output_limit_log(plan.max_log_bytes);
     qnn.log_level = plan.log_level;
+    qnn.power = plan.power;
     uint32_t failed = carry_out_all();
 
     uint64_t dropped = log_dropped(false);

@@ -153,6 +153,7 @@ static bool parse_settings(struct plan *plan, uint32_t line, const struct verb *
     plan->linger_ms = step_number(&step, "linger_ms", plan->linger_ms);
     plan->max_log_bytes = step_number(&step, "max_log_bytes", plan->max_log_bytes);
     plan->log_level = (uint32_t)step_number(&step, "log_level", plan->log_level);
+    plan->power = (uint32_t)step_number(&step, "power", plan->power);
     plan->memory = (enum memory_detail)step_number(&step, "memory", plan->memory);
     return true;
 }

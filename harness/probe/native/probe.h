@@ -76,6 +76,7 @@ enum memory_detail { MEMORY_OFF, MEMORY_RSS, MEMORY_PSS };
 struct plan {
     uint64_t deadline_ms, linger_ms, max_log_bytes;
     uint32_t log_level; /* 0: no log */
+    uint32_t power;     /* the number of a profile; 0: no vote */
     enum memory_detail memory;
     bool has_settings; /* its line was there */
     uint32_t step_count;
@@ -206,7 +207,7 @@ struct qnn {
     const struct abi_backend_api *api;
     const struct abi_system_api *system;
     struct abi_version core_version, backend_version;
-    uint32_t log_level;
+    uint32_t log_level, power;
     abi_handle log, backend, device;
     struct context contexts[CONTEXTS_MAX];
     struct binary_metadata *binaries;
@@ -222,6 +223,11 @@ __attribute__((weak)) verb_function executorch_run, executorch_free;
 void *library_open(const struct step *step, const char *symbol, struct outcome *outcome);
 /* What is known of a file, inspecting it if nothing is; NULL and a failed outcome if it cannot. */
 const struct binary_metadata *metadata_of(const char *file, struct outcome *outcome);
+
+/* --- power.c: both report the answer to each vote --- */
+
+void power_vote(uint32_t profile, struct json *json); /* with a device */
+void power_release(struct json *json);                /* before it is freed; if anything was voted */
 
 /* --- tensors.c --- */
 

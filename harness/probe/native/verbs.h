@@ -40,7 +40,10 @@ LINE("set",
      MAY("linger_ms", BELOW(1000000))
      MAY("log_level", ONE_OF("off error warn info verbose debug"))
      MAY("max_log_bytes", BELOW(1000000000000))
-     MAY("memory", ONE_OF("off rss pss")))
+     MAY("memory", ONE_OF("off rss pss"))
+     MAY("power", ONE_OF("default burst sustained_high_performance high_performance balanced "
+                          "low_balanced high_power_saver power_saver low_power_saver "
+                          "extreme_power_saver")))
 LINE("cleanup", NO_FIELDS)
 
 /* backend.c */
@@ -108,7 +111,8 @@ VERB("ort-env-free", ort_env_free, "ReleaseEnv", true, NO_FIELDS)
 /* executorch.cpp */
 VERB("executorch-program", executorch_program, "Module::load", true,
      MUST("file", TEXT) MAY("method", TEXT))
-VERB("executorch-device", executorch_device, "Module::load_method", true, NO_FIELDS)
+VERB("executorch-device", executorch_device, "Module::load_method", true,
+     MAY("performance_mode", BELOW(9)))
 VERB("executorch-context", executorch_context, "Module::load_method", true,
      MUST("context", BELOW(CONTEXTS_MAX)))
 VERB("executorch-run", executorch_run, "Module::execute", true,

@@ -123,10 +123,18 @@ class Attempt(Ended):
     @property
     def case_group(self) -> str:
         """The key shared by cases that differ only in versions."""
+        return self._group(VERSIONS)
+
+    @property
+    def power_group(self) -> str:
+        """The key shared by cases that differ only in versions and power profiles."""
+        return self._group((*VERSIONS, "power"))
+
+    def _group(self, axes: Iterable[str]) -> str:
         if self.placement is None:
             return self.test
         base, parameters = split_node_id(self.test)
-        place = self.placement.model_copy(update=dict.fromkeys(VERSIONS))
+        place = self.placement.model_copy(update=dict.fromkeys(axes))
         return named(base, f"{place}-{parameters}" if parameters else str(place))
 
     def axis(self, name: str) -> JsonValue:
@@ -138,6 +146,11 @@ class Attempt(Ended):
         if value is not None:
             return value
         return {"device": self.device, "ort": self.ort, "engine": self.engine}.get(name)
+
+    @property
+    def power(self) -> str | None:
+        """The power profile that it voted for; None without a vote."""
+        return self.placement.power if self.placement is not None else None
 
     @property
     def engine(self) -> str | None:

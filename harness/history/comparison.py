@@ -135,6 +135,8 @@ class Comparison:
     """The versions that cases ran with, in words; empty where no case names any."""
     asked_otherwise: tuple[str, ...] = ()
     """Cases of user's files with other options than before, which makes them other cases."""
+    other_power: tuple[str, ...] = ()
+    """New cases that the base ran with another power profile, so that times are not compared."""
 
     def __getitem__(self, category: Category) -> Sequence[Pair]:
         return self.pairs[category]
@@ -249,6 +251,18 @@ def compare(
         asked_otherwise=tuple(
             name for name in new if name in old and old[name].last.test != new[name].last.test
         ),
+        other_power=_other_power(old, (pair.shown for pair in pairs["added"])),
+    )
+
+
+def _other_power(run: Mapping[str, CaseAttempts], added: Iterable[Attempt]) -> tuple[str, ...]:
+    profiles: dict[str, set[str | None]] = {}
+    for case in run.values():
+        profiles.setdefault(case.last.power_group, set()).add(case.last.power)
+    return tuple(
+        attempt.case
+        for attempt in added
+        if attempt.power not in profiles.get(attempt.power_group, {attempt.power})
     )
 
 

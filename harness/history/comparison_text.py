@@ -352,6 +352,12 @@ def _blocks(
         yield Paragraph(f"{view.limits}.")
     if view.changed_around:
         yield Paragraph(["Changed since then: ", shorten(view.changed_around)])
+    if view.other_power:
+        others = counted(len(view.other_power), "case")
+        yield Paragraph(
+            f"{others} ran with another power profile before; times of different profiles are not "
+            "compared."
+        )
     if view.failed_on:
         yield Paragraph(fails_because(view.failed_on))
     known = view.base is not None

@@ -496,8 +496,9 @@ class ComparisonReport(Part):
     `passing` and `untested` are numbers, `speed` is null where it was not judged, `ops` where no
     case was profiled in both. `files_changed` are files of tests, models and inputs.
     `asked_otherwise` are cases of user's files with other options, which makes them other cases of
-    the same name. `failed_on` has the conditions of `--fail-on` that hold: the comparison ends
-    with 1 exactly if there are any, else with 2 or 3 if verdicts are missing in the new run.
+    the same name. `other_power` are new cases that the base ran with another power profile, so that
+    times are not compared. `failed_on` has the conditions of `--fail-on` that hold: the comparison
+    ends with 1 exactly if there are any, else with 2 or 3 if verdicts are missing in the new run.
     """
 
     schema_number: Schema1 = 1
@@ -512,6 +513,7 @@ class ComparisonReport(Part):
     failed_on: tuple[str, ...]
     files_changed: tuple[str, ...] = ()
     asked_otherwise: tuple[str, ...] = ()
+    other_power: tuple[str, ...] = ()
     exit_code: int
     new: tuple[Row, ...] = ()
     changed: tuple[Row, ...] = ()

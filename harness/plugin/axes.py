@@ -130,6 +130,10 @@ def placements(
             problems = misfits(device, {**requirements, "backend": backend})
             if problems:
                 reasons[f"{device.name}: {'; '.join(problems)}"] = None
+            elif backend != "htp" and None not in powers:
+                asked = ", ".join(axes["power"])
+                only = f"{NOT_ASKED} power {DEFAULT_POWER} on {backend}, asked for {asked}"
+                reasons[only] = None
             elif chosen:
                 fitting += [
                     Placement(device=device.name, backend=backend, power=power, **v)

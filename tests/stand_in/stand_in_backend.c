@@ -3,10 +3,12 @@
  * Its "context binary" is a line of text: stand-in BEHAVIOUR DATA_TYPE(hex) RANK DIMENSION...
  * Its one graph copies its one input to its one output, unless the behaviour says otherwise. */
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "abi_power.h"
 #include "backend.h"
 
 enum { REFUSED = 1002, THREADS = 4, LINES = 2000 };
@@ -150,7 +152,51 @@ static abi_error build_id(const char **id) {
     return 0;
 }
 
-static const struct abi_backend_provider provider = {
+/* --- votes for power: STAND_IN_POWER is `none`, `other`, `refuse` or `crash` ----------------------- */
+
+enum { CLIENT = 7 };
+
+static bool powered(const char *behaviour) {
+    const char *wanted = getenv("STAND_IN_POWER");
+    return wanted != NULL && strcmp(wanted, behaviour) == 0;
+}
+
+static abi_error create_client(uint32_t device, uint32_t core, uint32_t *client) {
+    *client = CLIENT + device + core;
+    return 0;
+}
+
+static abi_error destroy_client(uint32_t client) {
+    say(ABI_LOG_WARN, "client %u is gone", client);
+    return 0;
+}
+
+static abi_error set_power(uint32_t client, const struct abi_power_config **configs) {
+    for (; *configs != NULL; configs++) {
+        const struct abi_power_config *config = *configs;
+        if (config->option == ABI_POWER_DCVS_V3)
+            say(ABI_LOG_WARN, "client %u: scaling %u, mode %u, sleep %u, bus %u-%u, core %u-%u",
+                config->as.dcvs.client == client ? client : 0, config->as.dcvs.scaling,
+                config->as.dcvs.mode, config->as.dcvs.sleep_latency_us, config->as.dcvs.bus.least,
+                config->as.dcvs.bus.most, config->as.dcvs.core.least, config->as.dcvs.core.most);
+        else
+            say(ABI_LOG_WARN, "client %u: option %u is %u us", client, config->option,
+                config->as.us);
+        if (powered("crash")) abort();
+        if (powered("refuse") && config->option == ABI_POWER_RPC_POLLING_TIME) return 1000;
+    }
+    return 0;
+}
+
+static abi_error infrastructure(const struct abi_htp_infrastructure **given) {
+    static const struct abi_htp_infrastructure power = {
+        ABI_INFRASTRUCTURE_PERF, create_client, destroy_client, set_power, NULL};
+    static const struct abi_htp_infrastructure other = {.type = 9};
+    *given = powered("other") ? &other : &power;
+    return powered("none") ? 1000 : 0;
+}
+
+static struct abi_backend_provider provider = {
     .backend_id = 99,
     .name = "STAND_IN",
     .core = {2, 0, 0},
@@ -158,6 +204,7 @@ static const struct abi_backend_provider provider = {
 
 abi_error QnnInterface_getProviders(const struct abi_backend_provider ***list, uint32_t *count) {
     static const struct abi_backend_provider *providers[] = {&provider};
+    provider.api.device_infrastructure = infrastructure;
     *list = providers;
     *count = 1;
     return 0;

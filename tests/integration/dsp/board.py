@@ -89,11 +89,16 @@ class DspBoard:
             env=os.environ | environment,
         )
 
-    def plan(self, steps: Sequence[Step] = (), frees: Sequence[Step] = ()) -> Plan:
+    def plan(
+        self,
+        steps: Sequence[Step] = (),
+        frees: Sequence[Step] = (),
+        settings: Settings = Settings(),  # noqa: B008 - it is frozen
+    ) -> Plan:
         libraries = Libraries(
             backend=str(self.libs / "libQnnHtp.so"), system=str(self.libs / "libQnnSystem.so")
         )
-        return within_session(libraries, steps, frees, Settings())
+        return within_session(libraries, steps, frees, settings)
 
     def run(
         self,
@@ -101,9 +106,10 @@ class DspBoard:
         frees: Sequence[Step] = (),
         script: str = "",
         timeout_s: float = TIMEOUT_S,
+        settings: Settings = Settings(),  # noqa: B008 - it is frozen
     ) -> Outcome:
         """Run the probe; return its outcome, also where it had to be ended."""
-        plan = self.plan(steps, frees)
+        plan = self.plan(steps, frees, settings)
         process, late = self.start(plan, script), False
         try:
             output, errors = process.communicate(plan.text().encode(), timeout_s)

@@ -25,6 +25,7 @@ def placed(device: str = "sim", **axes: Any) -> Placement:
         (placed(compiler="2.51.0"), "sim-htp-2.51.0"),
         (placed(qnn="sdk:2.51.0.260929", compiler="2.51.0"), "sim-htp-sdk:2.51.0.260929"),
         (placed(compiler="2.5"), "sim-htp-2.51.0-by-2.5"),
+        (placed(power="burst"), "sim-htp-2.51.0-power-burst"),
         (
             placed(backend="gpu", compiler="2.50.40", engine="ort", ort="1.31.1", pool="pool"),
             "pool-gpu-2.51.0-ort-1.31.1-by-2.50.40",

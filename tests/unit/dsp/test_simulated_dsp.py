@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.dsp.emulator import NATIVE
-from harness.dsp.replies import DspReply, clear_replies, log_end, log_size, read_replies
+from harness.dsp.replies import DspReply, clear_replies, log_end, log_size, read_replies, read_votes
 from harness.dsp.simulated_dsp import DspLimits, DspPrograms, dsp_environment, lay_out_dsp
 
 NAMES = tuple(limit.name for limit in fields(DspLimits))
@@ -56,6 +56,15 @@ def test_what_was_said_is_read_once_each_until_it_is_forgotten(tmp_path: Path) -
     clear_replies(tmp_path)
     clear_replies(tmp_path)
     assert read_replies(tmp_path) == ()
+
+
+def test_votes_are_read_until_they_are_forgotten(tmp_path: Path) -> None:
+    assert read_votes(tmp_path) == []
+    lines = ("vote\tHAP_power_set\t0\tnothing", "vote\tx", "open\tx\t0\ty", "vote\ta\t0\tcut")
+    (tmp_path / "votes").write_text("\n".join(lines))
+    assert read_votes(tmp_path) == ["HAP_power_set: nothing"]
+    clear_replies(tmp_path)
+    assert read_votes(tmp_path) == []
 
 
 def test_the_end_of_the_log_is_what_was_printed_since(tmp_path: Path) -> None:

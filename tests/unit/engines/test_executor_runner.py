@@ -54,7 +54,7 @@ def test_a_build_has_a_runner_and_libraries_wherever_cmake_leaves_them(
 
 def test_it_is_called_with_its_own_libraries_first() -> None:
     environment = {"LD_LIBRARY_PATH": "/qnn", "ADSP_LIBRARY_PATH": "/qnn;/dsp", "OTHER": "a b"}
-    call = RunnerCall("/b/run", "/p/m.pte", ("/i/0", "/i/1"), "/s x", environment, method=2)
+    call = RunnerCall("/b/run", "/p/m.pte", ("/i/0", "/i/1"), "/s x", environment, method=2, mode=8)
     assert call.input_list() == b"/i/0 /i/1\n/i/0 /i/1\n"
     assert call.script() == (
         "cd '/s x'&&mkdir outputs&&cat >input_list.txt||exit 97;"
@@ -62,7 +62,7 @@ def test_it_is_called_with_its_own_libraries_first() -> None:
         "export OTHER='a b';"
         'read -r up rest </proc/uptime;echo "qnn-harness-started $$ $up";'
         "exec /b/run --model_path /p/m.pte --output_folder_path '/s x/outputs' "
-        "--input_list_path '/s x/input_list.txt' --method_index 2 2>&1"
+        "--input_list_path '/s x/input_list.txt' --method_index 2 --htp_performance_mode 8 2>&1"
     )
     assert RunnerCall("/b/run", "/p", (), "/s", {}).input_list() == b""
 

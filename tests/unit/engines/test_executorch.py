@@ -10,7 +10,7 @@ import pytest
 from harness.containers.artefact import ArtefactError, FileBytes, Piece
 from harness.containers.pte import method_tensors
 from harness.core.errors import ConfigError
-from harness.engines.executorch import ExecuTorch, Program, open_program
+from harness.engines.executorch import ExecuTorch, Program, open_program, performance_mode
 from harness.runtimes.preflight import PreflightInput, TargetFacts
 from tests.snapshots import Snapshot
 
@@ -36,6 +36,16 @@ def test_a_program_has_the_contexts_of_its_method() -> None:
         "cleanup",
         "executorch-free",
     ]
+
+
+def test_a_power_profile_is_a_performance_mode_of_executorch() -> None:
+    program = open_program(PROGRAM, "forward")
+    mode = performance_mode("burst")
+    plan = program.plan("/d/p.pte", ["/d/i"], [], tolerance=0.5, repeat=2, mode=mode)
+    assert plan.steps[1].line() == "executorch-device performance_mode=2"
+    assert performance_mode(None) is None
+    with pytest.raises(ConfigError, match=r"^--power: ExecuTorch has no performance mode"):
+        performance_mode("extreme_power_saver")
 
 
 def test_the_wheel_takes_one_qnn_only(snapshot: Snapshot) -> None:

@@ -16,7 +16,8 @@ from harness.history.comparison import (
     Pair,
     compare,
 )
-from harness.history.comparison_text import view_of
+from harness.history.comparison_text import lines, view_of
+from harness.results.record import PlacementRecord
 from tests.unit.history.runs import attempt, briefs
 
 ALL = "new,changed,flaky,vanished,lab,added,drift:0"
@@ -185,6 +186,25 @@ def test_what_was_added_counts_if_it_fails_and_nobody_expects_it() -> None:
     criteria = FailOn.parse("added")
     assert criteria.reasons(compare([], briefs("a failed"))) == ["added"]
     assert criteria.reasons(compare([], briefs("a failed known=k"))) == []
+
+
+def test_times_of_different_power_profiles_are_not_compared() -> None:
+    def ran(power: str | None, qnn: str = "2.51.0") -> list[Attempt]:
+        name = f"t.py::test_b[sim-htp-{qnn}{f'-power-{power}' if power else ''}-a]"
+        placement = PlacementRecord(
+            device="sim", engine="qnn", backend="htp", qnn=qnn, ort=None, compiler=None, power=power
+        )
+        return [Attempt.of(attempt("a passed", case=name, placement=placement))]
+
+    for base, new in ((None, "burst"), ("burst", None), ("burst", "balanced")):
+        comparison = compare(ran(base), ran(new, "2.50.40"))
+        assert comparison.cases("vanished")
+        assert [*comparison.other_power] == comparison.cases("added")
+        view = view_of(comparison, (), base="old", run="new")
+        assert "1 case ran with another power profile before" in "\n".join(lines(view))
+    comparison = compare(ran("burst"), ran("burst", "2.50.40"))
+    assert comparison.cases("passing")
+    assert not comparison.other_power
 
 
 NOTHING_TO_FAIL_ON = ["", "op", "news", "new,,changed", "drift", "failing", "perf", "perf:"]

@@ -63,8 +63,14 @@ def test_slower_is_told_where_a_rerun_confirms_it() -> None:
     assert len(speed_of(quicker).faster) == 1
 
 
-COOL = {"hottest_c": 40.0, "seen_s": 2.0, "log_level": "warn", "cases_before": 1}
-HOT = COOL | {"hottest_c": 52.0, "log_level": "verbose"}
+COOL = {
+    "hottest_c": 40.0,
+    "seen_s": 2.0,
+    "log_level": "warn",
+    "cases_before": 1,
+    "power": "burst",
+}
+HOT = COOL | {"hottest_c": 52.0, "log_level": "verbose", "power": "burst (dcvs refused)"}
 
 
 def surrounded(*, new: int = 2, late: bool = False, cases: int = 1) -> Comparison:
@@ -90,7 +96,11 @@ def surrounded(*, new: int = 2, late: bool = False, cases: int = 1) -> Compariso
 @pytest.mark.parametrize("late", [{}, {"new": 1, "late": True}])
 def test_what_was_around_a_change_is_told(late: dict[str, Any], cases: int) -> None:
     comparison = surrounded(**late, cases=cases)
-    text = "12 C hotter", "log level verbose (was warn)"
+    text = (
+        "12 C hotter",
+        "log level verbose (was warn)",
+        "power profile burst (dcvs refused) (was burst)",
+    )
     view = view_of(comparison, [], base="a", run="b")
     for words in ("\n".join(lines(view)), markdown(view), page(view)):
         (slower,) = [line for line in words.splitlines() if "slower: execute_us" in line]

@@ -93,6 +93,26 @@ def test_the_whole_matrix_in_a_stable_order() -> None:
     assert [str(place) for place in places[:2]] == ["a-htp-2-by-1", "a-htp-2"]
 
 
+@pytest.mark.parametrize(
+    ("profiles", "htp", "cpu"),
+    [
+        ([], [None], [None]),
+        (["default"], [None], [None]),
+        (["default", "burst", "burst"], [None, "burst"], [None]),
+        (["burst", "balanced"], ["burst", "balanced"], []),
+    ],
+)
+def test_only_htp_votes_for_power(
+    profiles: list[str], htp: list[str | None], cpu: list[str | None]
+) -> None:
+    axes = {"backend": ["htp", "cpu"], "power": profiles}
+    places, reasons = placements([V73], {}, axes, runtimes_of({"a": {"2": ["2"]}}))
+    assert [place.power for place in places if place.backend == "htp"] == htp
+    assert [place.power for place in places if place.backend == "cpu"] == cpu
+    only = "it needs power default on cpu, asked for burst, balanced"
+    assert reasons == ([] if cpu else [only])
+
+
 def test_a_name_that_its_axis_does_not_have(snapshot: Snapshot) -> None:
     check_names({"device": ["any"], "backend": ["htp", "cpu"], "qnn": ["latest"], "ort": []})
     with snapshot.raises(ConfigError):

@@ -46,7 +46,7 @@ def read(root: Path, *words: str) -> Options:
 def test_nothing_is_given(tmp_path: Path) -> None:
     options = read(tmp_path)
     assert (options.lab, options.reports) == (tmp_path / "devices.yaml", tmp_path / "reports")
-    axes = ("device", "backend", "qnn", "ort", "compiler")
+    axes = ("device", "backend", "qnn", "ort", "compiler", "power")
     assert (options.axes, options.known_issues) == ({axis: [] for axis in axes}, None)
     assert (options.retries, options.preflight, options.fan_out) == (2, "warn", None)
     none = (None, None, None, None, None, None)

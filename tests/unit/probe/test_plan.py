@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 
 from harness.core.error_codes import TENSOR_MEMORIES
 from harness.core.errors import ConfigError
+from harness.core.matrix_axes import POWER_PROFILES
 from harness.probe import ort_plan, plan
 from harness.probe.plan import (
     LIMITS,
@@ -183,6 +184,7 @@ def test_all_that_the_table_says_is_read() -> None:
     assert VERBS["io-run"]["repeat"].most == LIMITS["REPEATS_MAX"]
     assert VERBS["set"]["log_level"].words == get_args(LogLevel)
     assert VERBS["set"]["memory"].words == get_args(MemoryDetail)
+    assert VERBS["set"]["power"].words == POWER_PROFILES
     assert VERBS["io-bind"]["memory"].words == TENSOR_MEMORIES
 
 

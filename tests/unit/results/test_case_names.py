@@ -4,18 +4,27 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.bench.case_placement import Placement
+from harness.core.matrix_axes import POWER_PROFILES
 from harness.results.case_names import matching_rest, placement_in, split_node_id, without_placement
 from tests.properties import reached, reaches
 
-BARE = {"device": "a", "backend": "gpu", "qnn": "2.51.0", "ort": None, "compiler": None}
+BARE = {
+    "device": "a",
+    "backend": "gpu",
+    "qnn": "2.51.0",
+    "ort": None,
+    "compiler": None,
+    "power": None,
+}
 WHOLE = {
     "device": "sim-v73",
     "backend": "htp",
     "qnn": "sdk:2.51.0",
     "ort": "aar:1.26.0",
     "compiler": "2.47.0",
+    "power": "low_power_saver",
 }
-WHOLE_TEXT = "sim-v73-htp-sdk:2.51.0-ort-aar:1.26.0-by-2.47.0"
+WHOLE_TEXT = "sim-v73-htp-sdk:2.51.0-ort-aar:1.26.0-by-2.47.0-power-low_power_saver"
 
 
 @pytest.mark.parametrize(
@@ -57,6 +66,7 @@ placements = st.builds(
     qnn=named,
     compiler=versions,
     ort=st.none() | st.sampled_from(["1.24.1", "my-aar:1.26.0"]),
+    power=st.none() | st.sampled_from(POWER_PROFILES[1:]),
 )
 rests = st.sampled_from(
     ["", "66", "resident-66", "io-heavy-56mb-resident-66", "tiny", "a-htp-2.47.0", "ort-1", "by-3"]
@@ -70,6 +80,7 @@ def named_as(placement: Placement) -> dict[str, str | None]:
         "qnn": placement.qnn,
         "ort": placement.ort,
         "compiler": placement.other_compiler,
+        "power": placement.power,
     }
 
 

@@ -19,6 +19,7 @@ from harness.results.probe_figures import (
     measure,
     ort_figures,
     percentile,
+    power_votes,
     session_growth,
     typical_us,
 )
@@ -53,6 +54,19 @@ def test_what_comes_back_within_three_rounds_is_none(high: list[int], low: int) 
     growth = growth_of([low + level for level in levels])
     assert growth is not None
     assert (growth.per_round, growth.noise, growth.in_all, growth.came_back) == (0, 0, 0, 0)
+
+
+def test_answers_to_votes_for_power() -> None:
+    def step(verb: str, **answers: object) -> StepResult:
+        return StepResult(0, verb, ended=True, code=0, data={"power_votes": answers})
+
+    voted = step("device-create", infrastructure=0, client=0, dcvs=0, rpc_polling_time=1000)
+    freed = step("device-free", dcvs=0, client=0)
+    answers = {"infrastructure": 0, "client": 0, "dcvs": 0, "rpc_polling_time": 1000}
+    assert power_votes(Transcript(steps=[voted])) == answers
+    assert power_votes(Transcript(steps=[voted, freed])) == answers | {"released": 0}
+    odd = StepResult(0, "device-create", data={"power_votes": [1]})
+    assert power_votes(Transcript(steps=[odd, step("device-create", dcvs="x")])) == {}
 
 
 def test_what_malloc_keeps_is_no_leak() -> None:

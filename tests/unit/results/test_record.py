@@ -32,7 +32,7 @@ CONTRACT = """
 {"schema": 2, "kind": "case", "run": "r",
  "case": "suites/test_x.py::test[a-htp-2.51.0-66]", "test": "suites/test_x.py::test[66]",
  "placement": {"device": "a", "engine": "qnn", "backend": "htp", "qnn": "2.51.0", "ort": null,
-               "compiler": null},
+               "compiler": null, "power": null},
  "engine": "qnn", "suite": "context_count",
  "axes": {"backend": "htp", "qnn": "2.51.0", "ort": null, "compiler": "2.51.0", "contexts": 66,
           "residency": "resident"},

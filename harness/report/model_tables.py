@@ -196,6 +196,24 @@ _USUAL: Final = {"median": "Median", "p95": "p95"}
 _MADE_UP: Final = "These figures may differ with real inputs (--inputs DIR)."
 
 
+def _power(record: CaseRecord) -> str:
+    """Return a sentence about the power profile of a case; empty if there is nothing to say."""
+    power = record.measurements.get("power")
+    if not isinstance(power, dict):
+        is_phone = record.device is not None and not record.device.simulated
+        if not is_phone or record.axes.get("backend") != "htp":
+            return ""
+        return "No power profile (--power): these times are of the device's default mode."
+    votes = power.get("votes")
+    if not isinstance(votes, dict):
+        result = f"voted for by engine {power.get('votes_by')}"
+    elif refused := [f"{name} ({code})" for name, code in votes.items() if code]:
+        result = f"the library refused {', '.join(refused)}"
+    else:
+        result = "the library accepted all votes"
+    return f"Power profile {power.get('profile')}: {result}."
+
+
 def latency(records: Iterable[CaseRecord]) -> list[Block]:
     """Return a row for each graph; the first row of a case has the figures of its process.
 
@@ -204,6 +222,7 @@ def latency(records: Iterable[CaseRecord]) -> list[Block]:
     """
     rows: list[list[Line]] = []
     ran: list[str] = []
+    powers: dict[str, None] = {}
     simulated, cases = False, 0
     for record in records:
         cases += 1
@@ -215,6 +234,7 @@ def latency(records: Iterable[CaseRecord]) -> list[Block]:
             rows.append([_case(record, i), code(called or "the model", 60), *times, rounds, *whole])
             ran.append(str(graph.get("on")))
             simulated |= record.device is not None and record.device.simulated
+            powers[_power(record)] = None
     names = ["Case", "Graph", "First run", *_USUAL.values(), "Rounds", "Load", "Memory"]
     if rows and not any(row[3] for row in rows):
         names, rows = [*names[:3], *names[5:]], [[*row[:3], *row[5:]] for row in rows]
@@ -224,6 +244,7 @@ def latency(records: Iterable[CaseRecord]) -> list[Block]:
         rows = [[*row, code(on)] for row, on in zip(rows, ran, strict=True)]
     elif ran:
         notes = [Paragraph(["On ", code(ran[0]), "."])]
+    notes += map(Paragraph, filter(None, powers))
     unknown = limits_of_simulation("speed", None, (), simulated=simulated)
     notes += [Paragraph(f"{unknown[0].upper()}{unknown[1:]}.")] if unknown else []
     return [*table("How fast", *_named(names, rows, cases)), *notes]

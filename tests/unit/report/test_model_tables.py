@@ -99,6 +99,33 @@ def test_a_graph_that_was_compiled_here_is_called_like_its_model(
 
 
 @pytest.mark.parametrize(
+    ("power", "simulated", "words"),
+    [
+        (
+            {"votes": {"client": 0, "dcvs": 0}},
+            True,
+            "Power profile burst: the library accepted all",
+        ),
+        ({"votes": {"client": 0, "dcvs": 1000}}, False, "the library refused dcvs (1000)."),
+        ({"votes_by": "ort"}, False, "Power profile burst: voted for by engine ort."),
+        (None, False, "No power profile (--power): these times are of the device's default mode."),
+        (None, True, ""),
+    ],
+)
+def test_times_have_their_power_profile(
+    power: dict[str, Any] | None, simulated: bool, words: str
+) -> None:
+    figures: dict[str, Any] = {"graphs": [{"graph": "g", "median_us": 5}]}
+    if power is not None:
+        figures["power"] = {"profile": "burst"} | power
+    ran = record(measurements=figures, axes={"backend": "htp"})
+    assert ran.device is not None
+    device = ran.device.model_copy(update={"simulated": simulated})
+    text = markdown(latency([ran.model_copy(update={"device": device})]))
+    assert (words in text, "ower profile" in text) == (True, bool(words))
+
+
+@pytest.mark.parametrize(
     ("rounds", "has_median"), [(1, False), (2, False), (3, True), (None, True)]
 )
 def test_few_rounds_have_no_median(rounds: int | None, has_median: bool) -> None:

@@ -1,7 +1,5 @@
 """`qnn-harness run --power`: a case for each profile, with the answers to its votes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

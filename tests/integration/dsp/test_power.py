@@ -1,7 +1,5 @@
 """Votes for power as they arrive in front of the DSP's system, from the real library and skel."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time
@@ -12,7 +10,7 @@ import pytest
 
 from harness.dsp.simulated_dsp import DspPrograms
 from harness.dsp.replies import clear_replies, read_votes
-from harness.models.source import Context
+from harness.models.session_plan import Context
 from harness.probe.plan import Settings, Step, execute
 from tests.integration.conftest import ContextFor, RuntimeFor
 from tests.integration.dsp.board import DspBoard, frees, loads, processes_of

@@ -1,7 +1,5 @@
 """Votes for power: what a backend is asked, what it answers, and that votes are released."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

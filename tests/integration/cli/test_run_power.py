@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.models.models import Model
+from harness.models.builtin_models import Model
 from tests.integration.device_runs import ROOT, DeviceRuns
 
 PROGRAM = ROOT / "tests/field/executorch-3-contexts.pte"

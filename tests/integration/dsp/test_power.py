@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.dsp.simulated_dsp import DspPrograms
 from harness.dsp.replies import clear_replies, read_votes
+from harness.dsp.simulated_dsp import DspPrograms
 from harness.models.session_plan import Context
 from harness.probe.plan import Settings, Step, execute
 from tests.integration.conftest import ContextFor, RuntimeFor

@@ -1,4 +1,4 @@
-"""Pairs of ONNX models that differ in one op: what `contexts layers` has to name."""
+"""Pairs of ONNX models that differ in one op: what `model layers` has to name."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -23,13 +23,13 @@ from harness.core.outgoing_text import OutgoingStream
 COMMANDS: Final = {
     "bisect": "Find the version that changed a case: which QNN runtime, ONNX Runtime or compiler.",
     "compare": "Compare run NEW (default: reports/latest) with run BASE; new failures exit with 1.",
-    "contexts": "Inspect, extract, compile, fit and bundle context binaries in model files.",
     "devices": "List the lab's devices, configured ones first, then others that adb sees.",
     "doctor": "Check this computer, the lab and DEVICEs (default: all enabled), and say "
     "what to do.",
     "explain": "Explain the failure in a log of any program that uses QNN or FastRPC.",
     "history": "Show failures over all runs: since when, where, how often, and what to bisect.",
     "init": "Write a devices.yaml with the devices that the adb server sees, and their properties.",
+    "model": "Inspect, extract, compile, fit and bundle context binaries in model files.",
     "nightly": "Fetch new versions, run `pytest -m device`, compare, bisect new failures, and "
     "publish.",
     "notify": "Send the head of a summary to the channels of `notify` in devices.yaml.",

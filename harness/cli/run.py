@@ -178,7 +178,7 @@ def _say_bundle(folder: RunFolder, options: Mapping[str, Any]) -> None:
     for record in folder.contents().cases:
         is_bundle = "came_again" in record.measurements
         if record.cause == "target" and is_of_a_file(record.case) and not is_bundle:
-            words = ["qnn-harness", "contexts", "bundle", record.case]
+            words = ["qnn-harness", "model", "bundle", record.case]
             words += [f"--run={os.path.relpath(folder.path)}"]
             words += [] if options["lab"] is None else [f"--lab={options['lab']}"]
             say(

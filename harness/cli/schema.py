@@ -61,18 +61,18 @@ def schemas() -> dict[str, str]:
             BisectionResult, "What bisect --json prints, and its result.json", "validation"
         ),
         "compare.schema.json": _schema(ComparisonReport, "What compare --json prints"),
-        "contexts.schema.json": _schema(Inspection, "What contexts inspect --json prints"),
         "explain.schema.json": _schema(Explanation, "What explain --json prints"),
-        "fit.schema.json": _schema(Fit, "What contexts fit --json prints"),
+        "fit.schema.json": _schema(Fit, "What model fit --json prints"),
         "history.schema.json": _schema(HistoryReport, "What history --json prints"),
-        "layers.schema.json": _schema(Divergence, "What contexts layers --json prints"),
-        "reduce.schema.json": _schema(Result, "What contexts reduce --json prints"),
+        "inspect.schema.json": _schema(Inspection, "What model inspect --json prints"),
+        "layers.schema.json": _schema(Divergence, "What model layers --json prints"),
+        "reduce.schema.json": _schema(Result, "What model reduce --json prints"),
         "nightly.schema.json": _schema(Night, "What nightly --json prints, and its nightly.json"),
         "printed.schema.json": _schema(Printed, "What other commands print with --json"),
         "plan.schema.json": _schema(PlanReport, "What run --plan --json prints"),
         "devices.schema.json": _described(_lab_schema(), lab_model(), *_OF_LAB),
         "manifest.schema.json": _schema(
-            Manifest, "The manifest.json of contexts extract, and of a bundle", "validation"
+            Manifest, "The manifest.json of model extract, and of a bundle", "validation"
         ),
         "known_issues.schema.json": _described(
             _schema(KnownIssues, "known_issues.yaml", "validation"), KnownIssues, known_issues

@@ -87,7 +87,7 @@ def _may_be_swapped(blob: Blob) -> bool:
 def no_context_error(opened: Sequence[Artefact]) -> ConfigError:
     """Return the error for artefacts without any context binary."""
     onnx = any(artefact.kind == "onnx" for artefact in opened)
-    advice = "; `qnn-harness contexts compile` compiles a model to one" if onnx else ""
+    advice = "; `qnn-harness model compile` compiles a model to one" if onnx else ""
     kind = opened[0].kind if opened else "list"
     problem = f"this {kind} has no context binary{advice}"
     return ConfigError(problem, file=opened[0].path if opened else None)

@@ -171,7 +171,7 @@ def read_at(data: FileBytes, offset: int, size: int, locate: Callable[[str], Blo
     try:
         manifest = parse_model(Manifest, data.read(offset, size, "the manifest"))
     except ValueError as error:
-        problem = f"is not a manifest of `contexts extract`: {problem_in(error)}"
+        problem = f"is not a manifest of `model extract`: {problem_in(error)}"
         raise data.error(problem, offset) from error
     places: dict[str, Blob] = {}
 

@@ -276,10 +276,10 @@ _FORMATS: Final = (
     _Format("a QNN context binary", ".bin", 0, _CONTEXT, _context),
     _Format("an ExecuTorch .pte", ".pte", 4, PTE_IDENTIFIER, read_pte),
     _Format("a LiteRT .tflite", ".tflite", 4, TFLITE_IDENTIFIER, read_tflite),
-    _Format("a bundle of `contexts bundle`", "", 0, _ZIP, read_bundle),
+    _Format("a bundle of `model bundle`", "", 0, _ZIP, read_bundle),
     _Format("a DLC", ".dlc", 0, _ZIP, read_dlc),
     _Format("an ONNX model", ".onnx", 0, ONNX_HEAD, read_onnx),
-    _Format("the manifest.json of `contexts extract`", "", 0, MANIFEST_HEAD, read_manifest),
+    _Format("the manifest.json of `model extract`", "", 0, MANIFEST_HEAD, read_manifest),
 )
 """All kinds. The first whose `read` returns an artefact counts."""
 _KNOWN: Final = f"one of: {', '.join(kind.title for kind in _FORMATS)}"

@@ -60,7 +60,7 @@ class FirstOp(CurvePoint):
 
 
 class Divergence(BaseModel):
-    """Output of `contexts layers --json`.
+    """Output of `model layers --json`.
 
     `refused` is the reason if the model as a whole did not run.
     """

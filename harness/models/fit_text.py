@@ -1,4 +1,4 @@
-"""Result of `qnn-harness contexts fit`: do the contexts fit, which does not, what would help."""
+"""Result of `qnn-harness model fit`: do the contexts fit, which does not, what would help."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def fit(
 def fit_lines(answer: Fit) -> Iterator[str]:
     """Format a `Fit` as text, each domain as a bar."""
     yield from _problems(answer)
-    # more than the lower bound of `contexts inspect`
+    # more than the lower bound of `model inspect`
     note = (
         "a context takes more than its data: weights are rounded up, and the VTCM and additions "
         "of the library count, too"

@@ -1,4 +1,4 @@
-"""Result of `qnn-harness contexts inspect`, made of the metadata of context binaries (pure)."""
+"""Result of `qnn-harness model inspect`, made of the metadata of context binaries (pure)."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def example_of(
     chain = [f"{each.source}: {each.symbol or each.hex or ''} {each.message}" for each in causes]
     lines = chain or (error.message.splitlines() if error else [])
     log_folder = record.logs[0].rpartition("/")[0] if record.logs else None
-    words = ("qnn-harness", "contexts", "bundle", record.case, "--run", str(PurePath(reports, run)))
+    words = ("qnn-harness", "model", "bundle", record.case, "--run", str(PurePath(reports, run)))
     return Example(
         device=record.device.name if record.device is not None else None,
         ran=tuple(_ran(record)),

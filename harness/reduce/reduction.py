@@ -130,7 +130,7 @@ class ReductionFolder(SearchFolder[Reducing]):
 
 
 class Result(BaseModel):
-    """The output of `contexts reduce --json`.
+    """The output of `model reduce --json`.
 
     `contexts` are the names of the remaining contexts, in order, out of `before`. `minimal`: it
     does not fail without any one of them. `shown` of `confirmed` runs of just these failed.

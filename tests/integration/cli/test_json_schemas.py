@@ -21,9 +21,9 @@ CALLS = {
     "bisect --dry-run": ["--axis", "qnn", "--case", "CASE"],
     "bisect replay": ["LOG"],
     "compare": ["reports/FIRST", "reports/latest"],
-    "contexts layers": ["model.onnx"],
-    "contexts fit": [FILE],
-    "contexts inspect": [FILE],
+    "model layers": ["model.onnx"],
+    "model fit": [FILE],
+    "model inspect": [FILE],
     "devices": [],
     "doctor": ["--no-smoke"],
     "explain": ["some.log"],
@@ -42,7 +42,7 @@ PRINTED = {
 }
 """The names of the small documents, by the command that prints them."""
 
-ELSEWHERE = {"contexts reduce"}
+ELSEWHERE = {"model reduce"}
 """Want a failure, and a night with channels; tests/integration/bisect/ and nightly/ have both."""
 
 

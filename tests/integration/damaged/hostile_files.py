@@ -269,7 +269,7 @@ def require_models(folder: Path, numbers: range) -> None:
         path.write_bytes(content)
         for form in ((), ("--json",)):
             refused = "QnnSystemContext_getMetadata"  # by the library itself
-            assert command("contexts", "inspect", path, *form, negative=refused) < 3, number
+            assert command("model", "inspect", path, *form, negative=refused) < 3, number
 
 
 _ONNX: Final[tuple[Callable[[], Any], ...]] = (
@@ -293,9 +293,9 @@ def require_onnx(folder: Path, numbers: range) -> None:
             content = maker.submit(_onnx, number % len(_ONNX)).result()
         path = folder / "model.onnx"
         path.write_bytes(content if number < len(_ONNX) else damaged(content, chance))
-        assert command("contexts", "inspect", path) in (0, 2), number
+        assert command("model", "inspect", path) in (0, 2), number
         if number < len(_ONNX) - 2:
-            assert command("contexts", "layers", path) == 2, number
+            assert command("model", "layers", path) == 2, number
 
 
 def require_events(folder: Path, numbers: range) -> None:

@@ -134,7 +134,7 @@ def test_a_failure_is_bundled_with_its_engine(simulated_lab: Path, tmp_path: Pat
     (record,) = case_records(tmp_path)
     assert record["outcome"] == "failed"
     main = "harness.cli.main"
-    run_with_plugin(ENGINE, tmp_path, main, "contexts", "bundle", record["case"], "-o", "case.zip")
+    run_with_plugin(ENGINE, tmp_path, main, "model", "bundle", record["case"], "-o", "case.zip")
     completed = run_with_plugin(ENGINE, tmp_path, main, "run", "case.zip", f"--lab={simulated_lab}")
     assert completed.returncode == 1
 
@@ -156,13 +156,13 @@ def test_an_engine_names_its_versions_graphs_and_findings(
     assert record["runtime"]["qnn"] == "2.49.40"
     assert [item["code"] for item in record["preflight"]] == ["acme-licence"]
     main = "harness.cli.main"
-    words = ("contexts", "bundle", record["case"], "-o", "case.zip")
+    words = ("model", "bundle", record["case"], "-o", "case.zip")
     run_with_plugin(module, tmp_path, main, *words)
     with zipfile.ZipFile(tmp_path / "case.zip") as bundle:
         plan = json.loads(bundle.read("manifest.json"))["plan"]
         assert (plan["engine"], plan["graph"]) == ("acme", "two")
         assert b"\n\n  ./app.acme libQnnHtp.so of 2.49.40\n" in bundle.read("README.txt")
-    refused = run_with_plugin(module, tmp_path, main, "contexts", "reduce", record["case"])
+    refused = run_with_plugin(module, tmp_path, main, "model", "reduce", record["case"])
     assert (refused.returncode, "this engine loads a file as a whole" in refused.stdout) == (
         2,
         True,

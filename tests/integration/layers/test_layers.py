@@ -20,7 +20,7 @@ SCHEMA = json.loads((ROOT / "docs/schema/layers.schema.json").read_text())
 
 
 def layers(lab: DeviceRuns, *arguments: object) -> tuple[int, dict[str, Any]]:
-    completed = lab.qnn_harness("contexts", "layers", *map(str, arguments), "--json", timeout_s=550)
+    completed = lab.qnn_harness("model", "layers", *map(str, arguments), "--json", timeout_s=550)
     assert completed.returncode in (0, 1), completed.stderr
     document = json.loads(completed.stdout)
     jsonschema.Draft202012Validator(SCHEMA).validate(document)
@@ -86,7 +86,7 @@ def test_ops_that_are_refused_are_named_at_once(lab: DeviceRuns) -> None:
 
 def test_a_context_says_that_its_model_is_needed(lab: DeviceRuns) -> None:
     (context,) = (ROOT / "tests/field").glob("add_add_1_quant*.bin")
-    completed = qnn_harness("contexts", "layers", context)
+    completed = qnn_harness("model", "layers", context)
     assert completed.returncode == 2
     assert ".onnx" in completed.stderr
 
@@ -116,7 +116,7 @@ def test_wrong_input_is_told(tmp_path: Path, arguments: list[str], problem: str)
     files = [
         tmp_path / argument if argument.endswith(".onnx") else argument for argument in arguments
     ]
-    completed = qnn_harness("contexts", "layers", *files, "--reports", tmp_path / "reports")
+    completed = qnn_harness("model", "layers", *files, "--reports", tmp_path / "reports")
     assert completed.returncode == 2, completed.stderr
     assert problem in completed.stderr
     assert not (tmp_path / "reports").exists()
@@ -132,7 +132,7 @@ def test_a_device_that_is_gone_is_the_labs_failure(tmp_path: Path) -> None:
     )
     reports = tmp_path / "reports"
     completed = qnn_harness(
-        "contexts", "layers", tmp_path / "a.onnx", "--lab", lab, "--reports", reports
+        "model", "layers", tmp_path / "a.onnx", "--lab", lab, "--reports", reports
     )
     assert completed.returncode == 3, completed.stderr
     assert "the run on gone" in completed.stderr

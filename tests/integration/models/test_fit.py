@@ -10,8 +10,8 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
-from harness.cli import contexts
-from harness.cli.contexts import fit_command
+from harness.cli import model
+from harness.cli.model import fit_command
 from harness.models.capacity_forecast import (
     Room,
     Size,
@@ -218,7 +218,7 @@ def test_a_kept_budget_is_measured_anew_if_that_is_asked(
     def known(*arguments: Any, anew: bool) -> Room | None:
         return calibrated_room(*arguments, anew=True) if anew else stored
 
-    monkeypatch.setattr(contexts, "calibrated_room", known)
+    monkeypatch.setattr(model, "calibrated_room", known)
     small = str(context_for("tiny", "2.51.0").path)
 
     def budget_of(*words: str) -> int:

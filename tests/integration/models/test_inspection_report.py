@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 from click.testing import CliRunner, Result
 
-from harness.cli.contexts import inspect
+from harness.cli.model import inspect
 from harness.containers.artefact import Piece
 from harness.containers.extract import extract
 from harness.containers.open import open_artefact
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[3]
 FIELD = Path(__file__).parents[2] / "field"
 FOREIGN = min(FIELD.glob("add_add*.bin"))
 VERSIONS = ("2.47.0", "2.48.40", "2.49.40", "2.50.40", "2.51.0")
-SCHEMA = json.loads((ROOT / "docs/schema/contexts.schema.json").read_text())
+SCHEMA = json.loads((ROOT / "docs/schema/inspect.schema.json").read_text())
 
 
 def whole(path: Path) -> Piece:

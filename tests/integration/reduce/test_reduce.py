@@ -58,7 +58,7 @@ def test_one_context_that_is_too_new_is_found_among_others(
     assert (code, record["error"]["code"]) == (1, 5000), output
     case, signature = record["case"], record["error"]["signature"]
     words = ("model.pte::test_contexts", "--output=small.zip", "--json", "--repeat=1")
-    completed = lab.qnn_harness("contexts", "reduce", *words, timeout_s=TIMEOUT_S)
+    completed = lab.qnn_harness("model", "reduce", *words, timeout_s=TIMEOUT_S)
     assert completed.returncode == 0, completed.stderr
     document = json.loads(completed.stdout)
     jsonschema.Draft202012Validator(SCHEMA).validate(document)
@@ -81,7 +81,7 @@ def test_one_context_that_is_too_new_is_found_among_others(
     log.write_text("".join(log.read_text().splitlines(keepends=True)[:4]) + '{"kind":"ans')
     for later in sorted((log.parent / "runs").iterdir())[2:]:
         shutil.rmtree(later)
-    resumed = lab.qnn_harness("contexts", "reduce", f"--resume={log.parent}", "--json")
+    resumed = lab.qnn_harness("model", "reduce", f"--resume={log.parent}", "--json")
     assert resumed.returncode == 0, resumed.stderr
     changed = ("seconds", "bundle")
     assert json.loads(resumed.stdout) | {key: document[key] for key in changed} == document
@@ -101,7 +101,7 @@ def test_one_context_that_is_too_new_is_found_among_others(
     assert "QNN 2.47.0: --qnn 2.47.0" in output
     for words in (("inspect",), ("fit",), ("extract", f"--output={lab.folder}/copied")):
         bundle = (words[0], empty / "small.zip", *words[1:])
-        shown_outcome = qnn_harness("contexts", *bundle, environment=lab.environment)
+        shown_outcome = qnn_harness("model", *bundle, environment=lab.environment)
         assert shown_outcome.returncode == 0, shown_outcome.stderr
     suite = lab.run("--contexts", empty / "small.zip", "--qnn=2.49.40", "-k", "context_count")
     assert suite.code == 0, suite.output
@@ -137,7 +137,7 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
     later.mkdir()
     (later / "results.jsonl").write_text("")
     (later / "run.json").write_text('{"schema": 99}')
-    words = ("contexts", "bundle", record["case"], "--output=again.zip")
+    words = ("model", "bundle", record["case"], "--output=again.zip")
     missing = lab.qnn_harness(*words)
     assert (missing.returncode, "does not exist" in missing.stderr) == (2, True), missing.stderr
     for name in ("in", "out"):
@@ -149,7 +149,7 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
         (("reduce", "tiny.bin::test_contexts[typo]"), f"(valid: {record['case']})"),
         (("bundle", record["case"], "--output=again.zip"), "again.zip: --output: "),
     ):
-        wrong = lab.qnn_harness("contexts", *words)
+        wrong = lab.qnn_harness("model", *words)
         assert (wrong.returncode, message in wrong.stderr) == (2, True), wrong.stderr
     assert not (lab.folder / "x.zip").exists()
 
@@ -159,9 +159,9 @@ def test_a_case_of_a_model_is_packed_as_the_context_that_was_made_of_it(lab: Dev
     (lab.folder / "model.onnx").write_bytes(Model("tiny").serialized())
     code, output, (record,) = lab.run_files("model.onnx", "--qnn=2.51.0", "--tolerance=0.01")
     assert (code, record["outcome"]) == (0, "passed"), output
-    packed = lab.qnn_harness("contexts", "bundle", record["case"], "--output=case.zip")
+    packed = lab.qnn_harness("model", "bundle", record["case"], "--output=case.zip")
     assert packed.returncode == 0, packed.stderr
-    passed = lab.qnn_harness("contexts", "reduce", record["case"])
+    passed = lab.qnn_harness("model", "reduce", record["case"])
     assert passed.returncode == 2
     assert f"passed in {record['run']}" in passed.stderr
     (lab.folder / "model.onnx").unlink()
@@ -255,7 +255,7 @@ def write_models(folder: Path) -> None:
 def write_packed(lab: DeviceRuns) -> None:
     """Write model.onnx as an EPContext node with its context."""
     options = ("--soc=QCS8550", "--qnn=2.51.0", "-o", "packed.bin")
-    compiled = lab.qnn_harness("contexts", "compile", "model.onnx", *options)
+    compiled = lab.qnn_harness("model", "compile", "model.onnx", *options)
     assert compiled.returncode == 0, compiled.stderr
     (graph,) = re.findall(r"graphs: (.+)", compiled.stdout)
     model = onnx.load(lab.folder / "model.onnx")

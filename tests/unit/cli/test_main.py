@@ -45,7 +45,7 @@ def test_a_command_is_listed_with_its_own_words(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "code"), [("--help", 3), ("contexts --help", 3), ("devces", 2), ("report gone", 2)]
+    ("command", "code"), [("--help", 3), ("model --help", 3), ("devces", 2), ("report gone", 2)]
 )
 def test_output_that_nobody_takes_is_one_line_and_an_exit_code(command: str, code: int) -> None:
     for stderr in (subprocess.PIPE, None):

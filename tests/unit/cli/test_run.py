@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli.bisect import bisect
-from harness.cli.contexts import contexts
+from harness.cli.model import model
 from harness.cli.run import run
 from harness.core.errors import ConfigError, NoLabError, VersionError
 from harness.results.run_folder import RunFolder
@@ -100,7 +100,7 @@ def test_a_name_that_no_case_can_have(
 def test_an_empty_name_is_not_the_folder_one_is_in(
     tmp_path: Path, pytest_words: list[str], arguments: list[str]
 ) -> None:
-    for command, options in ((contexts, arguments), (run, [""])):
+    for command, options in ((model, arguments), (run, [""])):
         completed = CliRunner().invoke(command, options)
         assert completed.exit_code == 2
     assert not pytest_words

@@ -24,7 +24,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "bisect",
         "compare --previous a b",
         "compare",
-        "contexts reduce",
+        "model reduce",
         "devices clean --lab missing.yaml",
         "doctor --acceptance",
         "doctor a --reboot",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.cli.contexts import lines
+from harness.cli.model import lines
 from harness.containers.artefact import Artefact, Piece, PieceKind
 from harness.models.context_metadata import Unreadable
 from harness.models.inspection_report import ContextReport, Inspection, context_report, names_of

@@ -1,4 +1,4 @@
-"""`qnn-harness contexts reduce` and `bundle`: reduce a failing case, and pack it."""
+"""`qnn-harness model reduce` and `bundle`: reduce a failing case, and pack it."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def reduce_command(
     if stopped is not None:
         result = result.model_copy(update={"exit_code": stopped})
         path = shlex.quote(str(reduction.folder.path))
-        say(f"stopped; to continue: qnn-harness contexts reduce --resume {path}", err=True)
+        say(f"stopped; to continue: qnn-harness model reduce --resume {path}", err=True)
     if as_json:
         say_json(result)
     elif not result.shown and stopped is None:

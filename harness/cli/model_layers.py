@@ -1,4 +1,4 @@
-"""`qnn-harness contexts layers`: find and export the first op of a model that is wrong."""
+"""`qnn-harness model layers`: find and export the first op of a model that is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`contexts compile` and `fit` of a model, with the real compiler."""
+"""`model compile` and `fit` of a model, with the real compiler."""
 
 import json
 import signal
@@ -34,7 +34,7 @@ def model(tmp_path: Path) -> Path:
 
 
 def inspected(path: Path) -> dict[str, object]:
-    (context,) = json.loads(qnn_harness("contexts", "inspect", path, "--json").stdout)["contexts"]
+    (context,) = json.loads(qnn_harness("model", "inspect", path, "--json").stdout)["contexts"]
     return dict(context)
 
 
@@ -42,7 +42,7 @@ def inspected(path: Path) -> dict[str, object]:
 def test_a_binary_is_for_exactly_that_soc(model: Path, tmp_path: Path) -> None:
     out = tmp_path / "model.bin"
     completed = qnn_harness(
-        *("contexts", "compile", model, "--soc", "sa8255", "--qnn", "2.47", "-o", out)
+        *("model", "compile", model, "--soc", "sa8255", "--qnn", "2.47", "-o", out)
     )
     assert completed.returncode == 0, completed.stderr
     context = inspected(out)
@@ -57,12 +57,12 @@ def test_a_binary_is_for_exactly_that_soc(model: Path, tmp_path: Path) -> None:
 def test_what_the_compiler_refuses_ends_with_1_and_no_file(tmp_path: Path) -> None:
     model = written(tmp_path / "model.onnx", "Erf", "Acosh")
     completed = qnn_harness(
-        "contexts", "compile", model, "--soc", "SM8650", "-o", tmp_path / "model.bin"
+        "model", "compile", model, "--soc", "SM8650", "-o", tmp_path / "model.bin"
     )
     assert completed.returncode == 1
     assert "acosh_1 (Acosh, float32 [2, 8])" in completed.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
-    fits = qnn_harness("contexts", "fit", model, "--soc", "SM8650")
+    fits = qnn_harness("model", "fit", model, "--soc", "SM8650")
     assert (fits.returncode, fits.stderr) == (1, completed.stderr), "in the same words"
 
 
@@ -82,13 +82,13 @@ def test_wrong_input_is_told_before_anything_is_compiled(
     arguments: str, named: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    completed = qnn_harness("contexts", "compile", "model.onnx", *arguments.split())
+    completed = qnn_harness("model", "compile", "model.onnx", *arguments.split())
     assert (completed.returncode, named in completed.stderr) == (2, True), completed.stderr
     assert list(tmp_path.iterdir()) == [model]
 
 
 def test_an_interrupted_one_leaves_nothing(model: Path, tmp_path: Path) -> None:
-    command = [*QNN_HARNESS, "contexts", "compile", model, "--soc", "SM8650", "-o", "b.bin"]
+    command = [*QNN_HARNESS, "model", "compile", model, "--soc", "SM8650", "-o", "b.bin"]
     started = subprocess.Popen(
         [sys.executable, *map(str, command[1:])], cwd=tmp_path, stderr=subprocess.PIPE
     )

@@ -1,7 +1,4 @@
-"""`qnn-harness contexts`: the context binaries in files of users, inspected or copied out.
-
-`fit` tells whether they fit into protection domains.
-"""
+"""`qnn-harness model`: model files of users and the context binaries in them."""
 
 from __future__ import annotations
 
@@ -13,8 +10,6 @@ from typing import Literal
 
 import click
 
-from harness.cli.contexts_layers import layers_command
-from harness.cli.contexts_reduce import bundle_command, reduce_command
 from harness.cli.lab_options import (
     HOST_TARGET,
     NamedPath,
@@ -27,6 +22,8 @@ from harness.cli.lab_options import (
     output_option,
     require_output,
 )
+from harness.cli.model_layers import layers_command
+from harness.cli.model_reduce import bundle_command, reduce_command
 from harness.cli.say import say, say_result
 from harness.containers.artefact import Artefact, ArtefactError, Piece
 from harness.containers.extract import extract, no_context_error, piece_file
@@ -127,7 +124,7 @@ _MAX_DETAILED = 8
 
 
 @click.group()
-def contexts() -> None:
+def model() -> None:
     """Inspect, extract, compile, fit and bundle context binaries in model files.
 
     FILE is a context binary, an ExecuTorch .pte, an ONNX model with EPContext nodes, a LiteRT
@@ -135,7 +132,7 @@ def contexts() -> None:
     """
 
 
-@contexts.command("extract")
+@model.command("extract")
 @files_argument
 @output_option(
     "A new folder for the context binaries and their manifest.json.", metavar="DIR", required=True
@@ -154,7 +151,7 @@ def extract_command(files: tuple[Path, ...], output: Path) -> None:
     say(f"{output / MANIFEST} lists them")
 
 
-@contexts.command()
+@model.command()
 @files_argument
 @click.option("--qnn", metavar="VERSION", help="QNN version that reads them (default: newest).")
 @lab_option
@@ -212,7 +209,7 @@ def inspection(files: Sequence[Path], qnn: str | None, lab_file: Path) -> Inspec
 def lines(report: Inspection, *, whole: bool = False) -> Iterator[str]:
     """Yield an inspection as text: a few lines for each context; for 8 at most unless `whole`."""
     for model in report.models:
-        yield f"{model.file}: an ONNX model; `run` and `contexts compile` compile it"
+        yield f"{model.file}: an ONNX model; `run` and `model compile` compile it"
         yield f"    {counted(model.nodes, 'node')}: {model.op_types}"
         yield from (f"    in  {tensor}" for tensor in model.inputs)
         yield from (f"    out {tensor}" for tensor in model.outputs)
@@ -275,7 +272,7 @@ def size(count: int) -> str:
     return f"{count} bytes"
 
 
-@contexts.command("fit")
+@model.command("fit")
 @files_argument
 @click.option(
     "--contexts", type=click.IntRange(1, MOST_CONTEXTS), help="Number to load, FILEs in turn."
@@ -434,4 +431,4 @@ def _refusal(
 
 
 for command in (compile_command, reduce_command, bundle_command, layers_command):
-    contexts.add_command(command)
+    model.add_command(command)

@@ -1,4 +1,4 @@
-"""`qnn-harness contexts`."""
+"""`qnn-harness model`."""
 
 import json
 from dataclasses import replace
@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 from harness.bisect.bad_condition import Judged, Question
 from harness.bisect.search_loop import RunEnd
-from harness.cli.contexts import contexts, lines
-from harness.cli.contexts_reduce import _Progress
+from harness.cli.model import lines, model
+from harness.cli.model_reduce import _Progress
 from harness.containers.artefact import ArtefactError
 from harness.containers.open import open_artefact
 from harness.models.builtin_models import Model
@@ -25,9 +25,7 @@ PTE = FIELD / "executorch-3-contexts.pte"
 
 
 def test_extract_says_what_was_copied(tmp_path: Path, snapshot: Snapshot) -> None:
-    completed = CliRunner().invoke(
-        contexts, ["extract", str(PTE), "--output", str(tmp_path / "out")]
-    )
+    completed = CliRunner().invoke(model, ["extract", str(PTE), "--output", str(tmp_path / "out")])
     assert completed.exit_code == 0
     assert completed.output == snapshot
     assert len(open_artefact(tmp_path / "out/manifest.json").pieces) == 3
@@ -68,7 +66,7 @@ def test_a_damaged_file_is_told_with_its_place(tmp_path: Path, snapshot: Snapsho
     cut.write_bytes(PTE.read_bytes()[:5000])
     with snapshot.raises(ArtefactError):
         CliRunner().invoke(
-            contexts, ["extract", str(cut), "--output", str(tmp_path / "o")], catch_exceptions=False
+            model, ["extract", str(cut), "--output", str(tmp_path / "o")], catch_exceptions=False
         )
 
 
@@ -97,9 +95,9 @@ def test_ctrl_c_says_how_to_go_on_and_concludes_nothing(
         Reduction, "resume", lambda path, words, **more: resume(path, words, run=runs, **more)
     )
     words = ["reduce", "--resume", str(folder), *(["--json"] if as_json else [])]
-    completed = CliRunner().invoke(contexts, words, standalone_mode=False)
+    completed = CliRunner().invoke(model, words, standalone_mode=False)
     assert completed.return_value == 130, completed.exception
-    assert completed.stderr.endswith(f"qnn-harness contexts reduce --resume {folder}\n")
+    assert completed.stderr.endswith(f"qnn-harness model reduce --resume {folder}\n")
     assert runs.number == answers + 1
     if as_json:
         content = json.loads(completed.stdout)

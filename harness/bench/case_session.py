@@ -20,7 +20,7 @@ from harness.core.files import disk_errors, scratch_folder
 from harness.core.outgoing_text import log_without_secrets
 from harness.diagnosis.diagnosis import Foreseen, diagnosed
 from harness.diagnosis.error_record import ErrorRecord
-from harness.diagnosis.verdict import Verdict, judge
+from harness.diagnosis.verdict import Verdict, judge, lacking_processor
 from harness.dsp.replies import DspReply, clear_replies, log_size, read_replies, read_votes
 from harness.evidence.case_evidence import CaseEvidence, telling_lines
 from harness.lab.lease import LeaseLost
@@ -289,9 +289,13 @@ class CaseSession:
     ) -> Observation:
         """Run a plan in a probe process of its own and judge it; see `Bench.attempt`.
 
-        `probe` is the path of a probe on the device, by default that of the target.
+        `probe` is the path of a probe on the device, by default that of the target. Where a case
+        of the same placement has shown that the device lacks the processor, nothing is run again.
         """
         self._is_used = True
+        if (refusal := self._provisioned.refusals.get(self.placement)) is not None:
+            self.notes.set_verdict(refusal)
+            raise NotPassed.of(refusal)
         if self.placement.power is not None:
             plan = replace(plan, settings=replace(plan.settings, power=self.placement.power))
         self._forget_dsp_replies()
@@ -364,6 +368,11 @@ class CaseSession:
         if verdict.cause == "infra" or any(reply.by == "emulator" for reply in replies):
             self.notes.set_verdict(verdict)
             raise NotPassed.of(verdict)
+        if (lacks := lacking_processor(verdict, facts.coprocessors)) and verdict.error:
+            logs = f"{self._log_folder.parent.name}/{self._log_folder.name}/"
+            why = f"not run again on a device without {lacks.upper()}: {logs} shows the refusal"
+            refusal = replace(verdict, error=verdict.error.with_line(why))
+            self._provisioned.refusals[self.placement] = refusal
         self.notes.executions += executions(run.plan, run.transcript)
         if verdict.outcome == "passed" and (problem := disagreement(self.notes.executions)):
             error = ErrorRecord.of(api="QnnGraph_execute", message=problem)

@@ -25,6 +25,7 @@ from harness.bench.provisioner import (
 from harness.core.engine import ENGINES, EngineProgram
 from harness.core.errors import ConfigError, DeviceError, DeviceFull, HarnessError, InfraError
 from harness.deploy.deploy import Deployer
+from harness.diagnosis.verdict import Verdict
 from harness.evidence.case_evidence import take_baseline
 from harness.evidence.device_replies import Baseline
 from harness.lab.device_watch import DeviceWatch
@@ -59,6 +60,8 @@ class ProvisionedDevice:
         self.watch = watch
         self.failed: dict[Placement, HarnessError] = {}
         self.ready: dict[Placement, PreparedPlacement] = {}
+        self.refusals: dict[Placement, Verdict] = {}
+        """The refusals of placements for which the device lacks a processor."""
         self.deployed: frozenset[str] = frozenset()
         """The names of placements whose files some process of the run has deployed."""
         self._recorded: tuple[AttachedDevice, DeviceRecord] | None = None

@@ -114,13 +114,40 @@ def is_unsupported(
 
     `coprocessors` are the visible DSP and GPU of the device, None if they are not known.
     """
-    return any(
-        same_code(error.code, rule.code)
-        and re.fullmatch(rule.api, error.api or "") is not None
-        and re.search(rule.text, error.message) is not None
-        for rule in rules
-        if rule.lacks is None or (coprocessors and not getattr(coprocessors, rule.lacks))
-    )
+    return _rule_of(error, coprocessors, rules) is not None
+
+
+def _rule_of(
+    error: ErrorRecord, coprocessors: Coprocessors | None, rules: Sequence[UnsupportedRule]
+) -> UnsupportedRule | None:
+    for rule in rules:
+        applies = rule.lacks is None or (coprocessors and not getattr(coprocessors, rule.lacks))
+        if (
+            applies
+            and same_code(error.code, rule.code)
+            and re.fullmatch(rule.api, error.api or "") is not None
+            and re.search(rule.text, error.message) is not None
+        ):
+            return rule
+    return None
+
+
+_BEFORE_MODELS: Final = ("QnnLog_create", "QnnBackend_create", "QnnDevice_create", "GetEpDevices")
+"""Calls that see neither a context nor a model, nor an option of one."""
+
+
+def lacking_processor(
+    verdict: Verdict, coprocessors: Coprocessors | None
+) -> Literal["dsp", "gpu"] | None:
+    """Return the processor without which all cases of a placement end with this verdict.
+
+    None for any other verdict, and where another context or model could end otherwise.
+    """
+    error = verdict.error
+    if verdict.outcome != "unsupported" or error is None or error.api not in _BEFORE_MODELS:
+        return None
+    rule = _rule_of(error, coprocessors, UNSUPPORTED)
+    return rule.lacks if rule else None
 
 
 _NUMBER: Final = r"(\d{1,9})"

@@ -18,12 +18,32 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> DeviceRuns:
 
 
 @pytest.fixture(scope="module")
-def htp_cases(runs: DeviceRuns) -> dict[str, dict[str, Any]]:
-    chosen = ("-k", "context_count and tiny and resident-8")
+def both_cases(runs: DeviceRuns) -> dict[str, list[dict[str, Any]]]:
+    """Two cases of each board."""
+    chosen = ("-k", "context_count and tiny and (resident-8 or window-8)")
     completed = runs.run("--device", "sim-arm64,sim-arm64-sm8650", *chosen)
     assert completed.code == 0, completed.output
-    assert "0 of 2 cases have a verdict, 2 unsupported" in completed.output
-    return {case["device"]["name"]: case for case in completed.cases}
+    assert "0 of 4 cases have a verdict, 4 unsupported" in completed.output
+    cases: dict[str, list[dict[str, Any]]] = {}
+    for case in completed.cases:
+        cases.setdefault(case["device"]["name"], []).append(case)
+    return cases
+
+
+@pytest.fixture(scope="module")
+def htp_cases(both_cases: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+    return {name: cases[0] for name, cases in both_cases.items()}
+
+
+def test_a_board_without_a_dsp_is_asked_once(
+    both_cases: dict[str, list[dict[str, Any]]],
+) -> None:
+    for first, second in both_cases.values():
+        assert (second["outcome"], second["logs"]) == ("unsupported", [])
+        logs = first["logs"][0].rpartition("/")[0]
+        assert any(logs in line for line in second["error"]["message"].splitlines())
+        assert second["error"]["signature"] == first["error"]["signature"]
+        assert second["error"]["chain"] == first["error"]["chain"]
 
 
 @pytest.mark.slow

@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 
 from harness.diagnosis.error_record import ErrorRecord
-from harness.diagnosis.verdict import UNSUPPORTED, UnsupportedRule, is_unsupported
+from harness.diagnosis.verdict import (
+    UNSUPPORTED,
+    UnsupportedRule,
+    Verdict,
+    is_unsupported,
+    lacking_processor,
+)
 from harness.lab.facts import Coprocessors
 
 NOTHING = Coprocessors()
@@ -91,6 +97,30 @@ def test_words_count_by_what_the_device_shows(
     api, code, message = answer
     error = ErrorRecord.of(api=api, code=code, message=message)
     assert is_unsupported(error, shown) is expected
+
+
+@pytest.mark.parametrize(
+    ("answer", "shown", "lacks"),
+    [
+        (NO_SOC, NOTHING, "dsp"),
+        (SKEL, NOTHING, "dsp"),
+        (NO_NPU, NOTHING, "dsp"),
+        (OPENCL, ONLY_DSP, "gpu"),
+        (OPENCL, PHONE, None),
+        # another model, or options of its own, could end otherwise
+        (SKEL_LATER, NOTHING, None),
+        (OPENCL_ORT, NOTHING, None),
+        (("QnnBackend_create", 4000, TUNING), NOTHING, None),
+        (MEM, NOTHING, None),
+    ],
+)
+def test_a_missing_processor_ends_all_cases_alike(
+    answer: tuple[str | None, int | None, str], shown: Coprocessors, lacks: str | None
+) -> None:
+    api, code, message = answer
+    error = ErrorRecord.of(api=api, code=code, message=message)
+    assert lacking_processor(Verdict("unsupported", None, error), shown) == lacks
+    assert lacking_processor(Verdict("failed", "target", error), shown) is None
 
 
 def wrong_rows(rules: tuple[UnsupportedRule, ...]) -> int:

@@ -16,6 +16,7 @@ from harness.bench.exception_attribution import require
 from harness.bench.kept_outputs import keep_outputs_of
 from harness.bench.ort_on_device import OrtOnDevice, ort_on_device
 from harness.containers.graph_partitions import CPU, NPU, Placed, place_row
+from harness.core.context_options import any_of, checked_options
 from harness.core.engine import CASE_TIMEOUT_S, ENGINES, Engine, FileRun
 from harness.core.errors import ConfigError
 from harness.core.matrix_axes import BACKEND_LIBRARIES
@@ -245,17 +246,20 @@ class Bench:
         repeat: int | Rounds = 1,
         timeout_s: float = CASE_TIMEOUT_S,
         fallback: bool = False,
+        options: Mapping[str, object] | None = None,
     ) -> Observation:
         """Create an ONNX Runtime session of an .onnx file, with or without EPContext nodes.
 
         `inputs` and `expected` are as for `executorch`. Without them a plain model with a
         `tolerance` is compared with ORT on the CPU. With `fallback` the CPU runs what QNN refuses.
+        `options` are context options by name, for which the provider has options of its own.
         The keys of the measurements are listed at `Observation`. Otherwise like `run`.
 
         Raises ConfigError like `ort`, and for a file that ONNX Runtime cannot load.
         """
-        limits = {"tolerance": tolerance, "fallback": fallback}
-        return self._run_file("session", model, inputs, expected, repeat, timeout_s, **limits)
+        named = checked_options(options or {})
+        more = {"tolerance": tolerance, "fallback": fallback, "context_options": named}
+        return self._run_file("session", model, inputs, expected, repeat, timeout_s, **more)
 
     def executorch(
         self,
@@ -357,13 +361,17 @@ class Bench:
         return self.case.run(plan, timeout_s, environment)
 
     def resident(
-        self, contexts: Source | Sequence[Source], number: int | None = None
+        self,
+        contexts: Source | Sequence[Source],
+        number: int | None = None,
+        *,
+        options: Mapping[str, object] | None = None,
     ) -> Observation:
         """Load `number` contexts, taken in turn, then execute all of them, then free them.
 
         Without a number each is loaded once, as in `run_contexts`.
         """
-        return self.run_contexts(contexts, number, "resident")
+        return self.run_contexts(contexts, number, "resident", options=options)
 
     def run_contexts(
         self,
@@ -374,24 +382,31 @@ class Bench:
         window: int = 4,
         keep_outputs: bool = False,
         rounds: Rounds = ONCE,
+        options: Mapping[str, object] | None = None,
     ) -> Observation:
         """Run contexts with a residency: `resident`, `sequential` or `window`.
 
         With `keep_outputs` the run keeps the outputs of each context, so that its report can
-        compare them with those of other versions. Raises ConfigError for another residency.
+        compare them with those of other versions. `options` are context options by name, as in
+        `{"reused_io_limit_mb": 64}`; one that the target does not support makes the case
+        `unsupported`. Raises ConfigError for another residency, and for options that are not valid.
         """
         if residency not in RESIDENCIES:
             raise ConfigError(f"no residency {residency!r}", field="residency", choices=RESIDENCIES)
         require(int, *([] if number is None else [number]), window)
+        options = self._checked(options, residency)
         # a string is a mistake: the error quotes all of it instead of its first letter
         is_single = isinstance(contexts, str) or not isinstance(contexts, Sequence)
         sources = cast("Sequence[Source]", [contexts] if is_single else contexts)
         deployed = self.contexts(*sources)
         steps = schedule(len(deployed) if number is None else number, residency, window)
         if not keep_outputs:
-            return self.run(session_plan(self.libraries(), deployed, steps, rounds=rounds))
+            plan = session_plan(self.libraries(), deployed, steps, rounds=rounds, options=options)
+            return self.run(plan)
         with self.scratch() as folder:
-            plan = session_plan(self.libraries(), deployed, steps, save_below=folder, rounds=rounds)
+            plan = session_plan(
+                self.libraries(), deployed, steps, save_below=folder, rounds=rounds, options=options
+            )
             result = self.run(plan)
             transcript, run_folder = result.run.transcript, self.case.run_folder
             figures, kept = keep_outputs_of(deployed, transcript, folder, self.fetch, run_folder)
@@ -405,6 +420,21 @@ class Bench:
             self.conclude(f"graph {graph} failed")
         return result
 
+    def _checked(
+        self, options: Mapping[str, object] | None, residency: str
+    ) -> Mapping[str, object]:
+        """Check and record context options. Raises ConfigError."""
+        if not options:
+            return {}
+        options = checked_options(options)
+        if any_of(options, "group") and residency != "resident":
+            problem = f"contexts of a group must be resident, not {residency}"
+            raise ConfigError(problem, field="residency", choices=["resident"])
+        if any_of(options, "group") and any_of(options, "list"):
+            raise ConfigError("contexts are in a group or in a list, not in both", field="options")
+        self.measure(context_options=options)
+        return options
+
     def note_graphs(self, result: Observation, names: Sequence[str]) -> None:
         """Record the times of each graph that an observation has."""
         steps = result.run.transcript.steps
@@ -415,9 +445,14 @@ class Bench:
         contexts: Sequence[DeployedContext],
         steps: Schedule,
         settings: Settings = Settings(),  # noqa: B008 - it is frozen
+        *,
+        options: Mapping[str, object] | None = None,
     ) -> Plan:
-        """Return the plan for a schedule over these contexts, taken in turn."""
-        return session_plan(self.libraries(), contexts, steps, settings)
+        """Return the plan for a schedule over these contexts, taken in turn.
+
+        `options` are context options by name, as for `run_contexts`.
+        """
+        return session_plan(self.libraries(), contexts, steps, settings, options=options)
 
     def libraries(self) -> Libraries:
         """Return the paths of libQnnSystem and the backend's library on the device.

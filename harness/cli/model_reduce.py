@@ -24,6 +24,7 @@ from harness.cli.lab_options import (
     run_timeout_option,
 )
 from harness.cli.say import say, say_json
+from harness.core.context_options import parsed_options
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.outgoing_text import counted
 from harness.lab.inventory import SIMULATED_LAB, load_lab
@@ -196,6 +197,9 @@ def _options_of_its_run(record: CaseRecord, options: Mapping[str, Any]) -> Model
         graph=values.get("graph"),
         fallback=values.get("fallback") == "allow",
         closeness=closeness,
+        context_options=parsed_options(
+            filter(None, values.get("context-option", "").split(",")), "--context-option"
+        ),
     )
 
 

@@ -29,6 +29,7 @@ from harness.containers.artefact import (
 )
 from harness.core.archive import ArchiveError, ArchiveLimits, open_archive
 from harness.core.bounded_json import parse_model, problem_in
+from harness.core.context_options import OptionValue, checked_options
 from harness.core.engine import DEFAULT_ENGINE, ENGINES
 from harness.core.errors import ConfigError, InfraError
 from harness.core.files import written_whole
@@ -89,6 +90,13 @@ def _known_engine(name: str) -> str:
     return name
 
 
+def _context_options(options: dict[str, OptionValue]) -> dict[str, OptionValue]:
+    try:
+        return checked_options(options)
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+
+
 class RunPlan(BaseModel, extra="forbid", frozen=True):
     """Options of the run that was packed; those of a new run take precedence.
 
@@ -109,6 +117,7 @@ class RunPlan(BaseModel, extra="forbid", frozen=True):
     max_error: _Limit = None
     min_cosine: _Limit = None
     min_sqnr: _Limit = None
+    context_options: Annotated[dict[str, OptionValue], AfterValidator(_context_options)] = {}
 
 
 class Expects(BaseModel, extra="forbid", frozen=True):

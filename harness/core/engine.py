@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pluggy
 
 from harness.core import hooks
+from harness.core.context_options import OptionValue
 from harness.core.errors import ConfigError
 from harness.core.matrix_axes import BACKENDS, Backend
 
@@ -52,7 +53,7 @@ class FileRun:
     """A file to run with an engine, and the options for it; paths are absolute.
 
     `graph` names the one to execute, None for the usual one. With `fallback`, nodes that the NPU
-    refuses may run on the CPU.
+    refuses may run on the CPU. `context_options` are those of each context that is loaded.
     """
 
     path: Path
@@ -63,6 +64,7 @@ class FileRun:
     graph: str | None = None
     fallback: bool = False
     timeout_s: float = CASE_TIMEOUT_S
+    context_options: Mapping[str, OptionValue] = field(default_factory=dict)
 
 
 class Engine:
@@ -89,6 +91,8 @@ class Engine:
     """It loads contexts one by one: from a compiler, or extracted from files."""
     takes_models: bool = False
     """It builds graphs on the device itself."""
+    takes_context_options: bool = False
+    """It passes the options of contexts on when it loads them."""
     has_compilers: bool = False
     """A QNN version compiles for it, so that its cases have the axis `compiler`."""
 

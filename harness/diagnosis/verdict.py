@@ -51,16 +51,29 @@ class UnsupportedRule:
 
 EMULATORS: Final = "phones can do this; docs/dsp.md lists what each emulator cannot"
 _SETTING_UP = r"Qnn(?:Log|Backend|Device)_create|QnnContext_create\w*"
+_LOADING = r"QnnContext_createFromBinary|CreateSession"
 
 UNSUPPORTED: Final = (
     # libQnnHtp.so for x86-64: `QnnMem API is not supported`
     UnsupportedRule(r"QnnMem_\w+", 1000),
     # libQnnHtp.so for x86-64: custom context properties
     UnsupportedRule(r"QnnContext_(getProperty|setConfig)", 1000),
-    # libQnnHtp.so for x86-64: registering a group of contexts
-    UnsupportedRule(r"QnnContext_createFromBinary", 5010, r"HTP Config option: 2 not supported"),
+    # libQnnHtp.so for x86-64: registering a group of contexts, and most other options of a context
+    UnsupportedRule(_LOADING, 5010, r"HTP Config option: \d+ not supported"),
+    # libQnnHtp.so, for x86-64: `Memory Limit Hint is not supported`; for arm64: `Concurrent
+    # resource sharing config is not supported on this device`
+    UnsupportedRule(
+        _LOADING,
+        1000,
+        r"(?i)(memory profiling|resource sharing config|memory limit hint|persistent binary"
+        r"|binary_compatibility) is not supported",
+    ),
     # libQnnHtp.so for x86-64: `Backend does not support QnnContext_createFromBinaryListAsync`
     UnsupportedRule(r"QnnContext_createFromBinaryListAsync", 1000),
+    UnsupportedRule("CreateSession", 1000, r"support QnnContext_createFromBinaryListAsync"),
+    # libQnnHtp.so for devices below v81: `extended UDMA which is only available for DSP
+    # architectures >= 81`
+    UnsupportedRule("CreateSession", 6007, r"only available for DSP architectures"),
     # libQnnGpu.so for x86-64, with or without an OpenCL driver
     UnsupportedRule(
         r"QnnBackend_create|CreateSession",

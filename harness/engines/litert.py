@@ -53,6 +53,7 @@ class LiteRT(Engine):
     default_for = ("tflite",)
     backends = ("htp",)
     method = "litert"
+    takes_context_options = True
     has_compilers = True
     test = "test_model"
 
@@ -79,7 +80,14 @@ class LiteRT(Engine):
         bench.measure(litert=compiled.figures(), **compiled.places())
         bench.conclude(str(compiled))
         sources, rounds = compiled.sources, rounds_of(file.rounds)
-        result = bench.run_contexts(sources, None, "resident", keep_outputs=True, rounds=rounds)
+        result = bench.run_contexts(
+            sources,
+            None,
+            "resident",
+            keep_outputs=True,
+            rounds=rounds,
+            options=file.context_options,
+        )
         return result.keeping([replace(output, against=ON_LITERT) for output in result.kept])
 
     def manual(self, model: str, plan: RunPlan) -> str:

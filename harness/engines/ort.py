@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import posixpath
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.bench.bench import NO_FALLBACK, Bench, refusals, refused_words
-from harness.bench.case_session import CaseSession, Observation
+from harness.bench.case_session import CaseSession, Observation, TargetFailure
 from harness.bench.kept_outputs import ToKeep
 from harness.bench.ort_on_device import OrtOnDevice
 from harness.containers.artefact import Blob, FileBytes
@@ -25,14 +26,16 @@ from harness.containers.graph_partitions import (
     transfers_in,
 )
 from harness.containers.open import open_artefact
+from harness.core.context_options import CONTEXT_OPTIONS, OptionValue
 from harness.core.engine import Engine, FileRun, require_no_graph
 from harness.core.errors import ConfigError, HarnessError
 from harness.core.files import scratch_folder
 from harness.core.state_folders import cache_root
 from harness.core.verified_folder import valid_name
 from harness.diagnosis.diagnosis import diagnosed
-from harness.diagnosis.error_record import signature
+from harness.diagnosis.error_record import ErrorRecord, signature
 from harness.diagnosis.refused_nodes import refused_nodes
+from harness.diagnosis.verdict import Verdict
 from harness.models.artefact_sources import ModelOptions, WholeFile, own_folder
 from harness.models.builtin_models import Model
 from harness.models.compiler import CompileJob, run_jobs
@@ -57,6 +60,7 @@ class OnnxRuntime(Engine):
     method = "session"
     option = "ort"
     takes_models = True
+    takes_context_options = True
     has_compilers = True
     test = "test_session"
 
@@ -89,7 +93,10 @@ class OnnxRuntime(Engine):
         known = case.prepared.models([session.model] if session.model else [])
         case.notes.makers += case.prepared.builds(session.sources)
         deployed = session.deployed(next(iter(known), None), folder, files, tolerance)
-        plan = session.plan(ort, deployed, rounds_of(file.rounds))
+        provider = provider_options(ort, file.context_options)
+        if provider:
+            bench.measure(context_options=dict(file.context_options), provider_options=provider)
+        plan = session.plan(ort, deployed, rounds_of(file.rounds), provider)
         run = partial(bench.run, timeout_s=file.timeout_s)
         outputs = session.outputs_to_keep(files, bench.reference)
         result = case.run_and_keep(run, plan, [outputs])
@@ -177,12 +184,50 @@ class SessionModel:
             return ToKeep("ort-run", self.surface.results, expected, GIVEN)
         return ToKeep("ort-run", self.surface.results, reference(self.model).expected, ON_CPU)
 
-    def plan(self, ort: OrtOnDevice, deployed: DeployedModel, rounds: Rounds) -> Plan:
-        """Return a plan with one session, run twice if the outputs have no other reference."""
-        steps = ort.session(0, deployed.file, fallback=self.mixed)
+    def plan(
+        self,
+        ort: OrtOnDevice,
+        deployed: DeployedModel,
+        rounds: Rounds,
+        options: Mapping[str, str] | None = None,
+    ) -> Plan:
+        """Return a plan with one session, run twice if the outputs have no other reference.
+
+        `options` are those of the provider.
+        """
+        provider = ort.provider(options)
+        steps = ort.session(0, deployed.file, provider=provider, fallback=self.mixed)
         parts = (rounds,) if deployed.expected else rounds.halves()
         runs = [ort.run(0, deployed, repeat=part) for part in parts]
         return ort.plan((*steps, *runs), sessions=1)
+
+
+def provider_options(ort: OrtOnDevice, options: Mapping[str, OptionValue]) -> dict[str, str]:
+    """Return the options of ONNX Runtime's QNN provider for these options of contexts.
+
+    The provider ignores a name that it does not know. Raises TargetFailure with the outcome
+    `unsupported` if this version has no such option, ConfigError if no version has one.
+    """
+    implied = {CONTEXT_OPTIONS[name].needs for name in options}  # the provider sets these itself
+    provided = {}
+    for name, value in options.items():
+        option = CONTEXT_OPTIONS[name]
+        if not option.ort and name not in implied:
+            able = [each.name for each in CONTEXT_OPTIONS.values() if each.ort]
+            problem = f"ONNX Runtime has no option for {name}"
+            raise ConfigError(problem, field="--context-option", choices=able)
+        if name not in implied:
+            provided[option.ort] = str(value if option.value == "MB" else int(bool(value)))
+    library = posixpath.basename(ort.plugin or ort.library)
+    runtime = ort.runtime.runtime
+    (path,) = (file.path for file in runtime.files if posixpath.basename(file.name) == library)
+    for name in provided:
+        if name.encode() + b"\0" not in path.read_bytes():
+            message = (
+                f"ONNX Runtime's QNN provider with QNN {runtime.qnn_version} has no option {name}"
+            )
+            raise TargetFailure(Verdict("unsupported", None, ErrorRecord.of(message=message)))
+    return provided
 
 
 def open_session(

@@ -13,4 +13,5 @@ class Probe(Engine):
     test = "test_contexts"
     suite = "run_contexts"
     takes_contexts = True
+    takes_context_options = True
     has_compilers = True

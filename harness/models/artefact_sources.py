@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Self
@@ -13,6 +13,7 @@ from harness.containers.artefact import Artefact, ArtefactError, Blob
 from harness.containers.extract import piece_file
 from harness.containers.manifest import RunPlan
 from harness.containers.open import open_artefacts
+from harness.core.context_options import OptionValue
 from harness.core.engine import ENGINES, FileRun
 from harness.core.errors import ConfigError
 from harness.core.outgoing_text import counted
@@ -31,7 +32,7 @@ class ModelOptions:
     For an artefact of several contexts, such a folder holds a folder for each, named `0`, `1` and
     so on; for several artefacts, it holds all that in a folder named like the artefact. `graph`
     names the graph to execute. With `fallback`, nodes that the NPU refuses may run on the CPU.
-    `closeness` are the conditions for each output.
+    `closeness` are the conditions for each output, `context_options` are those of each context.
     """
 
     inputs: Path | None = None
@@ -40,6 +41,7 @@ class ModelOptions:
     graph: str | None = None
     fallback: bool = False
     closeness: ClosenessLimits = field(default_factory=ClosenessLimits)
+    context_options: Mapping[str, OptionValue] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # conditions on closeness replace the test for equality
@@ -87,7 +89,13 @@ class WholeFile(SourceList):
         options = self.options
         tensors = options.inputs, options.expected
         return FileRun(
-            self.path, *tensors, options.tolerance, self.rounds, options.graph, options.fallback
+            self.path,
+            *tensors,
+            options.tolerance,
+            self.rounds,
+            options.graph,
+            options.fallback,
+            context_options=self.context_options,
         )
 
     @classmethod
@@ -102,7 +110,9 @@ class WholeFile(SourceList):
     ) -> Self:
         """Return the file, named like it; `part` is one of its graphs if there are several."""
         name = path.name if part is None else f"{path.name}-{part}"
-        whole = cls(name, sources, closeness=options.closeness)
+        whole = cls(
+            name, sources, closeness=options.closeness, context_options=options.context_options
+        )
         whole.path, whole.files = path, tuple(files)
         inputs, expected = (
             own_folder(root, path.name) for root in (options.inputs, options.expected)
@@ -152,7 +162,9 @@ def contexts_of(
             raise ConfigError(problem, file=path, field="graph")
         require_alike(path, options.closeness.original)
         model = OnnxModel.of(path, options.tolerance, inputs=inputs, expected=expected)
-        return SourceList(name, [model], closeness=options.closeness)
+        return SourceList(
+            name, [model], closeness=options.closeness, context_options=options.context_options
+        )
     pieces = artefact.pieces
     if empty := ", ".join(piece.origin for piece in pieces if piece.kind == "empty"):
         # seen in microsoft/onnxruntime#31977
@@ -202,7 +214,7 @@ def contexts_of(
     expects = artefact.facts.get("expects")
     closeness = options.closeness or ClosenessLimits(*limits)
     notes = "\n".join(_partial_run_notes(artefact, len(pieces)))
-    return SourceList(name, sources, plan, expects, closeness, notes)
+    return SourceList(name, sources, plan, expects, closeness, notes, options.context_options)
 
 
 def _partial_run_notes(artefact: Artefact, contexts: int) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from harness.containers.manifest import Expects, RunPlan
+from harness.core.context_options import OptionValue
 from harness.core.errors import ConfigError, HarnessError, InternalError
 from harness.models.builtin_models import Model
 from harness.models.compiler import CompileError
@@ -42,6 +43,9 @@ class SourceList(tuple[Source, ...]):
     closeness: ClosenessLimits
     """Conditions for each output."""
 
+    context_options: Mapping[str, OptionValue]
+    """The options with which each context loads."""
+
     plan: RunPlan | None
     expects: Expects | None
     """How a bundle says that its contexts ran, and the outcome."""
@@ -57,6 +61,7 @@ class SourceList(tuple[Source, ...]):
         expects: Expects | None = None,
         closeness: ClosenessLimits | None = None,
         not_run: str = "",
+        context_options: Mapping[str, OptionValue] | None = None,
     ) -> Self:
         """Create a list of sources, in the order in which they are to be loaded."""
         source_list = super().__new__(cls, tuple(sources))
@@ -64,6 +69,8 @@ class SourceList(tuple[Source, ...]):
         source_list.not_run = not_run
         source_list.plan, source_list.expects, source_list.rounds = plan, expects, ONCE
         source_list.closeness = ClosenessLimits() if closeness is None else closeness
+        packed = plan.context_options if plan is not None else {}
+        source_list.context_options = context_options or packed
         return source_list
 
     @classmethod

@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol, Self, get_args, runtime_checkable
 
+from harness.core.context_options import any_of
 from harness.core.errors import ConfigError
 from harness.core.outgoing_text import counted
 from harness.models.context_metadata import entries, named_build, needs
+from harness.probe.ort_plan import context_load_list
 from harness.probe.plan import (
+    LIMITS,
     ONCE,
     Plan,
     Rounds,
@@ -271,16 +275,20 @@ def session_plan(
     *,
     save_below: str | None = None,
     rounds: Rounds = ONCE,
+    options: Mapping[str, object] | None = None,
 ) -> Plan:
     """Return the plan for a schedule; context number i is `contexts[i % len(contexts)]`.
 
     Each context's outputs are saved once, below the folder `save_below` (`saved_output`). Each
-    graph is executed `rounds` times; all of them share its time budget.
+    graph is executed `rounds` times; all of them share its time budget. With `options` of a list,
+    contexts that load one after another are loaded as lists.
     """
     graphs = [1 + len(deployed.others) for deployed in contexts]
     executed = [move.context % len(graphs) for move in steps.moves if move.verb == "execute"]
     each = rounds.shared(sum(graphs[context] for context in executed))
-    moves = _steps(contexts, steps.moves, save_below, each)
+    moves = [*_steps(contexts, steps.moves, save_below, each, options)]
+    if options and any_of(options, "list"):
+        moves = [*_as_lists(moves, options)]
     frees = _steps(contexts, steps.frees)
     return within_session(libraries, moves, frees, settings)
 
@@ -324,11 +332,12 @@ def _steps(
     moves: Sequence[Move],
     save_below: str | None = None,
     rounds: Rounds = ONCE,
+    options: Mapping[str, object] | None = None,
 ) -> Iterator[Step]:
     for move in moves:
         deployed = contexts[move.context % len(contexts)]
         if move.verb == "load":
-            yield context_load(move.context, deployed.binary)
+            yield context_load(move.context, deployed.binary, options=options)
         elif move.verb == "free":
             yield context_free(move.context)
         else:
@@ -351,3 +360,14 @@ def _steps(
                         tolerance=other.context.tolerance,
                         repeat=share,
                     )
+
+
+def _as_lists(steps: Iterable[Step], options: Mapping[str, object]) -> Iterator[Step]:
+    for is_load, group in groupby(steps, lambda step: step.verb == "context-load"):
+        if not is_load:
+            yield from group
+            continue
+        loads, most = list(group), LIMITS["LIST_MAX"]
+        for part in (loads[start : start + most] for start in range(0, len(loads), most)):
+            files = [step.fields["file"] for step in part]
+            yield context_load_list(int(part[0].fields["context"]), files, options=options)

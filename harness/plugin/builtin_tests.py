@@ -35,7 +35,12 @@ def test_contexts(
     rounds = workload.rounds if workload.plan is None else ONCE
     with _as_packed(bench, workload) as outcome:
         result = bench.run_contexts(
-            workload, contexts, residency, keep_outputs=keep_outputs, rounds=rounds
+            workload,
+            contexts,
+            residency,
+            keep_outputs=keep_outputs,
+            rounds=rounds,
+            options=workload.context_options,
         )
         outcome.verdict = result.verdict
         if workload.not_run and result.verdict.outcome == "passed":

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import pytest
 
+from harness.core.context_options import parsed_options
 from harness.core.engine import DEFAULT_ENGINE, ENGINES, Engine, find_engine
 from harness.core.errors import ConfigError
 from harness.plugin.options import ContextOptions, Options, rounds_option
@@ -212,6 +213,8 @@ def _with_bundle(sources: SourceList, artefact: Artefact) -> SourceList:
     """Return these sources with the plan and the expected end of a bundle."""
     plan, expects = (artefact.facts.get(name) for name in ("plan", "expects"))
     sources.plan, sources.expects = plan or sources.plan, expects or sources.expects
+    if plan is not None:
+        sources.context_options = sources.context_options or plan.context_options
     return sources
 
 
@@ -235,8 +238,19 @@ def _model_options(path: Path, engine: Engine, options: ContextOptions) -> Model
     closeness = ClosenessLimits(
         options.max_error, options.min_cosine, options.min_sqnr, options.reference
     )
+    loads = parsed_options(options.context_options, "--context-option")
+    if loads and not engine.takes_context_options:
+        problem = f"{engine.title} sets the options of contexts when it compiles a file"
+        able = [f"--engine {each.name}" for each in ENGINES.values() if each.takes_context_options]
+        raise ConfigError(problem, file=path, field="--context-option", choices=able)
     return ModelOptions(
-        options.inputs, options.expected, options.tolerance, options.graph, allowed, closeness
+        options.inputs,
+        options.expected,
+        options.tolerance,
+        options.graph,
+        allowed,
+        closeness,
+        loads,
     )
 
 

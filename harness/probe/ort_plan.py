@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from harness.core.context_options import option_fields
 from harness.core.error_codes import TensorMemory
 from harness.core.errors import ConfigError
 from harness.probe.plan import ProfileLevel, Rounds, Step, executed_fields, numbered, texts
@@ -264,6 +265,15 @@ def context_load_shared(
     return Step("context-load", texts(context=context, file=file, max_spill_fill=size, group=group))
 
 
-def context_load_list(first: int, files: Iterable[str], *, share: bool = True) -> Step:
-    """Load contexts, numbered from `first`, in one call, and wait until all are loaded."""
-    return Step("context-load-list", texts(first=first, share=int(share)) | numbered("file", files))
+SHARED: Final[Mapping[str, object]] = MappingProxyType({"share_resources": 1})
+
+
+def context_load_list(
+    first: int, files: Iterable[str], *, options: Mapping[str, object] = SHARED
+) -> Step:
+    """Load contexts, numbered from `first`, in one call, and wait until all are loaded.
+
+    `options` are as in `context_load`; by default the contexts share their resources.
+    """
+    fields = texts(first=first) | numbered("file", files)
+    return Step("context-load-list", fields | option_fields(options))

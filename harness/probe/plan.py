@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, Literal
 from zlib import crc32
 
+from harness.core.context_options import option_fields
 from harness.core.errors import ConfigError
 from harness.core.outgoing_text import counted
 
@@ -20,7 +21,7 @@ _NOT_C: Final = re.compile(r"/\*.*?\*/|^#.*?$", re.DOTALL | re.MULTILINE)
 _ENTRY: Final = re.compile(
     r'^(LIMIT|LINE|VERB)\("?([\w-]+)"?,\s(.*?)\)$(?!\n )', re.DOTALL | re.MULTILINE
 )
-_FIELD: Final = re.compile(r'(MUST|MAY|LIST)\("([a-z_.0]+)", (\w+)(?:\(([^()]*)\))?\)')
+_FIELD: Final = re.compile(r'(MUST|MAY|LIST|NUMBERS)\("([a-z_.0]+)", (\w+)(?:\(([^()]*)\))?\)')
 _KINDS: Final[Mapping[str, FieldType]] = {"TEXT": "text", "REAL": "real", "NUMBER": "number"}
 _NUMBERED_KEY: Final = re.compile(r"([a-z]+\.)(0|[1-9][0-9]{0,18})")
 _NUMBER: Final = re.compile(r"[0-9]{1,19}")
@@ -55,7 +56,8 @@ class Field:
         if self.kind == "number":
             if not _NUMBER.fullmatch(value):
                 raise ConfigError(f"{value!r} is not a number", field=key)
-            if not self.least <= int(value) <= self.most:
+            bounded = not _NUMBERED_KEY.fullmatch(key)  # else the bounds are its number's
+            if bounded and not self.least <= int(value) <= self.most:
                 raise ConfigError(f"{value} is not {self.least} to {self.most}", field=key)
 
 
@@ -98,8 +100,8 @@ def _field(need: str, kind: str, bound: str) -> Field:
         most = LIMITS[bound] if bound in LIMITS else int(bound)
         least = int(kind == "ONE_TO")
         return Field(required, "number", least, most - 1 + least)
-    if need == "LIST":
-        return Field(required, most=LIMITS[kind] - 1)
+    if need in ("LIST", "NUMBERS"):
+        return Field(required, "number" if need == "NUMBERS" else "text", most=LIMITS[kind] - 1)
     return Field(required, _KINDS[kind])
 
 
@@ -290,14 +292,21 @@ def context_inspect(file: str, *, offset: int | None = None, size: int | None = 
 
 
 def context_load(
-    context: int, file: str, *, max_bytes: int | None = None, profile: ProfileLevel | None = None
+    context: int,
+    file: str,
+    *,
+    max_bytes: int | None = None,
+    profile: ProfileLevel | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> Step:
     """Create a context from a binary; a file above `max_bytes` is not read.
 
-    With `profile` the library's own events are reported.
+    With `profile` the library's own events are reported. `options` are context options by name
+    (docs/context-options.md); a group of contexts is that of context 0. Raises ConfigError for one
+    that does not exist or a value that it does not take.
     """
     fields = texts(context=context, file=file, max_bytes=max_bytes, profile=profile)
-    return Step("context-load", fields)
+    return Step("context-load", fields | option_fields(options, context))
 
 
 def execute(

@@ -298,6 +298,7 @@ def find_subject(
         max_error=sources.closeness.max_error,
         min_cosine=sources.closeness.min_cosine,
         min_sqnr=sources.closeness.min_sqnr,
+        context_options=dict(sources.context_options),
     )
     return Subject(
         case=case,
@@ -480,6 +481,7 @@ def pack_model(
         max_error=options.closeness.max_error,
         min_cosine=options.closeness.min_cosine,
         min_sqnr=options.closeness.min_sqnr,
+        context_options=dict(options.context_options),
     )
     files = model_files(model, options)
     plan = versions_of(plan, record).model_copy(update={"engine": engine.name})

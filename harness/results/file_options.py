@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 _CONTEXTS: Final = ("inputs", "expected", "tolerance", "graph")
-_LIMITS: Final = ("max-error", "min-cosine", "min-sqnr", "reference", "fallback")
+_LIMITS: Final = ("max-error", "min-cosine", "min-sqnr", "reference", "fallback", "context-option")
 _OPTION: Final = re.compile(
     rf"--(?:qnn-)?(?:contexts-)?({'|'.join((*_CONTEXTS, *_LIMITS))})(?:=(.*))?", re.S
 )
@@ -19,10 +19,12 @@ def file_options_in(command: object) -> dict[str, str]:
     `command` is that of run.json; empty if it is no list.
     """
     words = iter([str(word) for word in command] if isinstance(command, list | tuple) else ())
-    options = {}
+    options: dict[str, str] = {}
     for word in words:
         if (named := _OPTION.fullmatch(word)) is not None:
-            options[named[1]] = named[2] if named[2] is not None else next(words, "")
+            name, value = named[1], named[2] if named[2] is not None else next(words, "")
+            repeats = name == "context-option" and name in options
+            options[name] = f"{options[name]},{value}" if repeats else value
     return options
 
 

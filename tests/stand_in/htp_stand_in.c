@@ -159,11 +159,11 @@ static void read_metadata(struct held *held, const void *binary, uint64_t size) 
     system_api->context_free(handle);
 }
 
-static const struct abi_htp_group_option *group_of(const void **list) {
+static const struct abi_htp_context_option *group_of(const void **list) {
     for (; list != NULL && *list != NULL; list++) {
-        const struct abi_device_config *entry = *list;
-        const struct abi_htp_group_option *option = entry->custom;
-        if (entry->option == 0 && option != NULL &&
+        const struct abi_context_option *entry = *list;
+        const struct abi_htp_context_option *option = entry->as.custom;
+        if (entry->option == ABI_CONTEXT_CUSTOM && option != NULL &&
             option->option == ABI_HTP_REGISTER_MULTI_CONTEXTS)
             return option;
     }
@@ -175,11 +175,12 @@ static bool has_groups(void) { return *setting("group") != '\0'; }
 static abi_error create(abi_handle backend, abi_handle device, const void **list,
                         const void *binary, uint64_t size, abi_handle *context,
                         abi_handle profile) {
-    const struct abi_htp_group_option *group = has_groups() ? group_of(list) : NULL;
-    struct held held = {0}, *head = group != NULL ? find(group->first) : NULL;
-    if (group != NULL && group->first == NULL) head = NULL;
+    const struct abi_htp_context_option *group = has_groups() ? group_of(list) : NULL;
+    struct held held = {0}, *head = group != NULL ? find(group->as.group.first) : NULL;
+    if (group != NULL && group->as.group.first == NULL) head = NULL;
     read_metadata(&held, binary, size);
-    uint64_t shared = head != NULL ? head->group_bytes : group ? group->max_spill_fill_bytes : 0;
+    uint64_t asked = group != NULL ? group->as.group.max_spill_fill_bytes : 0;
+    uint64_t shared = head != NULL ? head->group_bytes : asked;
     abi_error code = real->context_create_from_binary(
         backend, device, group != NULL ? NULL : list, binary, size, context, profile);
     struct held *free_place = find(NULL);

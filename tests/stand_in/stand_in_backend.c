@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "abi_memory.h"
 #include "abi_power.h"
 #include "backend.h"
 
@@ -15,6 +16,7 @@ enum { REFUSED = 1002, THREADS = 4, LINES = 2000 };
 
 struct context {
     char behaviour[32];
+    const char *binary; /* used again at each execution */
     unsigned executions;
     uint32_t dimensions[16];
     struct abi_tensor tensors[2];
@@ -63,6 +65,20 @@ static struct context *read_binary(const void *binary, uint64_t size) {
     return context;
 }
 
+/* Tells the options of a context, or of a list of them. */
+static void tell(const char *whose, const void **config) {
+    for (; config != NULL && *config != NULL; config++) {
+        const struct abi_context_option *option = *config;
+        const struct abi_htp_context_option *custom = option->as.custom;
+        if (option->option != ABI_CONTEXT_CUSTOM)
+            say(ABI_LOG_WARN, "%s: standard %u = %llu", whose, option->option,
+                (unsigned long long)option->as.number);
+        else
+            say(ABI_LOG_WARN, "%s: custom %u = %llu", whose, custom->option,
+                (unsigned long long)custom->as.number);
+    }
+}
+
 static void *chatter(void *thread) {
     for (int i = 0; i < LINES; i++)
         say(ABI_LOG_INFO, "thread %d line %d %0200d\n", (int)(intptr_t)thread, i, i);
@@ -77,10 +93,12 @@ static void *speak_late(void *nothing) {
 
 static abi_error create(abi_handle backend, abi_handle device, const void **config,
                         const void *binary, uint64_t size, abi_handle *handle, abi_handle profile) {
-    (void)backend, (void)device, (void)config, (void)profile;
+    (void)backend, (void)device, (void)profile;
     struct context *context = read_binary(binary, size);
     if (context == NULL) return 5000;
     const char *behaviour = context->behaviour;
+    tell("context", config);
+    if (strcmp(behaviour, "persistent") == 0) context->binary = binary;
     pthread_t threads[THREADS];
     if (strcmp(behaviour, "refuse") == 0) {
         free(context);
@@ -117,6 +135,8 @@ static abi_error execute(abi_handle graph, const struct abi_tensor *inputs, uint
     uint32_t size = outputs[0].memory.size;
     context->executions++;
     if (strcmp(behaviour, "silent") == 0) return 0;
+    if (context->binary != NULL && strncmp(context->binary, "stand-in persistent", 19) != 0)
+        return 6004;
     if (strcmp(behaviour, "fail") == 0) return 6004;
     if (strcmp(behaviour, "crash") == 0) abort();
     while (strcmp(behaviour, "hang") == 0) pause();
@@ -144,6 +164,20 @@ static abi_error message(abi_error error, const char **text) {
 static abi_error context_free(abi_handle context, abi_handle profile) {
     (void)profile;
     free(context);
+    return 0;
+}
+
+static abi_error create_list(abi_handle backend, abi_handle device,
+                             const struct abi_context_params **each, const void **config,
+                             abi_handle signal) {
+    (void)signal;
+    tell("list", config);
+    for (; *each != NULL; each++) {
+        abi_handle context = NULL;
+        abi_error code = create(backend, device, (*each)->config, (*each)->binary, (*each)->size,
+                                &context, NULL);
+        (*each)->notify(context, NULL, NULL, ABI_NOTIFY_CONTEXT, (*each)->parameter, code);
+    }
     return 0;
 }
 
@@ -205,6 +239,10 @@ static struct abi_backend_provider provider = {
 abi_error QnnInterface_getProviders(const struct abi_backend_provider ***list, uint32_t *count) {
     static const struct abi_backend_provider *providers[] = {&provider};
     provider.api.device_infrastructure = infrastructure;
+    if (getenv("STAND_IN_LISTS") != NULL) {
+        provider.core.minor = ABI_CORE_MINOR_WITH_LIST;
+        provider.api.context_create_list = create_list;
+    }
     *list = providers;
     *count = 1;
     return 0;

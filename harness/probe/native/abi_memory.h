@@ -27,20 +27,37 @@ struct abi_memory_descriptor {
 _Static_assert(offsetof(struct abi_memory_descriptor, as) == 32, "memory descriptor: union");
 _Static_assert(sizeof(struct abi_memory_descriptor) == 48, "memory descriptor: stride");
 
-/* A context's configuration is like a device's: option 0 (custom) and the backend's own words. */
-enum { ABI_HTP_REGISTER_MULTI_CONTEXTS = 2, ABI_HTP_SHARE_RESOURCES = 5 };
+/* One option of a context. Whatever its type, a number fills its union as a little-endian value. */
+enum { ABI_CONTEXT_CUSTOM = 0, ABI_CONTEXT_PERSISTENT_BINARY = 7 };
 
-struct abi_htp_group_option {
+struct abi_context_option {
     uint32_t option;
-    abi_handle first; /* of the group; NULL begins a group */
-    uint64_t max_spill_fill_bytes;
+    union {
+        const void *custom; /* for ABI_CONTEXT_CUSTOM: the backend's own words */
+        uint64_t number;
+    } as;
 };
-_Static_assert(sizeof(struct abi_htp_group_option) == 24, "group option");
+_Static_assert(sizeof(struct abi_context_option) == 16, "context option");
 
-struct abi_htp_flag_option {
-    uint32_t option;
-    uint64_t on; /* a bool in a union that is aligned to eight bytes */
+enum {
+    ABI_HTP_REGISTER_MULTI_CONTEXTS = 2,
+    ABI_HTP_SHARE_RESOURCES = 5,
+    ABI_HTP_SHARE_RESOURCES_TYPE = 10,
+    ABI_HTP_REGISTER_CONCURRENT = 12,
+    ABI_HTP_REUSED_IO_LIMIT = 17
 };
+
+struct abi_htp_context_option {
+    uint32_t option;
+    union {
+        uint64_t number;
+        struct {
+            abi_handle first; /* of the group; NULL begins a group */
+            uint64_t max_spill_fill_bytes;
+        } group;
+    } as;
+};
+_Static_assert(sizeof(struct abi_htp_context_option) == 24, "HTP context option");
 
 enum { ABI_NOTIFY_GRAPH = 0, ABI_NOTIFY_CONTEXT = 1 };
 

@@ -26,11 +26,13 @@ void context_load(const struct step *step, struct outcome *outcome) {
     answer_since(started, outcome, code);
     profile_close(profile, outcome);
     uint64_t damage = buffer_damage(&binary);
-    /* The library has taken what it needs: frameworks let go of the file here as well. */
-    buffer_free(&binary);
+    bool keeps = code == 0 && config.persistent;
+    /* Else the library has taken what it needs: frameworks let go of the file here as well. */
+    if (!keeps) buffer_free(&binary);
     if (code != 0) return;
     context->handle = handle;
     context->file = file;
+    if (keeps) context->kept = binary;
     if (damage > 0)
         fail(outcome, "guard", "%llu bytes around the binary were overwritten",
              (unsigned long long)damage);
@@ -46,5 +48,6 @@ void context_free(const struct step *step, struct outcome *outcome) {
     abi_error code = qnn.api->context_free(context->handle, NULL);
     answer_since(started, outcome, code);
     free(context->graphs);
+    buffer_free(&context->kept);
     *context = (struct context){0}; /* after an error, too: nobody may use it again */
 }

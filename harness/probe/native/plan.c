@@ -19,6 +19,7 @@
 #define MUST(key, kind) {key, true, kind},
 #define MAY(key, kind) {key, false, kind},
 #define LIST(key, count) {key, false, IS_TEXT, 0, (count) - 1, NULL},
+#define NUMBERS(key, count) {key, false, IS_NUMBER, 0, (count) - 1, NULL},
 #define NO_FIELDS
 static const struct verb verbs[] = {
 #define VERB(name, function, api, memory, fields) {name, function, api, memory, {fields {0}}},
@@ -108,7 +109,9 @@ static bool parse_value(struct plan *plan, uint32_t line, const struct rule *rul
     if ((rule->kind == IS_NUMBER && !to_number(value, &field->number)) ||
         (rule->kind == IS_REAL && !to_real(value, &field->real)))
         return refuse(plan, line, "'%.80s' is not a number: '%.80s'", key, value);
-    if (rule->kind == IS_NUMBER && (field->number < rule->least || field->number > rule->most))
+    bool numbered = rule->key[strlen(rule->key) - 1] == '.'; /* then the bounds are its number's */
+    if (rule->kind == IS_NUMBER && !numbered &&
+        (field->number < rule->least || field->number > rule->most))
         return refuse(plan, line, "'%.80s' must be %" PRIu64 " to %" PRIu64 ": '%.80s'", key,
                       rule->least, rule->most, value);
     return true;

@@ -201,6 +201,7 @@ struct context {
     const char *file;
     const struct binary_metadata *binary; /* from the first execution on */
     abi_handle *graphs;                   /* as many as `binary` has; NULL: not retrieved yet */
+    struct buffer kept;                   /* its file, while the library uses that: else empty */
 };
 
 struct qnn {

@@ -31,12 +31,14 @@ bool run_open(struct run *run, const struct step *step, struct outcome *outcome)
 void run_all(struct run *run, const struct step *step, struct outcome *outcome);
 void run_close(struct run *run, struct outcome *outcome); /* as far as run_open came */
 
-/* sharing.c: how a context is to share with others, as context-load tells the library. */
+/* sharing.c: the options of a context, as its step gives them to the library. */
 struct context_config {
-    struct abi_htp_group_option group;
-    struct abi_device_config entry; /* a context's looks like a device's */
-    const void *entries[2];
+    struct abi_htp_context_option custom[STEP_FIELDS_MAX];
+    struct abi_context_option options[STEP_FIELDS_MAX];
+    const void *entries[STEP_FIELDS_MAX + 1];
+    uint32_t count;
     const void **list; /* NULL: nothing out of the ordinary */
+    bool persistent;   /* the library goes on to use the binary */
 };
 /* False and a failed outcome if the step names a group that does not exist. */
 bool context_configure(const struct step *step, struct context_config *config,

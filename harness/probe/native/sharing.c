@@ -1,24 +1,61 @@
-/* Contexts that share their spill-fill buffer: as a registered group, or loaded as one list. */
+/* The options of contexts, and contexts that share: as a registered group, or loaded as one list. */
 #include "run.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* The last of the options, which are NULL-terminated as the library takes them. */
+static struct abi_context_option *add(struct context_config *config, uint32_t option) {
+    struct abi_context_option *added = &config->options[config->count];
+    *added = (struct abi_context_option){.option = option};
+    config->entries[config->count++] = added;
+    config->list = config->entries;
+    return added;
+}
+
+static struct abi_htp_context_option *add_custom(struct context_config *config, uint32_t option) {
+    struct abi_htp_context_option *custom = &config->custom[config->count];
+    *custom = (struct abi_htp_context_option){.option = option};
+    add(config, ABI_CONTEXT_CUSTOM)->as.custom = custom;
+    return custom;
+}
+
+/* Adds the step's custom.N and standard.N: those of a whole list, or those of each context. */
+static void add_numbers(const struct step *step, struct context_config *config, bool of_list) {
+    *config = (struct context_config){0};
+    bool lists = step->verb->function == context_load_list;
+    for (uint32_t i = 0; i < step->field_count; i++) {
+        const struct field *field = &step->fields[i];
+        bool custom = strncmp(field->key, "custom.", 7) == 0;
+        if (!custom && strncmp(field->key, "standard.", 9) != 0) continue;
+        uint32_t option = (uint32_t)strtoul(strchr(field->key, '.') + 1, NULL, 10);
+        bool shared = custom && (option == ABI_HTP_SHARE_RESOURCES ||
+                                 option == ABI_HTP_SHARE_RESOURCES_TYPE ||
+                                 option == ABI_HTP_REUSED_IO_LIMIT);
+        if ((lists && shared) != of_list) continue;
+        if (custom) {
+            add_custom(config, option)->as.number = field->number;
+        } else {
+            add(config, option)->as.number = field->number;
+            if (option == ABI_CONTEXT_PERSISTENT_BINARY) config->persistent = field->number != 0;
+        }
+    }
+}
 
 bool context_configure(const struct step *step, struct context_config *config,
                        struct outcome *outcome) {
-    *config = (struct context_config){0};
+    add_numbers(step, config, false);
     if (step_text(step, "max_spill_fill") == NULL) return true;
     uint64_t own = step_number(step, "context", 0), head = step_number(step, "group", own);
     if (!require(head == own || qnn.contexts[head].handle != NULL, outcome,
                  "the group's first context is not loaded"))
         return false;
-    config->group = (struct abi_htp_group_option){
-        .option = ABI_HTP_REGISTER_MULTI_CONTEXTS,
-        .first = head == own ? NULL : qnn.contexts[head].handle,
-        .max_spill_fill_bytes = step_number(step, "max_spill_fill", 0)};
-    config->entry.custom = &config->group;
-    config->entries[0] = &config->entry;
-    config->list = config->entries;
+    struct abi_htp_context_option *group = add_custom(
+        config, step_number(step, "concurrent", 0) ? ABI_HTP_REGISTER_CONCURRENT
+                                                   : ABI_HTP_REGISTER_MULTI_CONTEXTS);
+    group->as.group.first = head == own ? NULL : qnn.contexts[head].handle;
+    group->as.group.max_spill_fill_bytes = step_number(step, "max_spill_fill", 0);
     json_u64(&outcome->data, "group", head);
     return true;
 }
@@ -52,12 +89,13 @@ static void create(const struct step *step, struct buffer *binaries, uint32_t co
                    struct outcome *outcome) {
     struct abi_context_params each[LIST_MAX];
     const struct abi_context_params *all[LIST_MAX + 1] = {NULL};
-    struct abi_htp_flag_option share = {.option = ABI_HTP_SHARE_RESOURCES, .on = 1};
-    struct abi_device_config entry = {.custom = &share};
-    const void *config[] = {&entry, NULL};
+    struct context_config of_list, of_each;
+    add_numbers(step, &of_list, true);
+    add_numbers(step, &of_each, false);
     uint64_t first = step_number(step, "first", 0);
     for (uint32_t i = 0; i < count; i++) {
         each[i] = (struct abi_context_params){.version = 1,
+                                              .config = of_each.list,
                                               .binary = binaries[i].data,
                                               .size = binaries[i].size,
                                               .notify = notified,
@@ -70,7 +108,7 @@ static void create(const struct step *step, struct buffer *binaries, uint32_t co
     memset(list.handles, 0, sizeof list.handles);
     uint64_t started = now_us();
     abi_error code = qnn.api->context_create_list(
-        qnn.backend, qnn.device, all, step_number(step, "share", 1) ? config : NULL, NULL);
+        qnn.backend, qnn.device, all, of_list.list, NULL);
     pthread_mutex_lock(&list.lock);
     while (code == 0 && list.pending > 0) pthread_cond_wait(&list.told, &list.lock);
     if (code == 0) code = list.failed;
@@ -80,6 +118,9 @@ static void create(const struct step *step, struct buffer *binaries, uint32_t co
         if (list.handles[i] == NULL) continue;
         qnn.contexts[first + i].handle = list.handles[i];
         qnn.contexts[first + i].file = step_numbered(step, "file.", i);
+        if (!of_each.persistent) continue;
+        qnn.contexts[first + i].kept = binaries[i];
+        binaries[i] = (struct buffer){0};
     }
     answer(outcome, code);
 }

@@ -12,7 +12,8 @@
  *     BELOW(n)     0 to n - 1
  *     ONE_TO(n)    1 to n
  *     ONE_OF("a b")  one of these words; its number, from 0, is what C sees
- * LIST("input.", n): input.0 to input.(n - 1) may be given, each a TEXT. */
+ * LIST("input.", n): input.0 to input.(n - 1) may be given, each a TEXT; NUMBERS("custom.", n): the
+ * same, each a NUMBER. */
 #ifndef LIMIT
 #define LIMIT(name, value)
 #endif
@@ -34,6 +35,7 @@ LIMIT(REPEATS_MAX, 100000)
 LIMIT(ARGUMENTS_MAX, 12)
 LIMIT(LIST_MAX, 48)
 LIMIT(OPTIONS_MAX, 24)
+LIMIT(CONTEXT_OPTIONS_MAX, 64)
 
 LINE("set",
      MAY("deadline_ms", ONE_TO(999999999999))
@@ -62,11 +64,12 @@ VERB("context-inspect", context_inspect, "QnnSystemContext_create", true,
      MUST("file", TEXT) MAY("offset", NUMBER) MAY("bytes", NUMBER))
 VERB("context-load", context_load, "QnnContext_createFromBinary", true,
      MUST("context", BELOW(CONTEXTS_MAX)) MUST("file", TEXT) MAY("max_bytes", NUMBER)
-     MAY("group", BELOW(CONTEXTS_MAX)) MAY("max_spill_fill", NUMBER)
+     MAY("group", BELOW(CONTEXTS_MAX)) MAY("max_spill_fill", NUMBER) MAY("concurrent", BELOW(2))
+     NUMBERS("custom.", CONTEXT_OPTIONS_MAX) NUMBERS("standard.", CONTEXT_OPTIONS_MAX)
      MAY("profile", ONE_OF("basic detailed")))
 VERB("context-load-list", context_load_list, "QnnContext_createFromBinaryListAsync", true,
      MUST("first", BELOW(CONTEXTS_MAX)) MUST("file.0", TEXT) LIST("file.", LIST_MAX)
-     MAY("share", BELOW(2)))
+     NUMBERS("custom.", CONTEXT_OPTIONS_MAX) NUMBERS("standard.", CONTEXT_OPTIONS_MAX))
 VERB("context-free", context_free, "QnnContext_free", true, MUST("context", BELOW(CONTEXTS_MAX)))
 
 /* execute.c, bound.c, memory_sample.c */

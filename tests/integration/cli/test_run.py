@@ -260,3 +260,43 @@ def test_outputs_that_drift_are_told_and_can_fail_the_run(
         again = ("--resume=latest", "--qnn=2.47.0,2.51.0", f"--fail-on=drift:{steps}")
         code, stderr, records = lab.run_files(file, *again)
         assert (code, len(records)) == (expected, 3), stderr
+
+
+def test_contexts_load_with_options(lab: DeviceRuns, tiny: Path) -> None:
+    file = Path("elsewhere") / tiny.name
+    taken = ("--context-option=weight_sharing=1", "--context-option=file_read_memory_budget_mb=1")
+    code, stderr, (fine,) = lab.run_files(file, "--qnn=2.51.0", *taken)
+    assert (code, fine["outcome"]) == (0, "passed"), stderr
+    options = {"weight_sharing": 1, "file_read_memory_budget_mb": 1}
+    assert fine["measurements"]["context_options"] == options
+    limit = "--context-option=reused_io_limit_mb=64"
+    code, stderr, (refused,) = lab.run_files(file, "--qnn=2.51.0", limit)
+    error = refused["error"]
+    assert (code, refused["outcome"], refused["cause"]) == (0, "unsupported", None), stderr
+    assert (error["api"], error["code"]) == ("QnnContext_createFromBinary", 5010)
+    assert "HTP Config option: 17 not supported" in error["message"]
+    assert refused["measurements"]["context_options"] == {"reused_io_limit_mb": 64}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--context-option=a=1"], "--context-option: no context option 'a' (valid: weight_"),
+        (["--context-option=init_acceleration=2"], "'2' is not a value of init_acceleration"),
+        (
+            ["--context-option=init_acceleration=1", "--engine=executorch"],
+            "ExecuTorch sets the options of contexts when it compiles a file (valid: --engine qnn",
+        ),
+        (
+            ["--context-option=spill_fill_group=9", "--residency=window"],
+            "contexts of a group must be resident, not window",
+        ),
+    ],
+)
+def test_a_wrong_option_of_contexts_is_an_error_of_the_command(
+    lab: DeviceRuns, tiny: Path, arguments: list[str], problem: str
+) -> None:
+    file = Path("elsewhere") / tiny.name
+    code, stderr, _ = lab.run_files(file, "--qnn=2.51.0", *arguments)
+    assert code == 2
+    assert problem in stderr

@@ -51,6 +51,29 @@ def test_models_that_others_compiled_run_with_each_version(lab: DeviceRuns) -> N
     assert "1.31.1" in completed.stdout
 
 
+def test_an_option_of_contexts_is_one_of_the_provider_where_it_has_one(
+    lab: DeviceRuns, tmp_path: Path
+) -> None:
+    (tmp_path / "tiny.onnx").write_bytes(Model("tiny").serialized())
+    limit = "--context-option=reused_io_limit_mb=64"
+    versions = "--qnn=2.50,2.51.0"
+    code, stderr, records = lab.run_files(tmp_path / "tiny.onnx", ORT, limit, versions)
+    older, newer = records
+    assert (code, older["outcome"]) == (0, "unsupported"), stderr
+    assert "QNN 2.50.40 has no option htp_reused_io_limit_mb" in older["error"]["message"]
+    assert newer["outcome"] == "passed"
+    assert newer["measurements"]["context_options"] == {"reused_io_limit_mb": 64}
+    assert newer["measurements"]["provider_options"] == {"htp_reused_io_limit_mb": "64"}
+    # reading a binary, the library refuses it
+    embedded = shutil.copy(EMBEDDED, lab.folder)
+    code, stderr, (refused,) = lab.run_files(embedded, ORT, limit, "--qnn=2.51.0")
+    assert (code, refused["outcome"], refused["error"]["code"]) == (0, "unsupported", 5010), stderr
+    wrong = "--context-option=init_acceleration=1"
+    code, stderr, records = lab.run_files(tmp_path / "tiny.onnx", ORT, wrong, "--qnn=2.51.0")
+    assert code == 2, stderr
+    assert "ONNX Runtime has no option for init_acceleration" in stderr
+
+
 @pytest.mark.slow
 def test_a_clean_network_runs_on_qnns_cpu_backend_where_there_is_one(
     lab: DeviceRuns, tmp_path: Path

@@ -11,6 +11,7 @@ import pytest
 from harness.diagnosis.verdict import judge
 from harness.dsp.simulated_dsp import DspLimits, DspPrograms
 from harness.probe.ort_plan import context_load_shared
+from harness.probe.plan import context_load
 from tests.integration.conftest import ContextFor, RuntimeFor
 from tests.integration.dsp.board import DspBoard, executes, frees, loads
 
@@ -90,6 +91,31 @@ def test_a_device_with_fewer_sessions_holds_fewer_contexts(
     assert outcome.codes("context-load")[:54] == [0] * 54
     assert outcome.codes("context-load")[54] not in (0, None)
     assert "no session is left: the device has 1" in {reply.words for reply in outcome.said}
+
+
+@pytest.mark.slow
+def test_a_limit_of_reused_io_lets_more_contexts_load(
+    board: MakeBoard, context_for: ContextFor
+) -> None:
+    path, limit = str(context_for("io-heavy-56mb", QNN).path), {"reused_io_limit_mb": 8}
+    limited = [context_load(number, path, options=limit) for number in range(60)]
+    assert board(sessions=1).run(limited, frees(60)).codes("context-load") == [0] * 60
+
+
+def test_options_of_a_context_are_taken_or_refused(
+    board: MakeBoard, context_for: ContextFor
+) -> None:
+    context, dsp_board = context_for("io-heavy-4mb", QNN), board()
+
+    def loaded(**options: object) -> list[int | None]:
+        load = context_load(0, str(context.path), options=options)
+        steps = [load, *executes(0, context, "raw")]
+        outcome = dsp_board.run(steps, frees(1))
+        return outcome.codes("context-load") + outcome.codes("io-run")
+
+    assert loaded(init_acceleration=1, io_memory_estimation=1) == [0, 0]
+    assert loaded(memory_limit_hint_mb=20, persistent_binary=1) == [0, 0]
+    assert loaded(concurrent_group=1 << 20)[0] == 1000
 
 
 @pytest.mark.slow

@@ -446,6 +446,51 @@ def test_what_a_library_lacks_is_said(run: Runner, stand_in: StandIn) -> None:
     assert step.error == "symbol"
 
 
+def told(step: StepResult) -> list[str]:
+    return [line.text for line in step.logs]
+
+
+def test_options_reach_the_library_as_they_were_given(run: Runner, stand_in: StandIn) -> None:
+    options = {"reused_io_limit_mb": 64, "init_acceleration": 1, "binary_compatibility": "strict"}
+    load = plan.context_load(0, stand_in.binary("plain"), options=options)
+    step = run(*stand_in.opened(load, plan.context_free(0))).transcript.steps[5]
+    assert step.ok
+    assert told(step) == [
+        "context: custom 17 = 64",
+        "context: custom 8 = 1",
+        "context: standard 8 = 1",
+    ]
+
+
+def test_options_of_a_list_are_not_those_of_its_contexts(run: Runner, stand_in: StandIn) -> None:
+    options = {"share_resources": 1, "reused_io_limit_mb": 9, "weight_sharing": 1}
+    load = context_load_list(3, [stand_in.binary("plain")] * 2, options=options)
+    steps = stand_in.opened(load, plan.context_free(3), plan.context_free(4))
+    completed = run(*steps, env={"STAND_IN_LISTS": "1"}).transcript.steps
+    assert [step.ok for step in completed[5:]] == [True, True, True]
+    assert told(completed[5]) == [
+        "list: custom 5 = 1",
+        "list: custom 17 = 9",
+        "context: custom 1 = 1",
+        "context: custom 1 = 1",
+    ]
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_a_persistent_binary_stays_until_its_context_is_freed(
+    run: Runner, stand_in: StandIn, as_list: bool
+) -> None:
+    binary, four = stand_in.binary("persistent"), stand_in.file("four", FOUR)
+    options = {"persistent_binary": 1}
+    load = plan.context_load(0, binary, options=options)
+    if as_list:
+        load = context_load_list(0, [binary], options=options)
+    execute = plan.execute(0, inputs=[four], expected=[four], repeat=2)
+    again = (load, execute, plan.context_free(0))
+    completed = run(*stand_in.opened(*again, *again), env={"STAND_IN_LISTS": "1"})
+    assert completed.exit_code == EXIT_DONE
+
+
 ELEMENTS = 96
 
 

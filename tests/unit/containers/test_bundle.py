@@ -25,7 +25,14 @@ from harness.reduce.bundle import entries_of
 from tests.snapshots import Snapshot
 from tests.unit.containers.made import CONTEXT, OTHER, bytes_of, epcontext
 
-PLAN = RunPlan(residency="window", tolerance=0.5, graph="g", qnn="2.51.0", backend="htp")
+PLAN = RunPlan(
+    residency="window",
+    tolerance=0.5,
+    graph="g",
+    qnn="2.51.0",
+    backend="htp",
+    context_options={"reused_io_limit_mb": 64},
+)
 EXPECTS = Expects(outcome="failed", signature="call|1|why")
 
 
@@ -71,6 +78,7 @@ def test_what_is_packed_comes_out_again(bundle: Path, tmp_path: Path) -> None:
     assert (first.tolerance, first.graph, first.inputs) == (0.5, "g", None)
     assert isinstance(second.inputs, tuple)
     assert [input.read_bytes() for input in second.inputs] == [b"1234"]
+    assert sources.context_options == PLAN.context_options == {"reused_io_limit_mb": 64}
     changed = contexts_of(artefact, tmp_path / "cache", ModelOptions(tolerance=2.0, graph="other"))
     assert isinstance(changed[0], ContextFile)
     assert (changed[0].tolerance, changed[0].graph) == (2.0, "other")
@@ -165,3 +173,8 @@ def test_sizes_that_lie(bundle: Path, tmp_path: Path) -> None:
         (tmp_path / "lie.zip").write_bytes(changed)
         with pytest.raises(ArtefactError):
             open_artefact(tmp_path / "lie.zip")
+
+
+def test_options_that_do_not_exist_are_refused() -> None:
+    with pytest.raises(ValueError, match="no context option 'a'"):
+        RunPlan(context_options={"a": 1})

@@ -37,6 +37,9 @@ GROUP = (
     "HTP Config option: 2 not supported\nSetting config Failed with err 0x1392",
 )
 LIST = ("QnnContext_createFromBinaryListAsync", 1000, "Backend does not support it")
+ORT_LIST = ("CreateSession", 1000, "Backend does not support QnnContext_createFromBinaryListAsync")
+HINT = ("QnnContext_createFromBinary", 1000, "Memory Limit Hint is not supported\nUnable to set")
+UDMA = ("CreateSession", 6007, "extended UDMA which is only available for DSP architectures >= 81")
 PROPERTY = ("QnnContext_getProperty", 1000, "")
 TUNING = "TuningMode must be enabled on x86_64-linux-clang platforms"
 
@@ -75,8 +78,20 @@ ROWS = [
     (PROPERTY, PHONE, True),
     (GROUP, PHONE, True),
     (("QnnContext_createFromBinary", 5010, "another option"), PHONE, False),
+    (("CreateSession", *GROUP[1:]), PHONE, True),
+    (("CreateSession", 5010, "HTP Config option: 17 not supported"), PHONE, True),
+    (HINT, PHONE, True),
+    (("CreateSession", *HINT[1:]), PHONE, True),
+    (("QnnContext_createFromBinary", 1000, "the binary is not supported"), PHONE, False),
+    (("QnnContext_create", *HINT[1:]), PHONE, False),
+    (UDMA, PHONE, True),
+    (("CreateSession", 6007, "something else"), PHONE, False),
+    (("QnnGraph_finalize", *UDMA[1:]), PHONE, False),
     (("QnnContext_create", *GROUP[1:]), PHONE, False),
     (LIST, PHONE, True),
+    (ORT_LIST, PHONE, True),
+    (("CreateSession", 1000, "something else"), PHONE, False),
+    (("QnnContext_create", *ORT_LIST[1:]), PHONE, False),
     (("QnnBackend_create", 4000, TUNING), PHONE, True),
     (("CreateSession", 4000, TUNING), PHONE, True),
     (("QnnBackend_create", 4000, "something else"), PHONE, False),

@@ -102,6 +102,28 @@ def test_the_backend_is_open_around_the_moves_and_closed_after_the_frees() -> No
     assert with_system[1].fields == {"lib": "/system.so"}
 
 
+def test_contexts_load_with_options() -> None:
+    plan = session_plan(LIBRARIES, [ONE], ALL, options={"reused_io_limit_mb": 64})
+    (load,) = (step for step in plan.steps if step.verb == "context-load")
+    assert load.fields == {"context": "0", "file": "/one.bin", "custom.17": "64"}
+
+
+def test_contexts_that_load_one_after_another_load_as_lists() -> None:
+    options = {"share_resources": 1, "init_acceleration": 1}
+    steps = schedule(50, "resident")
+    plan = session_plan(LIBRARIES, [ONE, TWO], steps, options=options)
+    lists = [dict(step.fields) for step in plan.steps if step.verb == "context-load-list"]
+    assert [(each.pop("first"), each.pop("custom.5"), each.pop("custom.8")) for each in lists] == [
+        ("0", "1", "1"),
+        ("48", "1", "1"),
+    ]
+    assert lists[1] == {"file.0": "/one.bin", "file.1": "/two.bin"}
+    assert (len(lists[0]), verbs(plan.steps).count("context-load")) == (48, 0)
+    in_turn = session_plan(LIBRARIES, [ONE], schedule(2, "sequential"), options=options)
+    moves = [verb for verb in verbs(in_turn.steps) if verb in ("context-load-list", "execute")]
+    assert moves == ["context-load-list", "execute"] * 2
+
+
 def executed(contexts: list[DeployedContext], numbers: int, saved: str | None) -> list[Step]:
     moves = tuple(Move("execute", number) for number in range(numbers))
     plan = session_plan(LIBRARIES, contexts, Schedule(moves, ()), save_below=saved)

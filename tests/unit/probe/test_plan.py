@@ -108,12 +108,15 @@ def test_a_step_says_what_was_asked_for() -> None:
         ),
         "io-run context=1 tolerance=0 repeat=1": ort_plan.io_run(1),
         "memory-sample label=x back_ms=2000": ort_plan.memory_sample("x", all_back=True),
-        "context-load-list first=4 share=1 file.0=/a": ort_plan.context_load_list(4, ["/a"]),
+        "context-load-list first=4 file.0=/a custom.5=1": ort_plan.context_load_list(4, ["/a"]),
         "context-load context=5 file=/a max_spill_fill=9": ort_plan.context_load_shared(
             5, "/a", max_spill_fill_bytes=9
         ),
         "context-load context=6 file=/a max_spill_fill=9 group=5": ort_plan.context_load_shared(
             6, "/a", max_spill_fill_bytes=9, group=5
+        ),
+        "context-load context=7 file=/a custom.17=64 standard.7=1": plan.context_load(
+            7, "/a", options={"reused_io_limit_mb": 64, "persistent_binary": 1}
         ),
         "io-release context=1": ort_plan.io_release(1),
     }
@@ -130,6 +133,8 @@ EXECUTE = {"context": "0", "graph": "0"}
         ("backend-load", {"lib": "a\0b"}),
         ("backend-load", {"lib": "\ud800"}),
         ("context-load", {"context": "1", "file": "x", "max_bytes": "1e9"}),
+        ("context-load", {"context": "1", "file": "x", "custom.64": "1"}),
+        ("context-load", {"context": "1", "file": "x", "standard.1": "x"}),
         *(("execute", EXECUTE | {field: "x"}) for field in ("input", "input.", "input.00")),
         ("execute", EXECUTE | {"tolerance": "nan"}),
         ("execute", EXECUTE | {f"input.{number}": "x" for number in range(80)}),
@@ -177,7 +182,7 @@ def test_all_that_the_table_says_is_read() -> None:
     fields = [field for fields in VERBS.values() for field in fields.values()]
     for words, count in (
         (("MUST(",), sum(field.required for field in fields)),
-        (("MUST(", "MAY(", "LIST("), len(fields)),
+        (("MUST(", "MAY(", "LIST(", "NUMBERS("), len(fields)),
         (("ONE_OF(",), sum(bool(field.words) for field in fields)),
     ):
         assert sum(body.count(word) for word in words) == count
@@ -189,7 +194,7 @@ def test_all_that_the_table_says_is_read() -> None:
 
 
 def test_how_many_contexts_a_step_loads() -> None:
-    several = ort_plan.context_load_list(0, ["/d/a.bin", "/d/b.bin", "/d/c.bin"], share=True)
+    several = ort_plan.context_load_list(0, ["/d/a.bin", "/d/b.bin", "/d/c.bin"])
     session = Step("ort-session", {"context": "0", "file": "/d/a.onnx"})
     steps = (plan.context_load(3, "/d/a.bin"), several, session, Step("noop"))
     assert [loads(step) for step in steps] == [1, 3, 1, 0]

@@ -16,6 +16,7 @@ from harness.results.file_options import file_options_in, pytest_options
         ("pytest m.onnx --contexts-expected=out -k x", {"expected": "out"}),
         ("qnn-harness run m.onnx --tolerance 1 --tolerance 2", {"tolerance": "2"}),
         ("qnn-harness run m.onnx --inputs", {"inputs": ""}),
+        ("run m.bin --context-option a=1 --context-option=b=2", {"context-option": "a=1,b=2"}),
         ("qnn-harness run m.onnx --rounds 1 --qnn all", {}),
         ("pytest --contexts=m.bin --contexts-number 3", {}),
     ],
@@ -36,5 +37,5 @@ def test_every_name_is_an_option_of_pytest_and_of_run() -> None:
         [f"{name.replace('--contexts-', '--')}=x" for name in options_by_name]
     )
     words = [option.partition("=")[0] for option in pytest_options(options)]
-    assert len(words) == 9
+    assert len(words) == 10
     assert all(options_by_name[word].run is not None for word in words), "`run` has it, too"

@@ -1,4 +1,4 @@
-"""Cases that run only on request: the atlas, and most cases on an emulated DSP."""
+"""Cases that run only on request: the atlases, and most cases on an emulated DSP."""
 
 from __future__ import annotations
 
@@ -47,13 +47,17 @@ def skip_slow_cases_on_an_emulated_dsp(request: pytest.FixtureRequest) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    marker = "atlas: what makes the real libraries give each error code"
+    marker = "atlas: what makes the real libraries give each error code or take each option"
     config.addinivalue_line("markers", marker)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     by_marker = "atlas" in (config.option.markexpr or "")
-    by_path = any("test_error_codes" in str(argument) for argument in config.args)
+    by_path = any(
+        name in str(argument)
+        for argument in config.args
+        for name in ("test_error_codes", "test_context_options")
+    )
     if by_marker or by_path:
         return
     deselected = [item for item in items if item.get_closest_marker("atlas")]

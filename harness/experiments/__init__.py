@@ -3,6 +3,12 @@
 from harness.core.error_codes import TENSOR_MEMORIES, TensorMemory
 from harness.experiments.backend_phases import measure_backend, measure_context
 from harness.experiments.capacity import Limit, SizePoint, fill, find_limit
+from harness.experiments.context_options import (
+    OPTION_NAMES,
+    ORT_OPTION_NAMES,
+    try_option,
+    try_ort_option,
+)
 from harness.experiments.dsp_restart import measure_restart
 from harness.experiments.latency import GrowthTolerance, measure_growth, memory_samples
 from harness.experiments.memory_type_pairing import Pairing, Tolerances, by_memory, measure_pairing
@@ -17,6 +23,8 @@ from harness.models.generated_models import OPERATORS
 
 __all__ = [
     "OPERATORS",
+    "OPTION_NAMES",
+    "ORT_OPTION_NAMES",
     "STRATEGIES",
     "TENSOR_MEMORIES",
     "GrowthTolerance",
@@ -38,4 +46,6 @@ __all__ = [
     "memory_samples",
     "release_orders",
     "spill_fill_bytes",
+    "try_option",
+    "try_ort_option",
 ]

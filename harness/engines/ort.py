@@ -47,7 +47,7 @@ from harness.models.session_plan import GIVEN, ON_CPU, DeployedModel, Reference
 from harness.models.tensor_files import TensorFiles
 from harness.probe.ort_plan import CPU_EP
 from harness.probe.plan import Plan, Rounds, rounds_of
-from harness.runtimes.ort import PLUGIN
+from harness.runtimes.ort import PLUGIN, ort_library_of
 from harness.runtimes.runtime import Driver
 
 
@@ -218,8 +218,8 @@ def provider_options(ort: OrtOnDevice, options: Mapping[str, OptionValue]) -> di
             raise ConfigError(problem, field="--context-option", choices=able)
         if name not in implied:
             provided[option.ort] = str(value if option.value == "MB" else int(bool(value)))
-    library = posixpath.basename(ort.plugin or ort.library)
     runtime = ort.runtime.runtime
+    library = ort_library_of(runtime) if ort.plugin is None else PLUGIN
     (path,) = (file.path for file in runtime.files if posixpath.basename(file.name) == library)
     for name in provided:
         if name.encode() + b"\0" not in path.read_bytes():

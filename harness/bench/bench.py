@@ -402,12 +402,12 @@ class Bench:
         steps = schedule(len(deployed) if number is None else number, residency, window)
         if not keep_outputs:
             plan = session_plan(self.libraries(), deployed, steps, rounds=rounds, options=options)
-            return self.run(plan)
+            return self.run(plan, timeout_s=rounds.timeout_s)
         with self.scratch() as folder:
             plan = session_plan(
                 self.libraries(), deployed, steps, save_below=folder, rounds=rounds, options=options
             )
-            result = self.run(plan)
+            result = self.run(plan, timeout_s=rounds.timeout_s)
             transcript, run_folder = result.run.transcript, self.case.run_folder
             figures, kept = keep_outputs_of(deployed, transcript, folder, self.fetch, run_folder)
         self.measure(**{KEPT: figures})

@@ -355,7 +355,10 @@ class CaseSession:
         self._write_log("stderr", run.stderr)
         level = run.plan.settings.log_level
         rounds = max((int(step.fields.get("repeat", 1)) for step in run.plan.steps), default=1)
-        settings = {"log_level": level, "rounds": rounds}
+        is_full = any("least_ms" in step.fields for step in run.plan.steps)
+        settings = {"log_level": level, "rounds": rounds} | (
+            {"profile_run": "full"} if is_full else {}
+        )
         self.notes.surroundings = settings | self._surroundings
         if self.placement.power is not None:
             self._note_power(run)

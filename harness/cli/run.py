@@ -100,7 +100,8 @@ def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **options
     """
     if options["fallback"] == "allow" and options["engine"] is None:
         options["engine"] = _engine_of_models()  # nothing else runs nodes on the CPU
-    options["contexts_rounds"] = options["contexts_rounds"] or "auto"
+    if options["profile_run"] is None:
+        options["contexts_rounds"] = options["contexts_rounds"] or "auto"
     if not files:
         raise click.UsageError("FILE is missing: name the contexts or models to run")
     from harness.models.artefact_sources import artefacts_with_contexts

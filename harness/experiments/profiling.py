@@ -101,7 +101,7 @@ def _of_session(ran: Plan, level: ProfileLevel, csv: str) -> Profiling:
 
 
 def _with(step: Step, **fields: object) -> Step:
-    dropped = ("warmup", "budget_ms", "save.")
+    dropped = ("warmup", "budget_ms", "least_ms", "cooling", "save.")
     remaining = {key: value for key, value in step.fields.items() if not key.startswith(dropped)}
     return Step(step.verb, remaining | texts(**fields))
 

@@ -39,6 +39,9 @@ def differences(base: Surroundings, new: Surroundings) -> Iterator[str]:
         of_base, of_new = (_usual(side, name) for side in (base, new))
         if of_base and of_new and of_base != of_new:
             yield f"{words} {of_new} (was {of_base})"
+    of_base, of_new = (_usual(side, "profile_run") or "usual" for side in (base, new))
+    if of_base != of_new:
+        yield f"profile run {of_new} (was {of_base})"
     was, now = (_middle(side, "rounds") for side in (base, new))
     if max(was, now) >= 4 * min(was, now):
         yield f"at most {counted(int(now), 'round')} of a graph (was {was:.0f})"

@@ -87,14 +87,15 @@ class WholeFile(SourceList):
     def file_run(self) -> FileRun:
         """The file with its options, as an engine runs it."""
         options = self.options
-        tensors = options.inputs, options.expected
         return FileRun(
             self.path,
-            *tensors,
+            options.inputs,
+            options.expected,
             options.tolerance,
             self.rounds,
             options.graph,
             options.fallback,
+            self.rounds.timeout_s,
             context_options=self.context_options,
         )
 

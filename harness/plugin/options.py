@@ -22,7 +22,7 @@ from harness.core.error_codes import PROFILES, ProfileAsked
 from harness.core.errors import ConfigError
 from harness.core.matrix_axes import AXES, IN_AXES, LISTED
 from harness.plugin.pytest_internals import names_of_options
-from harness.probe.plan import Rounds
+from harness.probe.plan import FULL, Rounds
 from harness.results.case_names import placement_in, split_node_id
 
 
@@ -63,10 +63,22 @@ def warmup(text: str) -> int:
     return _number(text, 0)
 
 
-def rounds_option(most: int | Literal["auto"], warmup: int | None) -> Rounds:
-    """Return the rounds of both options, limited so that they end before their case must."""
+def rounds_option(options: ContextOptions) -> Rounds:
+    """Return the rounds of these options, limited so that they end before their case must.
+
+    Raises ConfigError for a number of rounds besides a full profile run.
+    """
+    most, warmup = options.rounds or 1, options.warmup
+    usual = _AUTO_WARMUP if warmup is None else warmup
+    if options.profile_run is not None:
+        if options.rounds is not None:
+            problem = (
+                "--profile-run full makes as many rounds as MLPerf asks for; leave out --rounds"
+            )
+            raise ConfigError(problem, field="--rounds")
+        return replace(FULL, warmup=usual)
     if most == _AUTO:
-        return Rounds(_AUTO_MOST, _AUTO_WARMUP if warmup is None else warmup, _AUTO_MS)
+        return Rounds(_AUTO_MOST, usual, _AUTO_MS)
     before = warmup or 0
     return Rounds(most, before, _LONGEST_MS if most + before > 1 else None)
 
@@ -247,18 +259,23 @@ class ContextOptions:
         type=float,
         default=0.0,
     )
-    rounds: int | Literal["auto"] = _option(
+    rounds: int | Literal["auto"] | None = _option(
         "--qnn-contexts-rounds N",
         "number of executions of each graph of a file, or auto: for 2 s (default: 1)",
         "Number of executions of each graph (default: for 2 s).",
         type=rounds,
-        default=1,
     )
     warmup: int | None = _option(
         "--qnn-contexts-warmup M",
         "rounds before the measured ones (default: 0, with auto 2)",
         "Rounds before the measured ones (default: 2).",
         type=warmup,
+    )
+    profile_run: Literal["full"] | None = _option(
+        "--qnn-profile-run",
+        "full: wait until the device is cool and idle, then measure your own files as MLPerf does, "
+        "1,024 executions of each graph and 60 s at least (600 s at most)",
+        choices=("full",),
     )
     reference: Path | None = _option(
         "--qnn-reference MODEL",

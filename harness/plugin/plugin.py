@@ -69,6 +69,7 @@ from harness.plugin.user_files import (
     ArtefactFile,
     collect_artefact,
     file_error,
+    is_of_a_file,
     refuse_wrong_files,
     tests_without_contexts,
 )
@@ -390,7 +391,8 @@ def bench(request: pytest.FixtureRequest, placement: Placement) -> Bench:
     case.session, session.foreseen = session, case.foreseen()
     case.log_prefix = f"{logs.parent.name}/{logs.name}"
     case.device = ready.provisioned.record
-    if request.node.get_closest_marker("wait_until_idle") is not None:
+    full = run.options.contexts.profile_run is not None and is_of_a_file(request.node.nodeid)
+    if full or request.node.get_closest_marker("wait_until_idle") is not None:
         session.wait_until_idle(may_move=case.attempt < len(case.placement.candidates))
     return Bench(session)
 

@@ -146,11 +146,11 @@ def choose_contexts(metafunc: pytest.Metafunc, options: Options) -> None:
     if file is not None and not file.engine.takes_contexts:
         wholes = _read_or_note(file, lambda: _whole_files(file.path, file.engine, options.contexts))
         for whole in wholes:
-            whole.rounds = rounds_option(options.contexts.rounds, options.contexts.warmup)
+            whole.rounds = rounds_option(options.contexts)
         _parametrize(metafunc, "workload", wholes)
     elif file is not None:
         (contexts,) = _read_or_note(file, lambda: [_contexts_of_file(file.path, options.contexts)])
-        contexts.rounds = rounds_option(options.contexts.rounds, options.contexts.warmup)
+        contexts.rounds = rounds_option(options.contexts)
         variants = _variants(options, contexts)
         _parametrize(metafunc, "workload", [contexts])
         _parametrize(metafunc, "residency,contexts", variants)

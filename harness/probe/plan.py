@@ -11,6 +11,7 @@ from typing import Final, Literal
 from zlib import crc32
 
 from harness.core.context_options import option_fields
+from harness.core.engine import CASE_TIMEOUT_S
 from harness.core.errors import ConfigError
 from harness.core.outgoing_text import counted
 
@@ -148,35 +149,58 @@ class Step:
         return _line(self.verb, self.fields)
 
 
+_COOLING: Final = "/sys/class/thermal"
+_BESIDE_ROUNDS_S: Final = 100.0
+
+
 @dataclass(frozen=True)
 class Rounds:
     """Number of executions: `most` that count, after `warmup` that do not.
 
-    No further round begins once `budget_ms` are over (None: no limit), but there is always one; if
-    the warm-up takes all the time, its last round counts.
+    There are more until `least_ms` are over. No further round begins once `budget_ms` are over
+    (None: no limit), but there is always one; if the warm-up takes all the time, its last round
+    counts.
     """
 
     most: int = 1
     warmup: int = 0
     budget_ms: int | None = None
+    least_ms: int | None = None
+
+    @property
+    def timeout_s(self) -> float:
+        """The time limit of a process with these rounds."""
+        return max(CASE_TIMEOUT_S, (self.budget_ms or 0) / 1000 + _BESIDE_ROUNDS_S)
 
     def shared(self, steps: int) -> Rounds:
         """Return the rounds of one of several steps that share the time."""
-        if self.budget_ms is None:
-            return self
-        return replace(self, budget_ms=max(1, self.budget_ms // max(1, steps)))
+        budget, least = (
+            None if ms is None else max(1, ms // max(1, steps))
+            for ms in (self.budget_ms, self.least_ms)
+        )
+        return replace(self, budget_ms=budget, least_ms=least)
 
     def halves(self) -> tuple[Rounds, Rounds]:
         """Split into two steps, whose outputs are compared: the second needs no warm-up."""
-        budget = None if self.budget_ms is None else max(1, self.budget_ms // 2)
-        first = Rounds((self.most + 1) // 2, self.warmup, budget)
-        return first, Rounds(max(1, self.most // 2), 0, budget)
+        half = self.shared(2)
+        return (
+            replace(half, most=(self.most + 1) // 2),
+            replace(half, most=max(1, self.most // 2), warmup=0),
+        )
 
     def fields(self) -> dict[str, str]:
-        return texts(repeat=self.most, warmup=self.warmup or None, budget_ms=self.budget_ms)
+        return texts(
+            repeat=self.most,
+            warmup=self.warmup or None,
+            budget_ms=self.budget_ms,
+            least_ms=self.least_ms,
+            cooling=None if self.budget_ms is None else _COOLING,
+        )
 
 
 ONCE: Final = Rounds()
+FULL: Final = Rounds(1024, 2, budget_ms=600_000, least_ms=60_000)
+"""MLPerf's `min_query_count`, `max_duration` and `min_duration` of a performance run."""
 
 
 def rounds_of(repeat: int | Rounds) -> Rounds:

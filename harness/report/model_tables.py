@@ -14,10 +14,11 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from harness.core.engine import ENGINES
-from harness.core.outgoing_text import counted, shortened
+from harness.core.outgoing_text import counted, first_names, shortened
 from harness.core.socs import limits_of_simulation
 from harness.models.context_metadata import entries
 from harness.models.session_plan import MADE_UP
+from harness.probe.plan import FULL
 from harness.report.document import Block, Line, Paragraph, Span, Table, code
 from harness.report.summary import part_of
 from harness.results.journal import Reader, read_once
@@ -192,7 +193,7 @@ _NUMBERED: Final = re.compile(r"(?:qnn_)+\d+(?:_\d+)*")
 """ONNX Runtime's name of a graph that it compiles."""
 _FEWEST: Final = 3
 """The fewest rounds with a median."""
-_USUAL: Final = {"median": "Median", "p95": "p95"}
+_USUAL: Final = ("p50", "p90", "p99")
 _MADE_UP: Final = "These figures may differ with real inputs (--inputs DIR)."
 
 
@@ -221,8 +222,10 @@ def latency(records: Iterable[CaseRecord]) -> list[Block]:
     terminal of 80 columns.
     """
     rows: list[list[Line]] = []
+    sure: list[list[Line]] = []
     ran: list[str] = []
     powers: dict[str, None] = {}
+    unsteady: list[str] = []
     simulated, cases = False, 0
     for record in records:
         cases += 1
@@ -231,13 +234,18 @@ def latency(records: Iterable[CaseRecord]) -> list[Block]:
             whole = [_load(record), _memory(record)] if not i else ["", ""]
             times = (duration(graph.get("first_us")), *(_usual(graph, name) for name in _USUAL))
             rounds = f"{graph.get('rounds')}"
-            rows.append([_case(record, i), code(called or "the model", 60), *times, rounds, *whole])
+            row = [_case(record, i), code(called or "the model", 60)]
+            rows.append([*row, *times, rounds, *whole])
+            if part_of(record, "surroundings").get("profile_run") is not None:
+                sure.append([*row, *_sureness(graph)])
+            if graph.get("steady") is False:
+                unsteady.append(called or "the model")
             ran.append(str(graph.get("on")))
             simulated |= record.device is not None and record.device.simulated
             powers[_power(record)] = None
-    names = ["Case", "Graph", "First run", *_USUAL.values(), "Rounds", "Load", "Memory"]
+    names = ["Case", "Graph", "First run", *_USUAL, "Rounds", "Load", "Memory"]
     if rows and not any(row[3] for row in rows):
-        names, rows = [*names[:3], *names[5:]], [[*row[:3], *row[5:]] for row in rows]
+        names, rows = [*names[:3], *names[6:]], [[*row[:3], *row[6:]] for row in rows]
     notes: list[Block] = []
     if len(set(ran)) > 1:
         names.append("On")
@@ -245,9 +253,32 @@ def latency(records: Iterable[CaseRecord]) -> list[Block]:
     elif ran:
         notes = [Paragraph(["On ", code(ran[0]), "."])]
     notes += map(Paragraph, filter(None, powers))
+    if unsteady:
+        names_of_unsteady = shortened(first_names(unsteady), _MOST_CHARS)
+        notes.append(Paragraph(["Never steady: ", Span(names_of_unsteady), "."]))
     unknown = limits_of_simulation("speed", None, (), simulated=simulated)
     notes += [Paragraph(f"{unknown[0].upper()}{unknown[1:]}.")] if unknown else []
-    return [*table("How fast", *_named(names, rows, cases)), *notes]
+    sure_names = ["Case", "Graph", *_USUAL, "Warm-up", "Throttled", f"{FULL.most:,} rounds"]
+    return [
+        *table("How fast", *_named(names, rows, cases)),
+        *table("95 % confidence intervals", *_named(sure_names, sure, cases)),
+        *notes,
+    ]
+
+
+def _sureness(graph: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the intervals of percentiles, the warm-up, what was throttled, if there were enough."""
+    for name in _USUAL:
+        match graph.get(f"{name}_interval_us"):
+            case [low, high]:
+                yield " to ".join(duration(end) or "?" for end in (low, high))
+            case _:
+                yield ""
+    yield f"{graph.get('warmup_count')}"
+    share = graph.get("throttled_share")
+    yield f"{share:.1%}" if is_figure(share) else "unknown"
+    counts = (graph.get("rounds"), graph.get("warmup_count"))
+    yield "yes" if sum(filter(is_figure, counts)) >= FULL.most else "no"
 
 
 def accuracy(records: Iterable[CaseRecord]) -> list[Block]:
@@ -301,7 +332,7 @@ def versions(records: Iterable[CaseRecord]) -> list[Block]:
     outputs = len({output.get("output") for output in all_outputs}) > 1
     for record in compared:
         graphs = parts(record, "graphs")
-        median = _usual(graphs[0], "median") if len(graphs) == 1 else ""
+        median = _usual(graphs[0], "p50") if len(graphs) == 1 else ""
         model = record.case.partition("::")[0].rpartition("/")[2]
         place = [str(record.axes.get(axis)) for axis in ("qnn", "backend")]
         for output in parts(record, "accuracy"):
@@ -315,7 +346,7 @@ def versions(records: Iterable[CaseRecord]) -> list[Block]:
         "QNN",
         "Backend",
         *(["Output"] if outputs else []),
-        "Median",
+        "p50",
         "SQNR (dB)",
         "Cosine",
     )

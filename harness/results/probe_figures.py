@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import statistics
 from collections.abc import Iterable, Sequence
@@ -12,6 +11,7 @@ from typing import Any, Final
 
 from harness.models.context_metadata import entries
 from harness.probe.transcript import StepResult, Transcript
+from harness.results.latency import PERCENTILES, is_steady, percentile, steady_start
 from harness.results.record import whole_numbers
 
 _VERBS: Final = ("execute", "io-run", "ort-run", "executorch-run")
@@ -20,20 +20,15 @@ MOST_GRAPHS: Final = 256
 
 
 def round_times(step: StepResult) -> list[int]:
-    """Return the times of a step's rounds that count (us), at most a thousand."""
+    """Return the times of a step's rounds that count (us), or of some, evenly spaced."""
     known = whole_numbers(step.data.get("run_us"))
     return known or ([step.duration_us] if step.duration_us is not None else [])
 
 
-def typical_us(step: StepResult) -> int | None:
-    """Return the time of an execution (us); the median of several rounds."""
+def typical_us(step: StepResult) -> float | None:
+    """Return the time of an execution (us); of several rounds the median of the steady state."""
     times = round_times(step)
-    return round(statistics.median(times)) if times else None
-
-
-def percentile(times: Sequence[float], part: float) -> float:
-    """Return the smallest of the times that at least `part` (0 to 1) of them do not exceed."""
-    return sorted(times)[max(0, math.ceil(part * len(times)) - 1)]
+    return percentile(times[steady_start(times) :], 0.5).value if times else None
 
 
 def graph_figures(
@@ -42,8 +37,11 @@ def graph_figures(
     """Return a row for each graph of each context that executed; times in microseconds.
 
     `contexts` are the names of the contexts, in turn; `on` is what they executed on. Steps of one
-    graph are put together. `first_us` is its very first execution, `warmup` the number of rounds
-    that did not count, `rounds` of those that did.
+    graph are put together. `first_us` is its very first execution, `warmup_count` the number of
+    rounds before its steady state, `rounds` of those in it. `p50_us`, `p90_us` and `p99_us` are
+    percentiles of the latter, each with a 95 % interval as in `p50_interval_us` (null: no bound).
+    `steady` is false if it was never stable, `throttled_share` the part of the rounds in which the
+    device throttled (null: it does not say).
     """
     by_graph: dict[tuple[int, str | None], list[StepResult]] = {}
     for step in steps:
@@ -56,21 +54,34 @@ def graph_figures(
             by_graph.setdefault(key, []).append(step)
     figures = []
     for (context, graph), executed in [*by_graph.items()][:MOST_GRAPHS]:
-        times = [time for step in executed for time in round_times(step)]
-        first = executed[0].data.get("first_us")
-        figures.append(
-            {
-                "graph": graph,
-                "context": contexts[context % len(contexts)] if contexts else None,
-                "warmup": sum(_whole(step.data.get("warmup")) for step in executed),
-                "rounds": sum(_whole(step.data.get("runs")) or 1 for step in executed),
-                "first_us": first if type(first) is int else times[0],
-                "median_us": round(statistics.median(times)),
-                "p95_us": percentile(times, 0.95),
-                "on": on,
-            }
-        )
+        if any(map(round_times, executed)):
+            name = contexts[context % len(contexts)] if contexts else None
+            figures.append({"graph": graph, "context": name, **_times_of(executed), "on": on})
     return figures
+
+
+def _times_of(steps: Sequence[StepResult]) -> dict[str, object]:
+    every = [max(1, _whole(step.data.get("run_every"))) for step in steps]
+    times = [
+        time
+        for step, own in zip(steps, every, strict=True)
+        for time in round_times(step)[:: max(every) // own]
+    ]
+    made = sum(max(1, _whole(step.data.get("runs"))) for step in steps)
+    start = steady_start(times)
+    dropped, steady = round(start * made / len(times)), times[start:]
+    first = steps[0].data.get("first_us")
+    throttled = [number for step in steps if (number := _count(step, "throttled")) is not None]
+    parts = {name: percentile(steady, part) for name, part in PERCENTILES.items()}
+    return {
+        "warmup_count": sum(_whole(step.data.get("warmup")) for step in steps) + dropped,
+        "rounds": made - dropped,
+        "first_us": first if type(first) is int else times[0],
+        **{f"{name}_us": part.value for name, part in parts.items()},
+        **{f"{name}_interval_us": [part.low, part.high] for name, part in parts.items()},
+        "steady": is_steady(steady),
+        "throttled_share": sum(throttled) / made if throttled else None,
+    }
 
 
 _LIST: Final = "context-load-list"

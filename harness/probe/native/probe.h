@@ -20,7 +20,7 @@ enum {
     RANK_MAX = 16,
     NAME_BYTES_MAX = 512,
     LOG_LINE_MAX = 4096,
-    REPEATS_LISTED = 1000,
+    REPEATS_LISTED = 4096, /* even */
     MESSAGE_MAX = 1024,
     SYMBOL_MAX = 96,
 };
@@ -56,7 +56,7 @@ struct verb {
         enum kind { IS_TEXT, IS_NUMBER, IS_REAL, IS_WORD } kind;
         uint64_t least, most; /* of a number; of what follows the dot */
         const char *words;    /* with spaces between them */
-    } rules[12];
+    } rules[14];
 };
 
 struct field {

@@ -55,18 +55,44 @@ void report_comparison(const struct tensor *output, uint32_t index, struct json 
     json_close(data, '}');
 }
 
+enum { COOLING_MAX = 256, LOOK_US = 1000000 };
+
+/* Kernels name those of Qualcomm's DSP cdsp, cdsp_sw, cdsp_hw, cdsp_sw_hvx..., those of processors
+ * cpu-cluster0, cpufreq-cpu0, thermal-cpufreq-0. */
+static void look_at_cooling(struct rounds *rounds) {
+    rounds->is_throttled = false;
+    for (int i = 0; i < COOLING_MAX; i++) {
+        char path[4096], type[64], state[32];
+        snprintf(path, sizeof path, "%s/cooling_device%d/type", rounds->cooling, i);
+        if (proc_read(path, type, sizeof type) == 0) break; /* they are numbered without gaps */
+        if (strstr(type, "cdsp") == NULL && strstr(type, "cpu") == NULL) continue;
+        snprintf(path, sizeof path, "%s/cooling_device%d/cur_state", rounds->cooling, i);
+        if (proc_read(path, state, sizeof state) == 0) continue;
+        rounds->cooled = true;
+        rounds->is_throttled |= strtol(state, NULL, 10) > 0;
+    }
+}
+
 void rounds_begin(struct rounds *rounds, const struct step *step) {
+    uint64_t started_us = now_us();
     uint64_t budget_ms = step_number(step, "budget_ms", 0);
     rounds->made = rounds->total_us = rounds->first_us = 0;
     rounds->warmup = step_number(step, "warmup", 0);
     rounds->most = rounds->warmup + step_number(step, "repeat", 1);
-    rounds->until_us = budget_ms > 0 ? now_us() + budget_ms * 1000 : 0;
+    rounds->until_us = budget_ms > 0 ? started_us + budget_ms * 1000 : 0;
+    rounds->least_until_us = started_us + step_number(step, "least_ms", 0) * 1000;
     rounds->least_us = rounds->most_us = 0;
+    rounds->cooling = step_text(step, "cooling");
+    rounds->cooled = false;
+    rounds->look_us = rounds->throttled = rounds->listed = 0;
+    rounds->every = 1;
 }
 
 bool rounds_more(const struct rounds *rounds) {
-    bool over = rounds->until_us > 0 && now_us() >= rounds->until_us;
-    return rounds->made == 0 || (rounds->made < rounds->most && !over);
+    uint64_t now = now_us();
+    bool over = rounds->until_us > 0 && now >= rounds->until_us;
+    bool enough = rounds->made >= rounds->most && now >= rounds->least_until_us;
+    return rounds->made == 0 || !(enough || over);
 }
 
 /* How many of the rounds made came before those that count. */
@@ -82,11 +108,21 @@ void rounds_add(struct rounds *rounds, uint64_t took_us) {
     uint64_t counted = rounds->made - warm(rounds);
     if (counted == 1) { /* so does each of the warm-up, until the next begins anew */
         rounds->least_us = UINT64_MAX;
-        rounds->most_us = 0;
+        rounds->most_us = rounds->throttled = rounds->listed = 0;
     }
     if (took_us < rounds->least_us) rounds->least_us = took_us;
     if (took_us > rounds->most_us) rounds->most_us = took_us;
-    if (counted <= REPEATS_LISTED) rounds->listed_us[counted - 1] = took_us;
+    if (rounds->listed == REPEATS_LISTED) { /* keep every other one, evenly over the whole time */
+        rounds->listed /= 2;
+        rounds->every *= 2;
+        for (uint64_t i = 0; i < rounds->listed; i++) rounds->listed_us[i] = rounds->listed_us[2 * i];
+    }
+    if ((counted - 1) % rounds->every == 0) rounds->listed_us[rounds->listed++] = took_us;
+    if (rounds->cooling != NULL && now_us() >= rounds->look_us) {
+        look_at_cooling(rounds);
+        rounds->look_us = now_us() + LOOK_US;
+    }
+    rounds->throttled += rounds->is_throttled && rounds->cooled;
 }
 
 void rounds_report(const struct rounds *rounds, struct outcome *outcome) {
@@ -98,9 +134,10 @@ void rounds_report(const struct rounds *rounds, struct outcome *outcome) {
     json_u64(data, "first_us", rounds->first_us);
     json_u64(data, "run_min_us", rounds->least_us);
     json_u64(data, "run_max_us", rounds->most_us);
+    if (rounds->cooled) json_u64(data, "throttled", rounds->throttled);
+    json_u64(data, "run_every", rounds->every);
     json_open(data, "run_us", '[');
-    for (uint64_t i = 0; i < counted && i < REPEATS_LISTED; i++)
-        json_u64(data, NULL, rounds->listed_us[i]);
+    for (uint64_t i = 0; i < rounds->listed; i++) json_u64(data, NULL, rounds->listed_us[i]);
     json_close(data, ']');
 }
 

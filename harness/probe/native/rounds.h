@@ -4,12 +4,19 @@
 
 #include "probe.h"
 
-/* How long executions took in microseconds; of the first REPEATS_LISTED each. A step says how many
- * `warmup` rounds come before those that count, and after how long (`budget_ms`) no further one is
- * begun. If that ends the warm-up, its last round is the one that counts. */
+/* How long executions took in microseconds; REPEATS_LISTED at most are listed, every one or every
+ * 2nd, 4th and so on. A step says how many `warmup` rounds come before those that count, how long
+ * they last at least (`least_ms`, however many these are), and after how long (`budget_ms`) no
+ * further one is begun. If that ends the warm-up, its last round is the one that counts. `cooling`
+ * is the folder of cooling devices: each second it is looked at whether one slows down the DSP or
+ * the processors; the rounds in such a second are `throttled`. */
 struct rounds {
-    uint64_t made, warmup, most, until_us; /* made: all of them; until: 0 is never */
+    uint64_t made, warmup, most, until_us, least_until_us; /* made: all of them; until: 0 is never */
     uint64_t first_us, total_us, least_us, most_us;
+    const char *cooling;
+    uint64_t look_us, throttled;
+    bool cooled, is_throttled; /* cooled: some cooling device can be read */
+    uint64_t listed, every;
     uint64_t listed_us[REPEATS_LISTED];
 };
 void rounds_begin(struct rounds *rounds, const struct step *step);

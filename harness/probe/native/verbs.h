@@ -78,6 +78,7 @@ VERB("execute", execute, "QnnGraph_execute", true,
      LIST("input.", TENSORS_MAX) LIST("expect.", TENSORS_MAX) LIST("save.", TENSORS_MAX)
      MAY("tolerance", REAL) MAY("repeat", ONE_TO(REPEATS_MAX))
      MAY("warmup", BELOW(REPEATS_MAX)) MAY("budget_ms", ONE_TO(1000000000))
+     MAY("least_ms", ONE_TO(1000000000)) MAY("cooling", TEXT)
      MAY("profile", ONE_OF("basic detailed")))
 VERB("io-bind", io_bind, "QnnGraph_retrieve", true,
      MUST("context", BELOW(CONTEXTS_MAX)) MUST("graph", BELOW(GRAPHS_MAX))
@@ -86,7 +87,8 @@ VERB("io-bind", io_bind, "QnnGraph_retrieve", true,
 VERB("io-run", io_run, "QnnGraph_execute", true,
      MUST("context", BELOW(CONTEXTS_MAX)) MAY("tolerance", REAL)
      MAY("repeat", ONE_TO(REPEATS_MAX)) MAY("warmup", BELOW(REPEATS_MAX))
-     MAY("budget_ms", ONE_TO(1000000000)) MAY("profile", ONE_OF("basic detailed")))
+     MAY("budget_ms", ONE_TO(1000000000)) MAY("least_ms", ONE_TO(1000000000))
+     MAY("cooling", TEXT) MAY("profile", ONE_OF("basic detailed")))
 VERB("io-release", io_release, NULL, true, MUST("context", BELOW(CONTEXTS_MAX)))
 VERB("memory-sample", memory_sample, NULL, true, MUST("label", TEXT) MAY("back_ms", NUMBER))
 
@@ -104,7 +106,8 @@ VERB("ort-run", ort_run, "CreateTensorWithDataAsOrtValue", true,
      MUST("context", BELOW(CONTEXTS_MAX))
      LIST("input.", TENSORS_MAX) LIST("expect.", TENSORS_MAX) LIST("save.", TENSORS_MAX)
      MAY("tolerance", REAL) MAY("repeat", ONE_TO(REPEATS_MAX))
-     MAY("warmup", BELOW(REPEATS_MAX)) MAY("budget_ms", ONE_TO(1000000000)))
+     MAY("warmup", BELOW(REPEATS_MAX)) MAY("budget_ms", ONE_TO(1000000000))
+     MAY("least_ms", ONE_TO(1000000000)) MAY("cooling", TEXT))
 VERB("ort-session-free", ort_session_free, "ReleaseSession", true,
      MUST("context", BELOW(CONTEXTS_MAX)))
 VERB("ort-unregister-ep", ort_unregister_ep, "UnregisterExecutionProviderLibrary", true,
@@ -121,7 +124,8 @@ VERB("executorch-context", executorch_context, "Module::load_method", true,
 VERB("executorch-run", executorch_run, "Module::execute", true,
      LIST("input.", TENSORS_MAX) LIST("expect.", TENSORS_MAX) LIST("save.", TENSORS_MAX)
      MAY("tolerance", REAL) MAY("repeat", ONE_TO(REPEATS_MAX))
-     MAY("warmup", BELOW(REPEATS_MAX)) MAY("budget_ms", ONE_TO(1000000000)))
+     MAY("warmup", BELOW(REPEATS_MAX)) MAY("budget_ms", ONE_TO(1000000000))
+     MAY("least_ms", ONE_TO(1000000000)) MAY("cooling", TEXT))
 VERB("executorch-free", executorch_free, "Module::~Module", true, NO_FIELDS)
 
 /* call.c */

@@ -3,6 +3,7 @@
 import math
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -396,11 +397,40 @@ def test_a_warm_up_does_not_count(run: Runner, stand_in: StandIn) -> None:
 def test_no_round_begins_when_the_time_is_over(run: Runner, stand_in: StandIn) -> None:
     step = executed(run, stand_in, "plain", repeat=plan.Rounds(90_000, 1, 20))
     assert 1 <= step.data["runs"] < 90_000
-    assert len(step.data["run_us"]) <= 1000
+    assert len(step.data["run_us"]) <= 4096
     # a warm-up that takes it all: its last round counts
     step = executed(run, stand_in, "plain", repeat=plan.Rounds(5, 99_999, 1))
     assert (step.data["runs"], step.data["warmup"] < 99_999) == (1, True)
     assert len(step.data["run_us"]) == 1
+
+
+def test_a_least_time_makes_more_rounds_of_which_some_are_listed(
+    run: Runner, stand_in: StandIn
+) -> None:
+    step = executed(run, stand_in, "plain", repeat=plan.Rounds(5, 1, 5000, 100))
+    assert step.data["runs"] > 5
+    listed, every = len(step.data["run_us"]), step.data["run_every"]
+    assert listed == -(-step.data["runs"] // every) <= 4096
+    many = executed(run, stand_in, "plain", repeat=10_000)
+    assert (many.data["run_every"], len(many.data["run_us"])) == (4, 2500)
+
+
+@pytest.mark.parametrize(
+    ("states", "throttled"),
+    [({"cdsp_sw": 0, "battery": 9}, 0), ({"cpufreq-cpu0": 2}, 7), ({"battery": 9}, None)],
+)
+def test_rounds_are_throttled_while_a_cooling_device_is_active(
+    run: Runner, stand_in: StandIn, tmp_path: Path, states: dict[str, int], throttled: int | None
+) -> None:
+    for number, (name, state) in enumerate(states.items()):
+        (folder := tmp_path / f"cooling/cooling_device{number}").mkdir(parents=True)
+        (folder / "type").write_text(f"{name}\n")
+        (folder / "cur_state").write_text(f"{state}\n")
+    binary, copied = stand_in.binary("plain"), stand_in.file("four", FOUR)
+    step = plan.execute(0, inputs=[copied], repeat=plan.Rounds(7, 2))
+    step = replace(step, fields={**step.fields, "cooling": str(tmp_path / "cooling")})
+    completed = run(*stand_in.opened(plan.context_load(0, binary), step, plan.context_free(0)))
+    assert completed.transcript.steps[6].data.get("throttled") == throttled
 
 
 def bound(stand_in: StandIn, behaviour: str = "plain") -> tuple[Step, Step]:

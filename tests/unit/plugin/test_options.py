@@ -9,6 +9,7 @@ import pytest
 from _pytest.config.argparsing import Parser
 
 from harness.cli.run import run
+from harness.core.errors import ConfigError
 from harness.lab.inventory import SIMULATED_LAB
 from harness.plugin.collection import selection
 from harness.plugin.options import (
@@ -49,8 +50,8 @@ def test_nothing_is_given(tmp_path: Path) -> None:
     axes = ("device", "backend", "qnn", "ort", "compiler", "power")
     assert (options.axes, options.known_issues) == ({axis: [] for axis in axes}, None)
     assert (options.retries, options.preflight, options.fan_out) == (2, "warn", None)
-    none = (None, None, None, None, None, None)
-    nothing = type(options.contexts)((), (), (), None, None, 0.0, 1, *none, (), "refuse")
+    none = (None, None, None, None, None, None, None, None)
+    nothing = type(options.contexts)((), (), (), None, None, 0.0, *none, (), "refuse")
     assert options.contexts == nothing
 
 
@@ -133,12 +134,21 @@ def test_short_forms_are_taken_for_long_ones() -> None:
     assert in_long_forms(long) == long
 
 
-def test_rounds_that_are_asked_for() -> None:
-    assert rounds_option(1, None) == ONCE
-    assert rounds_option("auto", None) == Rounds(1000, 2, 2000)
-    assert rounds_option("auto", 0).warmup == 0
+def test_rounds_that_are_asked_for(tmp_path: Path) -> None:
+    def asked(*words: str) -> Rounds:
+        return rounds_option(read(tmp_path, *words).contexts)
+
+    assert asked() == asked("--contexts-rounds=1") == ONCE
+    assert asked("--contexts-rounds=auto") == Rounds(1000, 2, 2000)
+    assert asked("--contexts-rounds=auto", "--contexts-warmup=0").warmup == 0
     # however many there are to be, the case must not hang over it
-    assert rounds_option(5000, 3) == Rounds(5000, 3, 200_000)
+    longest = asked("--contexts-rounds=5000", "--contexts-warmup=3")
+    assert (longest, longest.timeout_s) == (Rounds(5000, 3, 200_000), 300)
+    full = asked("--profile-run=full")
+    assert full == Rounds(1024, 2, budget_ms=600_000, least_ms=60_000)
+    assert full.timeout_s == 700
+    with pytest.raises(ConfigError, match="leave out --rounds"):
+        asked("--profile-run=full", "--contexts-rounds=1")
 
 
 def test_words_for_rounds() -> None:
@@ -152,5 +162,5 @@ def test_steps_share_the_time_and_two_steps_the_rounds() -> None:
     assert Rounds(9, 2, 2000).shared(4) == Rounds(9, 2, 500)
     assert Rounds(9, 2, 2).shared(100).budget_ms == 1
     assert Rounds(9, 2).shared(4) == Rounds(9, 2)
-    assert Rounds(9, 2, 501).halves() == (Rounds(5, 2, 250), Rounds(4, 0, 250))
+    assert Rounds(9, 2, 501, 31).halves() == (Rounds(5, 2, 250, 15), Rounds(4, 0, 250, 15))
     assert ONCE.halves() == (ONCE, ONCE)

@@ -80,7 +80,7 @@ def test_a_page_has_a_folded_table_of_each_outputs_worst() -> None:
 
 
 def test_graphs_of_one_name_are_told_apart_by_their_contexts() -> None:
-    graphs = [{"graph": "forward", "context": f"m.pte#{index}", "median_us": 5} for index in (0, 1)]
+    graphs = [{"graph": "forward", "context": f"m.pte#{index}", "p50_us": 5} for index in (0, 1)]
     text = markdown(latency([record(measurements={"graphs": graphs})]))
     assert ("`m.pte#0`" in text, "`m.pte#1`" in text, "forward" in text) == (True, True, False)
     assert "`forward` " in markdown(latency([record(measurements={"graphs": graphs[:1]})]))
@@ -94,7 +94,7 @@ def test_graphs_of_one_name_are_told_apart_by_their_contexts() -> None:
 def test_a_graph_that_was_compiled_here_is_called_like_its_model(
     context: str | None, called: str
 ) -> None:
-    graphs = [{"graph": "qnn_qnn_1737_0_0", "context": context, "median_us": 5}]
+    graphs = [{"graph": "qnn_qnn_1737_0_0", "context": context, "p50_us": 5}]
     assert f"`{called}" in markdown(latency([record(measurements={"graphs": graphs})]))
 
 
@@ -129,11 +129,11 @@ def test_times_have_their_power_profile(
     ("rounds", "has_median"), [(1, False), (2, False), (3, True), (None, True)]
 )
 def test_few_rounds_have_no_median(rounds: int | None, has_median: bool) -> None:
-    graph = {"graph": "g", "first_us": 7, "median_us": 5, "p95_us": 6, "rounds": rounds}
+    graph = {"graph": "g", "first_us": 7, "p50_us": 5, "p90_us": 6, "rounds": rounds}
     figures = {"graphs": [graph], "accuracy": [{"output": "y", "cosine": 1}]}
     (table, *_) = latency([record(measurements=figures)])
     assert isinstance(table, Table)
-    assert [name in table.columns for name in ("Median", "p95")] == [has_median] * 2
+    assert [name in table.columns for name in ("p50", "p90")] == [has_median] * 2
     assert [text in table.rows[0] for text in ("7 us", "5 us", "6 us")] == [True, *[has_median] * 2]
     both = [record(measurements=figures), record(measurements=figures)]
     assert ("5 us" in markdown(versions(both))) is has_median
@@ -144,7 +144,7 @@ def test_few_rounds_have_no_median(rounds: int | None, has_median: bool) -> None
 
 
 def test_only_a_page_has_a_row_for_each_of_many_graphs() -> None:
-    graphs = [{"graph": f"g{index}", "median_us": 5, "on": "HTP"} for index in range(66)]
+    graphs = [{"graph": f"g{index}", "p50_us": 5, "on": "HTP"} for index in range(66)]
     ran = record(
         case="a/m.onnx::t[x]", suite=ENGINES[DEFAULT_ENGINE].suite, measurements={"graphs": graphs}
     )
@@ -169,7 +169,7 @@ def test_devices_and_outputs_of_versions_are_named_where_there_are_several() -> 
     assert columns("y", devices=(DEVICE, {**DEVICE, "name": "other"}))[:3] == (
         *("Model", "Device", "QNN"),
     )
-    assert columns("y", "z")[3:5] == ("Output", "Median")
+    assert columns("y", "z")[3:5] == ("Output", "p50")
     alone = record(measurements={"accuracy": [{"output": "y", "cosine": 1}]})
     assert versions([alone]) == [], "nothing is beside it"
 

@@ -18,7 +18,6 @@ from harness.results.probe_figures import (
     loaded_contexts,
     measure,
     ort_figures,
-    percentile,
     power_votes,
     session_growth,
     typical_us,
@@ -282,14 +281,31 @@ def test_steps_of_one_graph_are_one_line() -> None:
     assert first == {
         "graph": "a",
         "context": "m.bin",
-        "warmup": 2,
+        "warmup_count": 2,
         "rounds": 4,
         "first_us": 900,
-        "median_us": 25,
-        "p95_us": 40,
+        "p50_us": 20,
+        "p90_us": 40,
+        "p99_us": 40,
+        "p50_interval_us": [None, None],
+        "p90_interval_us": [20, None],
+        "p99_interval_us": [30, None],
+        "steady": True,
+        "throttled_share": None,
         "on": "HTP v73",
     }
     assert (second["graph"], third["graph"], third["context"]) == ("b", "a", "m.bin")
+
+
+def test_figures_are_those_of_the_steady_state() -> None:
+    warming = executed(
+        *[900] * 6, *[100, 101] * 100, runs=412, run_every=2, warmup=1, throttled=103
+    )
+    cut = executed(*[100, 7] * 100, run_every=1, warmup=0, throttled=0)  # every other one counts
+    (row,) = graph_figures([warming, cut], ["m.bin"], "HTP v73")
+    figures = ("warmup_count", "rounds", "first_us", "p50_us", "p99_us", "throttled_share")
+    assert [row[name] for name in figures] == [13, 600, 900, 100, 101, 103 / 612]
+    assert typical_us(warming) == 100
 
 
 def test_a_typical_execution_is_the_median_of_its_rounds() -> None:
@@ -297,7 +313,6 @@ def test_a_typical_execution_is_the_median_of_its_rounds() -> None:
     assert typical_us(executed(9000)) == 9000
     assert typical_us(StepResult(0, "ort-run", duration_us=5)) == 5
     assert typical_us(StepResult(0, "ort-run")) is None
-    assert [percentile(range(1, most), 0.95) for most in (2, 3, 101)] == [1, 2, 95]
 
 
 def test_what_a_probe_does_not_say_is_not_made_up() -> None:

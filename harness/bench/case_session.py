@@ -99,7 +99,7 @@ class Observation:
     - Both: `rss_bytes` and `pss_bytes`, each with `start`, `peak` and `end`; `outputs`, where some
       were compared, with `compared`, `max_abs` and `beyond_tolerance`.
 
-    With `repeat` or `rounds` an execution is one value all the same: the median of its rounds.
+    With `repeat` or `rounds` an execution is one value all the same: the p50 of their steady state.
     `kept` are outputs that have a reference to compare them with.
     """
 

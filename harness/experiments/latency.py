@@ -23,6 +23,7 @@ from harness.models.session_plan import DeployedContext
 from harness.probe.ort_plan import io_bind, ort_session_free
 from harness.probe.plan import Step
 from harness.probe.transcript import Transcript
+from harness.results.latency import percentile
 from harness.results.probe_figures import Growth, session_growth
 from harness.results.record import Check, held, undecided
 
@@ -38,14 +39,14 @@ class Latency:
     repeated_us: float = 0.0
 
     @cached_property
-    def median_us(self) -> float | None:
+    def p50_us(self) -> float | None:
         """Their median; None if there are none."""
-        return statistics.median(self.times_us) if self.times_us else None
+        return percentile(self.times_us, 0.5).value if self.times_us else None
 
     @cached_property
     def spread_us(self) -> float:
         """The median distance from the median."""
-        middle = self.median_us
+        middle = self.p50_us
         return statistics.median(abs(time - middle) for time in self.times_us) if middle else 0.0
 
 
@@ -65,24 +66,24 @@ def same_latency(
     `part` of the smaller one is tolerated. Undecided if one of them has no times, or if the noise
     of either would hide a difference: twice its spread, or what processes of it differ by.
     """
-    if latency.median_us is None:
+    if latency.p50_us is None:
         return undecided(name, "there are no steady inferences")
-    if other is None or other.median_us is None:
+    if other is None or other.p50_us is None:
         return undecided(name, f"{other_name} gave no steady inferences to compare with")
-    smaller = min(latency.median_us, other.median_us)
+    smaller = min(latency.p50_us, other.p50_us)
     most = MOST_PART * smaller
     allowed = min(most, max(part * smaller, FLOOR_US))
     spread = _SPREADS * max(latency.spread_us, other.spread_us)
     noise = max(spread, latency.repeated_us, other.repeated_us)
-    difference = abs(latency.median_us - other.median_us)
+    difference = abs(latency.p50_us - other.p50_us)
     figures: dict[str, float] = {
-        "median_us": latency.median_us,
+        "p50_us": latency.p50_us,
         "spread_us": latency.spread_us,
-        "other_median_us": other.median_us,
+        "other_p50_us": other.p50_us,
         "other_spread_us": other.spread_us,
         "tolerance_us": allowed,
     }
-    message = f"median {latency.median_us:g} us, {other_name} {other.median_us:g} us"
+    message = f"p50 {latency.p50_us:g} us, {other_name} {other.p50_us:g} us"
     if difference > max(allowed, noise):
         return held(
             name, False, f"{message}; a difference of {allowed:.0f} us is allowed", **figures
@@ -102,12 +103,12 @@ def quickest(processes: Iterable[Latency]) -> Latency:
     """
     timed = sorted(
         (latency for latency in processes if latency.times_us),
-        key=lambda latency: latency.median_us or 0.0,
+        key=lambda latency: latency.p50_us or 0.0,
     )
     if len(timed) < 2:
         return timed[0] if timed else Latency(())
     best, other = timed[:2]
-    return replace(best, repeated_us=(other.median_us or 0.0) - (best.median_us or 0.0))
+    return replace(best, repeated_us=(other.p50_us or 0.0) - (best.p50_us or 0.0))
 
 
 def settled(measure: Callable[[int], list[Check]], disturbed: Mapping[str, int]) -> list[Check]:

@@ -37,6 +37,7 @@ from harness.models.session_plan import DeployedContext, Libraries, within_sessi
 from harness.probe.ort_plan import io_release, io_run, memory_sample
 from harness.probe.plan import Plan, ProfileLevel, Settings, context_free, context_load
 from harness.probe.transcript import StepResult, Transcript
+from harness.results.latency import steady_start
 from harness.results.record import Check, held, undecided, whole_numbers
 
 STEADY_RUNS: Final = 30
@@ -277,7 +278,7 @@ class PairingFigures:
             "io_bytes": self.io_bytes,
             "first_inference_us": self.first_us,
             "steady_us": list(self.steady.times_us),
-            "steady_median_us": self.steady.median_us,
+            "steady_p50_us": self.steady.p50_us,
             "steady_spread_us": self.steady.spread_us,
             "copies_shown": self.copies,
         }
@@ -294,12 +295,13 @@ def pairing_figures(
     io_bytes = sum(int(tensor.get("bytes", 0)) for tensor in _tensors(metadata))
     runs = [step for step in transcript.steps if step.verb == "io-run" and step.ok]
     timed = [whole_numbers(step.data.get("run_us")) for step in runs]
+    last = timed[2] if len(timed) > 2 else []
     return PairingFigures(
         io_bytes=io_bytes,
         other_bytes=max(0, memory_bytes - io_bytes),
         samples=memory_samples(transcript),
         first_us=timed[0][0] if timed and timed[0] else None,
-        steady=Latency(tuple(timed[2]) if len(timed) > 2 else ()),
+        steady=Latency(tuple(last[steady_start(last) :])),
         copies=_copies(runs),
         digests=tuple(whole_numbers(runs[-1].data.get("digests")) if runs else ()),
     )

@@ -273,8 +273,8 @@ class ContextOptions:
     )
     profile_run: Literal["full"] | None = _option(
         "--qnn-profile-run",
-        "full: wait until the device is cool and idle, then measure your own files as MLPerf does, "
-        "1,024 executions of each graph and 60 s at least (600 s at most)",
+        "measure your own files as MLPerf does: on a cool and idle device, 1,024 executions of "
+        "each graph and 60 s at least, 600 s at most",
         choices=("full",),
     )
     reference: Path | None = _option(

@@ -131,8 +131,8 @@ def pairings(cases: Iterable[CaseRecord]) -> list[Table]:
         copied = _checked(case, "copies_per_inference", f"{copies}" if is_figure(copies) else "")
         yield "Copies seen", copied
         yield "First inference", Span(_time(measured.get("first_inference_us")))
-        steady = _checked(case, "steady_latency_same", _time(measured.get("steady_median_us")))
-        yield "Then, median", steady
+        steady = _checked(case, "steady_latency_same", _time(measured.get("steady_p50_us")))
+        yield "Then, p50", steady
 
     ours = [case for case in cases if name(case) in documented]
     return _tables(ours, ("prepare", "execute"), row)

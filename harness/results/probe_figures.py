@@ -98,7 +98,7 @@ def measure(transcript: Transcript) -> dict[str, object]:
 
     `loaded`, `executed` and `freed` count what succeeded (the contexts of a list, the executions of
     a step with kept buffers). `load_us` and `execute_us` have a duration for each, in order,
-    without lists; the median of an execution in several rounds. `load_rss_bytes` is the memory of
+    without lists; the p50 of an execution in several rounds. `load_rss_bytes` is the memory of
     the process after each of several loads. `rss_bytes` and `pss_bytes` are its memory at the
     start, at its peak and at the end. `outputs` sums up the comparison with the reference.
     `ort_figures` has the figures of ONNX Runtime.

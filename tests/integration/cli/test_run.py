@@ -4,6 +4,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import jsonschema
@@ -15,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 from harness.models.builtin_models import Model
 from tests.hostile_models import made_within, nested, recursive, relu
 from tests.integration.conftest import ContextFor
-from tests.integration.device_runs import ROOT, DeviceRuns
+from tests.integration.device_runs import ROOT, DeviceRuns, Finished
 from tests.integration.in_process import qnn_harness
 from tests.unit.containers.made import epcontext
 
@@ -262,6 +264,37 @@ def test_outputs_that_drift_are_told_and_can_fail_the_run(
         assert (code, len(records)) == (expected, 3), stderr
 
 
+IN_A_MOMENT = """
+import dataclasses, harness.cli.main, harness.plugin.options as options
+options.FULL = dataclasses.replace(options.FULL, least_ms=1)
+harness.cli.main.main()
+"""
+
+
+@pytest.mark.slow
+def test_a_full_profile_run_makes_as_many_rounds_as_mlperf(lab: DeviceRuns, tiny: Path) -> None:
+    words = [sys.executable, "-c", IN_A_MOMENT, "run", f"elsewhere/{tiny.name}", "--qnn=2.51.0"]
+    words += ["--inputs=elsewhere/in", "--expected=elsewhere/out", "--tolerance=0.01"]
+    completed = subprocess.run(
+        [*words, "--profile-run=full"],
+        cwd=lab.folder,
+        env=lab.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    (case,) = Finished(0, "", lab.reports).cases
+    (graph,) = case["measurements"]["graphs"]
+    assert graph["rounds"] + graph["warmup_count"] == 1024 + 2
+    low, high = graph["p50_interval_us"]
+    assert low <= graph["p50_us"] <= high
+    assert graph["p50_us"] <= graph["p90_us"] <= graph["p99_us"]
+    assert case["measurements"]["surroundings"]["profile_run"] == "full"
+    assert case["measurements"]["execute_us"] == [graph["p50_us"]]
+    row = rf"Warm-up +Throttled +1,024 rounds\n.* {graph['warmup_count']} .* yes"
+    assert re.search(row, completed.stdout)
+
+
 def test_contexts_load_with_options(lab: DeviceRuns, tiny: Path) -> None:
     file = Path("elsewhere") / tiny.name
     taken = ("--context-option=weight_sharing=1", "--context-option=file_read_memory_budget_mb=1")
@@ -291,6 +324,8 @@ def test_contexts_load_with_options(lab: DeviceRuns, tiny: Path) -> None:
             ["--context-option=spill_fill_group=9", "--residency=window"],
             "contexts of a group must be resident, not window",
         ),
+        (["--profile-run=full", "--rounds=1"], "--rounds: --profile-run full makes as many rounds"),
+        (["--profile-run=half"], "Invalid value for '--profile-run': 'half' is not 'full'."),
     ],
 )
 def test_a_wrong_option_of_contexts_is_an_error_of_the_command(

@@ -73,7 +73,7 @@ def test_what_is_held_is_never_half_as_much_again(
 ) -> None:
     outcome = verdict(first, other)
     assert outcome == verdict(other, first)
-    medians = sorted(Latency(times_us).median_us or 0 for times_us in (first, other))
+    medians = sorted(Latency(times_us).p50_us or 0 for times_us in (first, other))
     if outcome != "unseen":
         reached()
     if outcome == "held":
@@ -84,10 +84,10 @@ def test_what_is_held_is_never_half_as_much_again(
 
 def test_times_their_spread_and_the_quickest_process() -> None:
     latency, none = Latency((5, 1, 2, 9)), Latency(())
-    assert (latency.median_us, latency.spread_us) == (3.5, 2)
-    assert (none.median_us, none.spread_us) == (None, 0)
+    assert (latency.p50_us, latency.spread_us) == (2, 2)
+    assert (none.p50_us, none.spread_us) == (None, 0)
     slow, quick = Latency((2000, 2000, 2000)), Latency((1000, 1010))
-    assert quickest([slow, none, quick]) == Latency(quick.times_us, repeated_us=995)
+    assert quickest([slow, none, quick]) == Latency(quick.times_us, repeated_us=1000)
     assert quickest([none, quick]) is quick
     assert quickest([]) == none
 

@@ -204,7 +204,7 @@ def test_figures_out_of_a_transcript() -> None:
     )
     read = pairing_figures(transcript, metadata, 200)
     assert (read.io_bytes, read.other_bytes) == (123, 77)
-    assert (read.first_us, read.steady.times_us, read.steady.median_us) == (7, (4, 5, 9), 5)
+    assert (read.first_us, read.steady.times_us, read.steady.p50_us) == (7, (4, 5, 9), 5)
     assert (read.copies, read.digests) == (4, (2,))
     empty = pairing_figures(Transcript(), {}, 0)
     assert (empty.first_us, empty.steady.times_us) == (None, ())

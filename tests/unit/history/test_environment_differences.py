@@ -36,6 +36,7 @@ USUAL: dict[str, Any] = {
         ({"governor": "powersave"}, ["governor powersave (was walt)"]),
         ({"log_level": "verbose"}, ["log level verbose (was warn)"]),
         ({"log_level": "verbose", "seen_s": 3600}, ["log level verbose (was warn)"]),
+        ({"profile_run": "full"}, ["profile run full (was usual)"]),
         ({"rounds": 26}, []),
         ({"rounds": 1}, ["at most 1 round of a graph (was 100)"]),
         ({"cases_before": 17}, ["number 18 on its device (was 2)"]),

@@ -115,7 +115,7 @@ def test_a_graph_that_was_compiled_here_is_called_like_its_model(
 def test_times_have_their_power_profile(
     power: dict[str, Any] | None, simulated: bool, words: str
 ) -> None:
-    figures: dict[str, Any] = {"graphs": [{"graph": "g", "median_us": 5}]}
+    figures: dict[str, Any] = {"graphs": [{"graph": "g", "p50_us": 5}]}
     if power is not None:
         figures["power"] = {"profile": "burst"} | power
     ran = record(measurements=figures, axes={"backend": "htp"})
@@ -141,6 +141,30 @@ def test_few_rounds_have_no_median(rounds: int | None, has_median: bool) -> None
     (table, *_) = latency([many])
     assert isinstance(table, Table)
     assert [row[2] for row in table.rows] == ["5 us" if has_median else "", "5 us"]
+
+
+@pytest.mark.parametrize(
+    ("figures", "row"),
+    [
+        (
+            {"rounds": 1020, "warmup_count": 4, "steady": True, "throttled_share": 0.25},
+            ["5 us to 6 us", "", "7 us to ?", "4", "25.0%", "yes"],
+        ),
+        (
+            {"rounds": 1020, "warmup_count": 3, "steady": False, "throttled_share": None},
+            ["5 us to 6 us", "", "7 us to ?", "3", "unknown", "no"],
+        ),
+    ],
+)
+def test_a_full_profile_run_has_intervals(figures: dict[str, Any], row: list[str]) -> None:
+    intervals = {"p50_interval_us": [5, 6], "p90_interval_us": 9, "p99_interval_us": [7, None]}
+    measurements = {"graphs": [{"graph": "g", **intervals, **figures}]}
+    assert len(latency([record(measurements=measurements)])) == 3 + (not figures["steady"])
+    full = record(measurements={**measurements, "surroundings": {"profile_run": "full"}})
+    (_, table, *notes) = latency([full])
+    assert isinstance(table, Table)
+    assert list(table.rows[0])[1:] == row
+    assert ("Never steady: g." in markdown(notes)) is not figures["steady"]
 
 
 def test_only_a_page_has_a_row_for_each_of_many_graphs() -> None:

@@ -27,7 +27,7 @@ def pairing(prepare: str, execute: str, **changed: Any) -> CaseRecord:
             "shared_buffer_bytes": memory,
             "io_bytes": 4_000_000,
             "first_inference_us": 12_705,
-            "steady_median_us": 581.0,
+            "steady_p50_us": 581.0,
             "copies_shown": 2,
         },
         "checks": [
@@ -151,14 +151,14 @@ def test_the_worst_of_several_checks_of_a_name_counts() -> None:
     blind = blind.model_copy(update={"name": "steady_latency_same[b]"})
     bad = held("steady_latency_same[c]", False, "bad")
     other = held("steady_latency_same_too", False, "another")
-    column = "Then, median"
+    column = "Then, p50"
     for checks, cell in [
         ([other, fine], Span("9 µs", "passed", "fine")),
         ([fine, blind], Span("9 µs", "skipped", "blind")),
         ([blind, bad, fine], Span("9 µs", "failed", "bad")),
         ([other], Span("9 µs")),
     ]:
-        assert measured({"steady_median_us": 9}, checks)[column] == cell
+        assert measured({"steady_p50_us": 9}, checks)[column] == cell
     assert measured({}, [bad])[column] == Span("broken", "failed", "bad")
 
 

@@ -128,7 +128,7 @@ def test_the_simulator_itself(real: Target, deployed: Deployed, pairing: Pairing
         figures = pairing_figures(
             run.transcript, context.context.metadata, context.context.memory_bytes
         )
-        assert len(figures.steady.times_us) == 30
+        assert 15 <= len(figures.steady.times_us) <= 30
         assert not figures.samples.visible
         checks = judge_pairing(pairing, figures, None, figures, Tolerances())
         assert not broken(checks)

@@ -1,13 +1,11 @@
 """One axis, step by step: the next question, the finding, and the notes on it."""
 
-from typing import Any
-
 import pytest
 
 from harness.bisect.bad_condition import Evidence, Question, RunAnswer
 from harness.bisect.result import AxisFinding
 from harness.bisect.search import AxisSpec
-from harness.bisect.version_search import AxisState, VersionSearch
+from harness.bisect.version_search import VersionSearch
 from tests.snapshots import Snapshot
 from tests.unit.bisect.histories import axis, names
 
@@ -75,6 +73,9 @@ def test_findings_and_their_notes(snapshot: Snapshot) -> None:
         ({}, "g?b", 1),
         ({}, "g????b", 2),
         ({}, "g?g??b", 3),
+        # the neighbour of an end that cannot be tested
+        ({"good": "2.14", "bad": "2.10"}, "n???g", 1),
+        ({"good": "2.14", "bad": "2.10"}, "b???n", 3),
         ({"repeat": 2}, "gbg", 0),
         ({"repeat": 2}, "bgb", 0),
     ],
@@ -84,21 +85,3 @@ def test_next_question(options: dict[str, object], answers: str, place: int) -> 
     assert isinstance(question, Question)
     assert question.at == (names(9)[place],)
     assert question.number == sum(letter != "?" for letter in answers) + 1
-
-
-@pytest.mark.parametrize(
-    ("answers", "options", "ends"),
-    [
-        ("?????", {}, [0, 4]),
-        ("?????", {"good": "2.12"}, [2, 4, 0]),
-        ("?????", {"bad": "2.12"}, [2, 0, 4]),
-        ("?????", {"good": "2.10", "bad": "2.14"}, [0, 4]),
-        ("?????", {"good": "2.14", "bad": "2.10"}, [4, 0]),
-        # the neighbour of an end that cannot be tested
-        ("n????", {"good": "2.14", "bad": "2.10"}, [3, 3, 0]),
-        ("????n", {"good": "2.14", "bad": "2.10"}, [0, 0, 3]),
-    ],
-)
-def test_ends_confirmed_first(answers: str, options: dict[str, Any], ends: list[int]) -> None:
-    spec = axis(5, **options)
-    assert list(AxisState.of(spec, evidence(spec, answers)).ends()) == ends

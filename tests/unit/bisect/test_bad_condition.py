@@ -8,7 +8,6 @@ from hypothesis import given
 from harness.bisect.bad_condition import (
     ANY_FAILURE,
     Unmeasured,
-    figure,
     parse_comparison,
     parse_match,
 )
@@ -30,7 +29,6 @@ CRASHED = record(outcome="crashed", error=error(code=None, symbol=None))
         (None, record(), "good"),
         (None, FAILED, "bad"),
         (None, record(outcome="failed", expected={"known_issue": "x"}), "bad"),
-        (None, CRASHED, "bad"),
         (None, record(outcome="hung"), "bad"),
         (None, record(outcome="unsupported"), "untestable"),
         (None, record(outcome="skipped"), "untestable"),
@@ -42,7 +40,6 @@ CRASHED = record(outcome="crashed", error=error(code=None, symbol=None))
         ("code=1002", FAILED, "bad"),
         ("code = 0x3EA, 7", FAILED, "bad"),
         ("code=1002", OTHER, "untestable"),
-        ("code=1002", CRASHED, "untestable"),
         ("code=1002", record(outcome="crashed", error=None), "untestable"),
         ("code=1002", record(), "good"),
         ("code=1002", record(outcome="error", cause="infra"), "unknown"),
@@ -56,11 +53,8 @@ CRASHED = record(outcome="crashed", error=error(code=None, symbol=None))
         # where older versions fail otherwise, that is their good
         ("code=1002 else good", FAILED, "bad"),
         ("code=1002 else good", OTHER, "good"),
-        ("code=1002 else good", CRASHED, "good"),
         ("code=1002 else good", record(outcome="error", cause="infra"), "unknown"),
         ("code=1002 else good", record(outcome="unsupported"), "untestable"),
-        ("symbol=*_MEM_ALLOC  else good", FAILED, "bad"),
-        (f"signature={error().signature} else good", FAILED, "bad"),
         (f"signature={error().signature} else good", OTHER, "good"),
         ("measurement loaded < 60", record(), "bad"),
         ("measurement loaded < 56", record(), "good"),
@@ -161,37 +155,29 @@ def test_outputs_of_other_contexts_are_not_compared() -> None:
         "",
         "code=",
         "code=12x",
-        "code= else good",
         "symbol= else good",
         "measurement loaded < 60 else good",
         "colour=red",
         "drift",
         "drift:-1",
         "drift:1 else good",
-        "measurement ",
         "measurement loaded",
-        "measurement loaded <",
         "measurement loaded < * 3",
         "measurement loaded < 3 < 4",
         "measurement 3 < loaded",
-        "measurement good > 3",
         "measurement loaded > (3",
         "measurement loaded in many",
         "measurement loaded > 2 ** 9",
         "measurement loaded > 2 * good * 2",
         "measurement loaded > True",
-        "measurement loaded > other",
         "measurement loaded > 1e999",
         "measurement loaded > __import__('os')",
         "measurement loaded > 3; 4",
-        "measurement loaded > 3 # 4",
         'measurement "loaded < 60',
-        'measurement "',
         'measurement ""',
         "measurement " + "-" * 400,
         "code=" + "1," * 1000,
         "op-slower:a",
-        "op-slower:a:20",
         "op-slower::20%",
         "op-slower:a:0%",
     ],
@@ -231,7 +217,6 @@ FIGURES = {
 @pytest.mark.parametrize(
     ("text", "is_met"),
     [
-        ("a > 5", True),
         ("Upper.Case == 7", True),
         ("b.peak >= 25e-1", True),
         ("many == 3", True),
@@ -267,11 +252,6 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     reached()
     judged = match.judge(record(measurements=FIGURES | {"huge": 1}))
     assert judged.answer in ("good", "bad", "untestable")
-
-
-@pytest.mark.parametrize(("path", "value"), [("x.y.median", 2), ("x.y", 2), ("z", 7)])
-def test_a_figure_by_its_path(path: str, value: float) -> None:
-    assert figure({"x": {"y": [1, 5, 2]}, "z": 7}, path) == value
 
 
 def profiled(**cycles: int) -> CaseRecord:

@@ -107,14 +107,12 @@ REGRESSION, FIX = finding(BROKE), finding(MENDED)
         (REGRESSION, "c- b+", [(1, 0)]),
         (REGRESSION, "b+ c- b+ c- a+ d-", [(2, 3)]),  # the last runs of each
         (REGRESSION, "b+ c- b- c+", [(0, 1)]),  # those that showed what the version is
-        (REGRESSION, "c- c/ b?", []),
         (FIX, "b- c+", [(0, 1)]),
         (FIX, "a- d+ b- c+", [(2, 3)]),
         (FIX, "b- c+ b+ c-", [(0, 1)]),
         (finding(kind="no-change", verdict="good"), "a+ b+", []),
         (finding(kind="undecided"), "a+ b-", []),
         (REGRESSION, "b+", []),
-        (REGRESSION, "c-", []),
         (None, "a+", []),
         (None, "", []),
     ],
@@ -144,7 +142,6 @@ CORNERS = CornersFinding(
     [
         ("bz+ cz- dx- dy+", [(0, 1), (2, 3)]),
         ("dy+ dx- cz- bz+", [(3, 2), (1, 0)]),
-        ("bz+ cz- dx-", [(0, 1)]),
         ("cz- dx- dy+", [(1, 2)]),
         ("bx+ cx- az- cz- bz+", [(4, 3)]),
     ],

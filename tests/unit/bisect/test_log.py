@@ -62,18 +62,6 @@ def test_killed_at_any_byte_it_goes_on_where_it_was(
         assert pending is None or search_of(log).next() == pending
 
 
-def test_an_edited_answer_is_as_if_it_had_been_given() -> None:
-    truth = changing(9, 6)
-    wrong, standing = written(axis(9), lambda point: "bad" if point == ("2.14",) else truth(point))
-    assert standing[-1].after == "2.14"
-    edited = wrong.replace('"at":["2.14"],"answer":"bad"', '"at":["2.14"],"answer":"good"')
-    search = search_of(read_log(edited))
-    while isinstance(question := search.next(), Question):
-        search.answer(question, truth(question.at))
-    assert isinstance(question, AxisFinding)
-    assert question.after == "2.16"
-
-
 @given(st.data())
 def test_lines_may_be_taken_out_and_answers_corrected(data: st.DataObject) -> None:
     specs: list[AxisSpec | CornerSpec] = [axis(9), axis(5, repeat=3), corners(3, 4)]
@@ -154,17 +142,3 @@ def test_a_long_name_that_is_none_is_shown_in_part(snapshot: Snapshot) -> None:
     entry = Answered(at=("x" * 150, "y" * 150), answer="good")
     with snapshot.raises(ConfigError):
         read_log(BEGUN + to_line(entry))
-
-
-@pytest.mark.parametrize(
-    ("entries", "is_over"),
-    [
-        ([], False),
-        ([Resumed()], False),
-        ([Concluded(text="x")], True),
-        ([Concluded(text="x"), Resumed()], False),
-        ([Resumed(), Concluded(text="x")], True),
-    ],
-)
-def test_what_ends_with_a_finding_is_over(entries: list[Entry], is_over: bool) -> None:
-    assert read_log(BEGUN + "".join(map(to_line, entries))).is_over == is_over

@@ -82,22 +82,6 @@ CORNERS = CornerSpec(
 )
 
 
-def test_corners_are_driven_the_same_way(tmp_path: Path) -> None:
-    runs = ScriptedRuns(
-        lambda point, _: "failed" if point[0] >= "2" and point[1] >= VERSIONS[3] else "passed"
-    )
-    bisection = new_bisection(tmp_path, CORNERS, runs)
-    finding = bisection.run()
-    assert isinstance(finding, CornersFinding)
-    assert (finding.fails_with, [search.answer.first_bad for search in finding.searches]) == (
-        "both",
-        ["2", VERSIONS[3]],
-    )
-    assert len(runs.points) == len(set(runs.points)) <= CORNERS.most_runs
-    with reopened(bisection, runs) as again:
-        assert again.run() == finding
-
-
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("axes", [1, 2])
 def test_killed_at_any_moment_it_goes_on_and_repeats_nothing(
@@ -150,21 +134,6 @@ def test_lab_trouble_is_asked_again_on_the_next_device_and_stops_in_the_end(tmp_
         completed = again.run()
     assert isinstance(completed, AxisFinding)
     assert completed.first_bad == VERSIONS[4]
-
-
-def test_a_lab_that_is_away_for_a_while_is_waited_for(tmp_path: Path) -> None:
-    remaining = [2]
-
-    def away(point: Point, _: str) -> str:
-        remaining[0] -= 1
-        return "lab" if remaining[0] >= 0 else "failed" if point[0] >= VERSIONS[4] else "passed"
-
-    runs = ScriptedRuns(away)
-    bisection = new_bisection(tmp_path, spec(), runs)
-    finding = bisection.run()
-    assert isinstance(finding, AxisFinding)
-    assert finding.first_bad == VERSIONS[4]
-    assert runs.waited == [15.0]
 
 
 @pytest.mark.slow
@@ -227,18 +196,6 @@ def test_a_case_that_fails_early_may_still_take_contexts(tmp_path: Path) -> None
     assert isinstance(finding, AxisFinding)
 
 
-def test_measurements_are_compared_with_those_of_the_good_end(tmp_path: Path) -> None:
-    runs = ScriptedRuns(
-        lambda point, _: "passed", value=lambda point: 10.0 if point[0] < VERSIONS[9] else 13.0
-    )
-    search_spec = spec(good=VERSIONS[0])
-    finding = new_bisection(
-        tmp_path, search_spec, runs, match="measurement took_us > 1.2 * good"
-    ).run()
-    assert isinstance(finding, AxisFinding)
-    assert (finding.first_bad, runs.points[0]) == (VERSIONS[9], (VERSIONS[0],))
-
-
 DRIFT = {"match": "drift:2"}
 
 
@@ -249,28 +206,11 @@ def drifting(first: str) -> ScriptedRuns:
     )
 
 
-def test_outputs_are_compared_with_those_of_the_good_end(tmp_path: Path) -> None:
-    first = VERSIONS[9]
-    runs = drifting(first)
-    search_spec = spec(good=VERSIONS[0])
-    finding = new_bisection(tmp_path, search_spec, runs, **DRIFT).run()
-    assert isinstance(finding, AxisFinding)
-    assert (finding.first_bad, runs.points[0]) == (first, (VERSIONS[0],))
-    assert len(runs.points) <= 6
-
-
 def test_what_outputs_are_compared_with_is_found_again(tmp_path: Path) -> None:
     runs = drifting(VERSIONS[9])
     search_spec = spec(good=VERSIONS[0])
     bisection = new_bisection(tmp_path, search_spec, runs, **DRIFT)
-    remaining = [4]
-
-    def dies(moment: str) -> None:
-        remaining[0] -= 1
-        if remaining[0] == 0:  # as the second run begins
-            raise Killed(moment)
-
-    runs.dies = dies
+    runs.dies = killed_at(4)  # as the second run begins
     with pytest.raises(Killed):
         bisection.run()
     with reopened(bisection, runs) as again:

@@ -115,13 +115,6 @@ def test_a_log_that_was_cut_says_so_unless_the_case_is_all_there(name: str, text
         assert log.cut is cut
 
 
-def test_an_endless_line_is_kept_whatever_comes_behind_it() -> None:
-    evidence, _ = report({"logcat": "x" * (LIMIT) + "\n\n"})
-    (log,) = (file for file in evidence.files() if file.name == "logcat.txt")
-    assert log.cut
-    assert log.text.startswith("xxx")
-
-
 @pytest.mark.parametrize(
     ("stack", "expected"),
     [

@@ -101,11 +101,6 @@ def test_a_device_of_a_simulated_farm_is_told_from_a_phone_by_itself() -> None:
     assert not parse_facts(PHONE).simulated
 
 
-def test_silence_is_all_unknown() -> None:
-    known = {name for name, value in vars(parse_facts("")).items() if value}
-    assert known == {"target_reason"}
-
-
 @reaches(0.8)
 @given(damaged(PHONE) | damaged(BOARD))
 def test_a_damaged_answer_makes_up_no_fact(text: str) -> None:
@@ -168,7 +163,6 @@ def answer(machine: str, *, libc: str = "", abis: str = "") -> str:
     ("machine", "libc", "abis", "target"),
     [
         ("aarch64", "bionic", "arm64-v8a,armeabi-v7a", "android-arm64"),
-        ("aarch64", "bionic", "", "android-arm64"),
         ("aarch64", "bionic", "armeabi-v7a,armeabi", None),
         ("armv8l", "bionic", "armeabi-v7a,armeabi", None),
         ("armv7l", "", "", None),
@@ -193,7 +187,6 @@ def test_the_target_is_what_the_device_reports(
     [
         ("glibc 2.35", "2.35"),
         ("glibc 2.35.1", "2.35"),
-        ("ldd (GNU libc) 2.39", "2.39"),
         ("ldd (Ubuntu GLIBC 2.35-0ubuntu3.8) 2.35", "2.35"),
         ("bionic", None),
         ("BusyBox v1.36.1 () multi-call binary.", None),

@@ -199,11 +199,6 @@ def test_what_a_known_soc_tells_can_be_overridden(tmp_path: Path) -> None:
     assert (device.htp_arch, device.adreno, device.workdir) == (75, "751", "/data/qnn")
 
 
-def test_an_unknown_soc_is_allowed_for_a_real_device(tmp_path: Path) -> None:
-    (device,) = lab_of(tmp_path, REAL + "    soc: SM9999\n    htp_arch: 81\n").devices
-    assert (device.soc, device.htp_arch) == ("SM9999", 81)
-
-
 HOSTS = f"{REAL}hosts:\n"
 RUNTIMES = f"{REAL}runtimes:\n"
 NOTIFY = f"{REAL}notify:\n"
@@ -216,14 +211,11 @@ MISTAKES = [
     ("schema: true\ndevices:\n  - name: a\n    serial: b\n", 1, "schema"),
     ("schema: 1\ndevices: []\n", 2, "devices"),
     ("schema: 1\ndevices:\n", 2, "devices"),
-    ("schema: 1\ndevices: sim\n", 2, "devices"),
     ("schema: 1\ndevices:\n  - sim\n", 3, "devices[0]"),
     ("schema: 1\ndevices:\n  - serial: A\n", 3, "devices[0].name"),
     ("schema: 1\ndevices:\n  - name: phone\n", 3, "devices[0].serial"),
     ("schema: 1\ndevices:\n  - name: Phone\n    serial: A\n", 3, "devices[0].name"),
-    ("schema: 1\ndevices:\n  - name: ../x\n    serial: A\n", 3, "devices[0].name"),
     ("schema: 1\ndevices:\n  - name: no\n    serial: A\n", 3, "devices[0].name"),
-    ("schema: 1\ndevices:\n  - name: a\n    serial: 0123\n", 4, "devices[0].serial"),
     ("schema: 1\ndevices:\n  - name: a\n    serial: a b\n", 4, "devices[0].serial"),
     (REAL + "    enabled: maybe\n", 5, "devices[0].enabled"),
     (REAL + "    enabled: auto\n", 5, "devices[0].enabled"),
@@ -240,17 +232,12 @@ MISTAKES = [
     (REAL + "    simulated: 'yes'\n", 5, "devices[0].simulated"),
     (REAL + "    target: android\n", 5, "devices[0].target"),
     (REAL + "    htp_arch: 74\n", 5, "devices[0].htp_arch"),
-    (REAL + "    htp_arch: v73\n", 5, "devices[0].htp_arch"),
     (REAL + "    soc: SM8650\n    htp_arch: 73\n", 6, "devices[0].htp_arch"),
-    (REAL + "    soc: QCS610\n    htp_arch: 68\n", 6, "devices[0].htp_arch"),
-    (REAL + "    workdir: data/x\n", 5, "devices[0].workdir"),
     (REAL + "    workdir: /\n", 5, "devices[0].workdir"),
     (REAL + "    workdir: /data/../etc\n", 5, "devices[0].workdir"),
-    (REAL + "    tags: fast\n", 5, "devices[0].tags"),
     (REAL + "    tags: [a, 3]\n", 5, "devices[0].tags[1]"),
     (REAL + "    host: far\n", 5, "devices[0].host"),
     (SIMULATED + "    serial: x\n", 6, "devices[0].serial"),
-    (SIMULATED + "    workdir: /x\n", 6, "devices[0].workdir"),
     (SIMULATED + "    target: android-arm64\n", 6, "devices[0].target"),
     (SIMULATED + "    storage_limit_mb: 0\n", 6, "devices[0].storage_limit_mb"),
     (SIMULATED.replace("QCS8550", "QCS8551"), 5, "devices[0].soc"),
@@ -260,7 +247,6 @@ MISTAKES = [
     (HOSTS + "  - name: h\n    port: 1\n", 6, "hosts[0].host"),
     (HOSTS + "  - {name: h, socket: /tmp/x, ssh: far}\n", 6, "hosts[0].socket"),
     (HOSTS + "  - name: h\n    host: h\n    port: 0\n", 8, "hosts[0].port"),
-    (HOSTS + "  - name: h\n    host: a b\n", 7, "hosts[0].host"),
     (HOSTS + "  - {name: h, host: a}\n  - {name: h, host: b}\n", 7, "hosts[1].name"),
     (REAL.replace("serial: ABC", "address: ssh://-oX/ABC"), 4, "devices[0].address"),
     (REAL + "    address: adb://h/ABC\n", 4, "devices[0].serial"),
@@ -269,7 +255,6 @@ MISTAKES = [
     (BOARD.replace("    address: qa@rb3\n", ""), 3, "devices[0].address"),
     (BOARD.replace("qa@rb3", "ssh://qa@rb3/X"), 5, "devices[0].address"),
     (BOARD.replace("qa@rb3", "-oX"), 5, "devices[0].address"),
-    (BOARD.replace("qa@rb3", "qa@rb3:0"), 5, "devices[0].address"),
     (BOARD + "    serial: A\n", 6, "devices[0].serial"),
     (BOARD + "    host: h\nhosts:\n  - {name: h, ssh: a}\n", 6, "devices[0].host"),
     (BOARD.replace("ssh", "usb"), 4, "devices[0].transport"),
@@ -278,7 +263,6 @@ MISTAKES = [
     (LOCAL + "  - {name: b, transport: local}\n", 5, "devices[1].transport"),
     (LOCAL + "    serial: A\n", 5, "devices[0].serial"),
     (SIMULATED + "    transport: ssh\n", 6, "devices[0].transport"),
-    (SIMULATED + "    address: adb://h/A\n", 6, "devices[0].address"),
     (
         f"{TWO}  - {{name: a, address: adb://h/A}}\n  - {{name: b, address: adb://h/A}}\n",
         4,
@@ -306,7 +290,6 @@ MISTAKES = [
     ("- a\n", 1, None),
     (RUNTIMES + "  - {name: pypi, kind: aar, path: a}\n", 6, "runtimes[0].name"),
     (RUNTIMES + "  - {name: a, kind: foldr, path: a}\n", 6, "runtimes[0].kind"),
-    (RUNTIMES + "  - {name: a, path: a}\n", 6, "runtimes[0].kind"),
     (RUNTIMES + "  - {name: a, kind: qairt}\n", 6, "runtimes[0].path"),
     (RUNTIMES + "  - {name: a, kind: maven, repository: m}\n", 6, "runtimes[0].coordinates"),
     (RUNTIMES + "  - {name: a, kind: aar, path: x, toolchain: y}\n", 6, "runtimes[0].toolchain"),
@@ -317,9 +300,7 @@ MISTAKES = [
         "runtimes[0].repository",
     ),
     (RUNTIMES + "  - {name: a, kind: folder, path: x, target: mars}\n", 6, "runtimes[0].target"),
-    (NOTIFY + "  - {name: a, url: nowhere}\n", 6, "notify[0].url"),
     (NOTIFY + "  - {name: a, url: 'json://a b'}\n", 6, "notify[0].url"),
-    (NOTIFY + "  - {name: A b, url: 'json://a'}\n", 6, "notify[0].name"),
     (NOTIFY + "  - {name: a, url: 'json://a', colour: red}\n", 6, "notify[0].colour"),
     (NOTIFY + "  - {name: a, url: 'json://a', on: [new]}\n", 6, "notify[0]"),
     (NOTIFY + 2 * "  - {name: a, url: 'json://b'}\n", 7, "notify[1].name"),

@@ -20,7 +20,6 @@ NO_HTP = AdbDeviceConfig(name="old", serial="B", soc="QCS610", target="linux-arm
         (SIM, {"htp_arch": 73, "soc": "QCS8550", "simulated": True}),
         (SIM, {"htp_arch": (73, 75)}),
         (SIM, {"tags": "fast"}),
-        (SIM, {"tags": None, "htp_arch": None}),
         (SIM, {"tags": [], "htp_arch": ()}),
         (SIM, {"htp_arch": {73}, "target": frozenset({"linux-x64"})}),
         (SIM, {"backend": "gpu"}),
@@ -72,8 +71,12 @@ def test_a_kind_is_called_by_what_tells_it_apart() -> None:
     def sim(name: str, soc: str | None = "QCS8550", **more: object) -> DeviceConfig:
         return DeviceConfig.model_validate({"name": name, "simulated": True, "soc": soc} | more)
 
-    alone = [sim("a"), sim("b", "SM8650"), sim("c", tags=[]), UNKNOWN]
-    assert kinds(alone) == {"a": "qcs8550", "c": "qcs8550", "b": "sm8650", UNKNOWN.name: "phone"}
+    unknown = [UNKNOWN, AdbDeviceConfig(name="phone2", serial="C")]
+    alone = [sim("a"), sim("b", "SM8650"), sim("c", tags=[]), *unknown]
+    named = {"a": "qcs8550", "c": "qcs8550", "b": "sm8650"}
+    assert kinds(alone) == named | {device.name: device.name for device in unknown}
+    real = AdbDeviceConfig(name="real", serial="A", soc="QCS8550", target="linux-x64")
+    assert real not in alike(sim("a"), [real])
     board, cold = sim("board", target="linux-arm64"), sim("cold", tags=["cold"])
     assert kinds([sim("a"), board, cold]) == {
         "a": "qcs8550-linux-x64",
@@ -110,23 +113,3 @@ def test_devices_are_called_the_same_exactly_if_they_are_alike(
         same = {other.name for other in devices if called[other.name] == called[device.name]}
         assert same == {device.name, *(other.name for other in alike(device, devices))}
         assert called[device.name] == device.name or called[device.name] not in called
-
-
-def test_twins_are_of_one_kind() -> None:
-    def sim(name: str, **more: object) -> DeviceConfig:
-        return DeviceConfig.model_validate(
-            {"name": name, "simulated": True, "soc": "QCS8550", "tags": ["a", "b"]} | more
-        )
-
-    device = sim("own")
-    others = [
-        device,
-        sim("alike", tags=["b", "a"]),
-        sim("another-soc", soc="SM8650"),
-        sim("other-tags", tags=["a"]),
-        AdbDeviceConfig(
-            name="real", serial="A", soc="QCS8550", target="linux-x64", tags=("a", "b")
-        ),
-    ]
-    assert [device.name for device in alike(device, others)] == ["alike"]
-    assert alike(UNKNOWN, [AdbDeviceConfig(name="phone2", serial="B")]) == []

@@ -1,20 +1,14 @@
 """Vital signs of several kinds of systems are read without trust."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 
 from harness.lab.facts import LOAD_SCRIPT, VITALS_SCRIPT as SCRIPT, parse_load, parse_vitals
 from tests.properties import damaged, reached, reaches
-
-if TYPE_CHECKING:
-    pass
 
 PHONE = """@qnn-harness:boot\r
 0f6c9f1e-6d5c-4a55-9df0-0b1c6e9f7a11\r
@@ -88,22 +82,11 @@ def test_a_phone() -> None:
     assert (vitals.thermal_status, vitals.doze) == (3, "IDLE")
 
 
-@pytest.mark.parametrize(
-    ("thermal", "doze", "expected"),
-    [
-        ("Thermal Status: 0", "ACTIVE", (0, "ACTIVE")),
-        ("Thermal Status: 7", "Can't find service: deviceidle", (None, None)),
-        ("Thermal Status: x", "", (None, None)),
-    ],
-)
-def test_what_android_says(
-    thermal: str, doze: str, expected: tuple[int | None, str | None]
-) -> None:
-    vitals = parse_vitals(
-        f"@qnn-harness:thermal\n{thermal}\n@qnn-harness:doze\n{doze}\n@qnn-harness:end\n"
-    )
+def test_what_android_cannot_say_is_unknown() -> None:
+    doze = "@qnn-harness:doze\nCan't find service: deviceidle\n"
+    vitals = parse_vitals(f"@qnn-harness:thermal\nThermal Status: 7\n{doze}@qnn-harness:end\n")
     assert vitals is not None
-    assert (vitals.thermal_status, vitals.doze) == expected
+    assert (vitals.thermal_status, vitals.doze) == (None, None)
 
 
 def test_an_answer_that_was_cut_is_none() -> None:

@@ -66,6 +66,7 @@ def test_findings_and_their_notes(snapshot: Snapshot) -> None:
         ({}, "g??", 2),
         ({"good": "2.12"}, "???", 2),
         ({"bad": "2.10"}, "???", 0),
+        ({"good": "2.12", "bad": "2.10"}, "???", 2),
         ({"good": "2.11"}, "?g?", 2),
         ({"bad": "2.11"}, "?b?", 0),
         ({"bad": "2.11"}, "bb?", 2),

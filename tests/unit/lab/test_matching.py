@@ -77,6 +77,7 @@ def test_a_kind_is_called_by_what_tells_it_apart() -> None:
     assert kinds(alone) == named | {device.name: device.name for device in unknown}
     real = AdbDeviceConfig(name="real", serial="A", soc="QCS8550", target="linux-x64")
     assert real not in alike(sim("a"), [real])
+    assert alike(UNKNOWN, unknown) == []
     board, cold = sim("board", target="linux-arm64"), sim("cold", tags=["cold"])
     assert kinds([sim("a"), board, cold]) == {
         "a": "qcs8550-linux-x64",

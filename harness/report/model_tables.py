@@ -225,7 +225,7 @@ def latency(records: Iterable[CaseRecord]) -> list[Block]:
     sure: list[list[Line]] = []
     ran: list[str] = []
     powers: dict[str, None] = {}
-    unsteady: list[str] = []
+    flaws: dict[str, list[str]] = {}
     simulated, cases = False, 0
     for record in records:
         cases += 1
@@ -234,12 +234,15 @@ def latency(records: Iterable[CaseRecord]) -> list[Block]:
             whole = [_load(record), _memory(record)] if not i else ["", ""]
             times = (duration(graph.get("first_us")), *(_usual(graph, name) for name in _USUAL))
             rounds = f"{graph.get('rounds')}"
-            row = [_case(record, i), code(called or "the model", 60)]
+            name = called or "the model"
+            row = [_case(record, i), code(name, 60)]
             rows.append([*row, *times, rounds, *whole])
             if part_of(record, "surroundings").get("profile_run") is not None:
                 sure.append([*row, *_sureness(graph)])
+                if _rounds(graph) < FULL.most:
+                    flaws.setdefault(f"Fewer than {FULL.most:,} rounds", []).append(name)
             if graph.get("steady") is False:
-                unsteady.append(called or "the model")
+                flaws.setdefault("Never steady", []).append(name)
             ran.append(str(graph.get("on")))
             simulated |= record.device is not None and record.device.simulated
             powers[_power(record)] = None
@@ -253,12 +256,11 @@ def latency(records: Iterable[CaseRecord]) -> list[Block]:
     elif ran:
         notes = [Paragraph(["On ", code(ran[0]), "."])]
     notes += map(Paragraph, filter(None, powers))
-    if unsteady:
-        names_of_unsteady = shortened(first_names(unsteady), _MOST_CHARS)
-        notes.append(Paragraph(["Never steady: ", Span(names_of_unsteady), "."]))
+    for flaw, graph_names in flaws.items():
+        notes.append(Paragraph([f"{flaw}: ", Span(shortened(first_names(graph_names), 160)), "."]))
     unknown = limits_of_simulation("speed", None, (), simulated=simulated)
     notes += [Paragraph(f"{unknown[0].upper()}{unknown[1:]}.")] if unknown else []
-    sure_names = ["Case", "Graph", *_USUAL, "Warm-up", "Throttled", f"{FULL.most:,} rounds"]
+    sure_names = ["Case", "Graph", *_USUAL, "Warm-up", "Throttled"]
     return [
         *table("How fast", *_named(names, rows, cases)),
         *table("95 % confidence intervals", *_named(sure_names, sure, cases)),
@@ -267,18 +269,22 @@ def latency(records: Iterable[CaseRecord]) -> list[Block]:
 
 
 def _sureness(graph: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the intervals of percentiles, the warm-up, what was throttled, if there were enough."""
+    """Yield the intervals of percentiles, the warm-up, and the share that was throttled."""
     for name in _USUAL:
         match graph.get(f"{name}_interval_us"):
             case [low, high]:
-                yield " to ".join(duration(end) or "?" for end in (low, high))
+                ends = [duration(end) or "?" for end in (low, high)]
+                same = ends[0].partition(" ")[2] == ends[1].partition(" ")[2]
+                yield " to ".join([ends[0].partition(" ")[0] if same else ends[0], ends[1]])
             case _:
                 yield ""
     yield f"{graph.get('warmup_count')}"
     share = graph.get("throttled_share")
     yield f"{share:.1%}" if is_figure(share) else "unknown"
-    counts = (graph.get("rounds"), graph.get("warmup_count"))
-    yield "yes" if sum(filter(is_figure, counts)) >= FULL.most else "no"
+
+
+def _rounds(graph: Mapping[str, Any]) -> float:
+    return sum(filter(is_figure, (graph.get("rounds"), graph.get("warmup_count"))))
 
 
 def accuracy(records: Iterable[CaseRecord]) -> list[Block]:

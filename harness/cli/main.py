@@ -29,7 +29,7 @@ COMMANDS: Final = {
     "explain": "Explain the failure in a log of any program that uses QNN or FastRPC.",
     "history": "Show failures over all runs: since when, where, how often, and what to bisect.",
     "init": "Write a devices.yaml with the devices that the adb server sees, and their properties.",
-    "model": "Inspect, extract, compile, fit and bundle context binaries in model files.",
+    "model": "Inspect, compare, extract, compile, fit and bundle model files.",
     "nightly": "Fetch new versions, run `pytest -m device`, compare, bisect new failures, and "
     "publish.",
     "notify": "Send the head of a summary to the channels of `notify` in devices.yaml.",

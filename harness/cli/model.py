@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Literal
@@ -25,20 +26,20 @@ from harness.cli.lab_options import (
 from harness.cli.model_layers import layers_command
 from harness.cli.model_reduce import bundle_command, reduce_command
 from harness.cli.say import say, say_result
-from harness.containers.artefact import Artefact, ArtefactError, Piece
+from harness.containers.artefact import Artefact, ArtefactError, FileBytes, Piece
 from harness.containers.extract import extract, no_context_error, piece_file
 from harness.containers.manifest import MANIFEST
 from harness.containers.open import open_artefact, open_artefacts
 from harness.core.error_codes import describe
 from harness.core.errors import ConfigError
 from harness.core.files import sha256_of
-from harness.core.outgoing_text import counted
 from harness.core.socs import SOCS, Soc, near_socs
 from harness.core.state_folders import cache_root
 from harness.core.versions import QnnVersion
 from harness.diagnosis.refused_nodes import messages_of, refusal_text, refused_nodes
 from harness.models.capacity_forecast import Room, Unsized, calibrated_room, reserved
 from harness.models.compiler import CompileError
+from harness.models.compiler_options import compiler_options
 from harness.models.context_cache import ContextStore, compile_to_file
 from harness.models.context_metadata import (
     Unreadable,
@@ -50,14 +51,13 @@ from harness.models.context_metadata import (
 )
 from harness.models.fit_text import MOST_CONTEXTS, FitContext, fit, fit_lines
 from harness.models.inspection_report import (
-    ContextReport,
     Inspection,
     ModelReport,
-    TensorReport,
     context_report,
+    inspection_lines,
     model_report,
-    names_of,
 )
+from harness.models.model_diff import diff_lines, model_diff
 from harness.models.onnx_model import OnnxModel, OnnxNodes
 from harness.models.session_plan import RESIDENCIES, Residency
 from harness.probe.build import ProbeBuilder
@@ -120,12 +120,11 @@ def soc_with_htp(name: str) -> Soc:
 _log = logging.getLogger(__name__)
 
 _NEGATIVE = 1
-_MAX_DETAILED = 8
 
 
 @click.group()
 def model() -> None:
-    """Inspect, extract, compile, fit and bundle context binaries in model files.
+    """Inspect, compare, extract, compile, fit and bundle model files.
 
     FILE is a context binary, an ExecuTorch .pte, an ONNX model with EPContext nodes, a LiteRT
     .tflite, a DLC, a bundle, or a folder with such files. Its format is detected from its content.
@@ -151,13 +150,13 @@ def extract_command(files: tuple[Path, ...], output: Path) -> None:
     say(f"{output / MANIFEST} lists them")
 
 
-@model.command()
+@model.command("inspect")
 @files_argument
 @click.option("--qnn", metavar="VERSION", help="QNN version that reads them (default: newest).")
 @lab_option
 @click.option("--long", "whole", is_flag=True, help="Show all contexts, however many.")
 @json_option
-def inspect(
+def inspect_command(
     files: tuple[Path, ...], qnn: str | None, lab_file: Path, whole: bool, as_json: bool
 ) -> int:
     """Show what is in FILEs: their context binaries, graphs, inputs and outputs.
@@ -166,7 +165,7 @@ def inspect(
     with 1 if it cannot read one of them, with 2 if a FILE is of an unknown kind.
     """
     report = inspection(files, qnn, lab_file)
-    say_result(report, lines(report, whole=whole), as_json)
+    say_result(report, inspection_lines(report, whole=whole), as_json)
     for problem in report.problems:
         say(f"error: {problem}", err=True)
     if report.problems:
@@ -184,8 +183,11 @@ def inspection(files: Sequence[Path], qnn: str | None, lab_file: Path) -> Inspec
     opened: list[tuple[Artefact, Piece]] = []
     problems: list[str] = []
     models: list[ModelReport] = []
+    others: dict[str, int] = {}
     for artefact in open_artefacts(files, lambda error: problems.append(str(error))):
         opened += [(artefact, piece) for piece in artefact.pieces]
+        if artefact.pieces and (count := artefact.facts.get("other_nodes")):
+            others[str(artefact.path)] = count
         if not artefact.pieces and artefact.kind == "onnx":
             models.append(model_report(artefact.path))
         elif not artefact.pieces:
@@ -199,77 +201,59 @@ def inspection(files: Sequence[Path], qnn: str | None, lab_file: Path) -> Inspec
     for artefact, piece in opened:
         metadata = next(results) if piece.kind == "context" else None
         try:
-            contexts.append(context_report(artefact, piece, piece.sha256(), metadata))
+            report = context_report(artefact, piece, piece.sha256(), metadata)
+            contexts.append(replace(report, compiler_options=compiler_options(piece)))
         except ArtefactError as error:  # of a manifest: continue with the others
             problems.append(str(error))
     qnn = runtime.qnn_version or runtime.name
-    return Inspection(1, qnn, tuple(contexts), tuple(problems), tuple(models))
+    return Inspection(1, qnn, tuple(contexts), tuple(problems), tuple(models), others)
 
 
-def lines(report: Inspection, *, whole: bool = False) -> Iterator[str]:
-    """Yield an inspection as text: a few lines for each context; for 8 at most unless `whole`."""
-    for model in report.models:
-        yield f"{model.file}: an ONNX model; `run` and `model compile` compile it"
-        yield f"    {counted(model.nodes, 'node')}: {model.op_types}"
-        yield from (f"    in  {tensor}" for tensor in model.inputs)
-        yield from (f"    out {tensor}" for tensor in model.outputs)
-    shown = report.contexts if whole else report.contexts[:_MAX_DETAILED]
-    for name, context in zip(names_of(report.contexts), shown, strict=False):
-        yield f"{name}: {size(context.size)}, sha256 {context.sha256[:12]}"
-        if context.problem:
-            yield f"    {context.problem}"
-            continue
-        if context.kind != "context":
-            yield f"    a {context.kind.upper()}: a model that is compiled on the device"
-            continue
-        yield f"    {_made_for_text(context)}"
-        yield f"    {_needs_text(context)}"
-        for graph in context.graphs:
-            yield f"    graph {graph.name}"
-            for kind, tensors in (("in", graph.inputs), ("out", graph.outputs)):
-                for tensor in tensors:
-                    yield f"        {kind:<4}{_tensor(tensor)}"
-    read_count = sum(each.kind == "context" for each in report.contexts)
-    if read_count or not (report.problems or report.models or report.contexts):
-        more = "; --long shows all" if len(shown) < len(report.contexts) else ""
-        yield f"{counted(read_count, 'context')}, read by QNN {report.qnn}{more}"
+@model.command("diff")
+@click.argument("a", type=NamedPath())
+@click.argument("b", type=NamedPath())
+@click.option("--qnn", metavar="VERSION", help="QNN version that reads them (default: newest).")
+@lab_option
+@click.option("--long", "whole", is_flag=True, help="Show all compiler options that differ.")
+@json_option
+def diff_command(
+    a: Path, b: Path, qnn: str | None, lab_file: Path, whole: bool, as_json: bool
+) -> int:
+    """List what differs between model files A and B, and the known failures that it explains.
+
+    Versions, compiler options, graphs, inputs, outputs, sizes and placement are compared, as
+    `inspect` shows them, and the bytes. Failures are those of each file on the device and with the
+    runtime that the other was made for.
+
+    \b
+    Exit codes: 0 A and B are the same, 1 they differ, 2 the input is wrong,
+    3 this computer failed.
+    """
+    from harness.diagnosis.known_differences import known_failures
+    from harness.diagnosis.rule_sources import all_rules
+
+    old, new = (inspection([file], qnn, lab_file) for file in (a, b))
+    for file, side in ((a, old), (b, new)):
+        if side.problems:
+            raise ConfigError(side.problems[0])
+        if not (side.contexts or side.models):
+            raise ConfigError("has no context, and is no ONNX model", file=file)
+    failures = known_failures(old, new, all_rules())
+    report = model_diff((str(a), str(b)), (old, new), (_content(a), _content(b)), failures)
+    say_result(report, diff_lines(report, whole=whole), as_json)
+    return _NEGATIVE if report.changes else 0
 
 
-def _made_for_text(context: ContextReport) -> str:
-    htp = f"HTP v{context.htp_arch}" if context.htp_arch else "an unknown HTP"
-    target = context.backend if context.backend != "htp" else htp
-    model = f", SoC model {context.soc_model}" if context.soc_model else ""
-    socs = f" ({', '.join(context.socs)})" if context.socs else ""
-    return f"made by QNN {context.build_id or 'of an unknown build'} for {target}{model}{socs}"
-
-
-def _needs_text(context: ContextReport) -> str:
-    figures = (
-        ("weights", context.weights_bytes),
-        ("I/O", context.io_bytes),
-        ("spill-fill", context.spill_fill_bytes),
-        ("VTCM", context.vtcm_bytes),
-    )
-    details = ", ".join(f"{name} {size(value)}" for name, value in figures if value is not None)
-    return f"needs {size(context.memory_bytes or 0)} at least" + (f": {details}" if details else "")
-
-
-def _tensor(tensor: TensorReport) -> str:
-    shape = " x ".join(map(str, tensor.dimensions)) or "scalar"
-    size_text = "unknown size" if tensor.bytes is None else size(tensor.bytes)
-    text = f"{tensor.name}: {tensor.data_type} [{shape}], {size_text}, {tensor.memory_type}"
-    if tensor.scale is not None and tensor.offset is not None:
-        return f"{text}, {tensor.scale:g} * (value {tensor.offset:+d})"
-    along = f" of {tensor.channels} along axis {tensor.axis}" if tensor.channels else ""
-    return f"{text}, {tensor.encoding}{along}" if tensor.encoding else text
-
-
-def size(count: int) -> str:
-    """Format a number of bytes: 1 MB is 10^6."""
-    for factor, unit in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
-        if count >= factor:
-            return f"{count / factor:.3f} {unit}"
-    return f"{count} bytes"
+def _content(file: Path) -> str:
+    """Return the hash of a file, or those of a folder's, with those of weights beside it."""
+    hashes = []
+    for artefact in open_artefacts([file]):
+        folder, name = artefact.path.parent, artefact.path.name
+        for each in (name, *artefact.facts.get("weight_files", ())):
+            with FileBytes(folder / each, None if each == name else folder) as data:
+                piece = Piece(data.path, 0, data.size, each, "context", root=data.root)
+            hashes.append(piece.sha256())
+    return " ".join(hashes)
 
 
 @model.command("fit")

@@ -34,6 +34,7 @@ from harness.labgrid import source
 from harness.layers.divergence import Divergence
 from harness.models.fit_text import Fit
 from harness.models.inspection_report import Inspection
+from harness.models.model_diff import ModelDiff
 from harness.nightly.night import Night
 from harness.notify import channels
 from harness.plugin.plan_view import PlanReport
@@ -61,6 +62,7 @@ def schemas() -> dict[str, str]:
             BisectionResult, "What bisect --json prints, and its result.json", "validation"
         ),
         "compare.schema.json": _schema(ComparisonReport, "What compare --json prints"),
+        "diff.schema.json": _schema(ModelDiff, "What model diff --json prints"),
         "explain.schema.json": _schema(Explanation, "What explain --json prints"),
         "fit.schema.json": _schema(Fit, "What model fit --json prints"),
         "history.schema.json": _schema(HistoryReport, "What history --json prints"),

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 from harness.containers.artefact import Artefact, ArtefactKind, Piece, PieceKind
+from harness.core.outgoing_text import counted
 from harness.core.socs import SOCS
+from harness.models.compiler_options import MAIN_OPTIONS
 from harness.models.context_metadata import Unreadable, entries, memory_bytes, needs
 from harness.models.onnx_model import OnnxNodes
 from harness.models.session_plan import BACKENDS_BY_ID
 
 # Qnn_TensorMemType_t
 _MEMORY_TYPES: Final = {0: "raw", 1: "memhandle", 2: "retrieve-raw"}
+
+_MAX_DETAILED: Final = 8
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,8 @@ class ContextReport:
     `problem` says why the rest is missing; a DLC has no context yet, which is no problem. `socs`
     are those that `soc_model` is the id of. `io_bytes` and `weights_bytes` are sums over the
     graphs, `spill_fill_bytes` and `vtcm_bytes` the largest; `memory_bytes` is what a device needs
-    at least.
+    at least. `compiler_options` are those that the compiler noted in it, which have no public
+    names.
     """
 
     file: str
@@ -82,6 +87,7 @@ class ContextReport:
     spill_fill_bytes: int | None = None
     memory_bytes: int | None = None
     graphs: tuple[GraphReport, ...] = ()
+    compiler_options: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -97,13 +103,17 @@ class ModelReport:
 
 @dataclass(frozen=True)
 class Inspection:
-    """Result of one inspection; `qnn` is the version that read, `problems` what it cannot read."""
+    """Result of one inspection; `qnn` is the version that read, `problems` what it cannot read.
+
+    `other_nodes` is the number of nodes of each file that are in none of its contexts.
+    """
 
     schema: Literal[1]
     qnn: str
     contexts: tuple[ContextReport, ...]
     problems: tuple[str, ...]
     models: tuple[ModelReport, ...] = ()
+    other_nodes: dict[str, int] = field(default_factory=dict)
 
 
 def names_of(contexts: Sequence[ContextReport]) -> list[str]:
@@ -188,3 +198,74 @@ def _tensor(tensor: Mapping[str, Any]) -> TensorReport:
         memory_type=_MEMORY_TYPES.get(memory_type, f"type {memory_type}"),
         **{key: tensor.get(key) for key in ("encoding", "scale", "offset", "axis", "channels")},
     )
+
+
+def inspection_lines(report: Inspection, *, whole: bool = False) -> Iterator[str]:
+    """Yield an inspection as text: a few lines for each context; for 8 at most unless `whole`."""
+    for model in report.models:
+        yield f"{model.file}: an ONNX model; `run` and `model compile` compile it"
+        yield f"    {counted(model.nodes, 'node')}: {model.op_types}"
+        yield from (f"    in  {tensor}" for tensor in model.inputs)
+        yield from (f"    out {tensor}" for tensor in model.outputs)
+    shown = report.contexts if whole else report.contexts[:_MAX_DETAILED]
+    for name, context in zip(names_of(report.contexts), shown, strict=False):
+        yield f"{name}: {size(context.size)}, sha256 {context.sha256[:12]}"
+        if context.problem:
+            yield f"    {context.problem}"
+            continue
+        if context.kind != "context":
+            yield f"    a {context.kind.upper()}: a model that is compiled on the device"
+            continue
+        yield f"    {_made_for_text(context)}"
+        yield f"    {_needs_text(context)}"
+        if options := context.compiler_options:
+            main = ", ".join(f"{name}={options[name]}" for name in MAIN_OPTIONS if name in options)
+            yield f"    {counted(len(options), 'compiler option')}: {main}"
+        for graph in context.graphs:
+            yield f"    graph {graph.name}"
+            for kind, tensors in (("in", graph.inputs), ("out", graph.outputs)):
+                for tensor in tensors:
+                    yield f"        {kind:<4}{_tensor_text(tensor)}"
+    for file, count in report.other_nodes.items():
+        yield f"{file}: {counted(count, 'node')} outside of its contexts"
+    read_count = sum(each.kind == "context" for each in report.contexts)
+    if read_count or not (report.problems or report.models or report.contexts):
+        more = "; --long shows all" if len(shown) < len(report.contexts) else ""
+        yield f"{counted(read_count, 'context')}, read by QNN {report.qnn}{more}"
+
+
+def _made_for_text(context: ContextReport) -> str:
+    htp = f"HTP v{context.htp_arch}" if context.htp_arch else "an unknown HTP"
+    target = context.backend if context.backend != "htp" else htp
+    model = f", SoC model {context.soc_model}" if context.soc_model else ""
+    socs = f" ({', '.join(context.socs)})" if context.socs else ""
+    return f"made by QNN {context.build_id or 'of an unknown build'} for {target}{model}{socs}"
+
+
+def _needs_text(context: ContextReport) -> str:
+    figures = (
+        ("weights", context.weights_bytes),
+        ("I/O", context.io_bytes),
+        ("spill-fill", context.spill_fill_bytes),
+        ("VTCM", context.vtcm_bytes),
+    )
+    details = ", ".join(f"{name} {size(value)}" for name, value in figures if value is not None)
+    return f"needs {size(context.memory_bytes or 0)} at least" + (f": {details}" if details else "")
+
+
+def _tensor_text(tensor: TensorReport) -> str:
+    shape = " x ".join(map(str, tensor.dimensions)) or "scalar"
+    size_text = "unknown size" if tensor.bytes is None else size(tensor.bytes)
+    text = f"{tensor.name}: {tensor.data_type} [{shape}], {size_text}, {tensor.memory_type}"
+    if tensor.scale is not None and tensor.offset is not None:
+        return f"{text}, {tensor.scale:g} * (value {tensor.offset:+d})"
+    along = f" of {tensor.channels} along axis {tensor.axis}" if tensor.channels else ""
+    return f"{text}, {tensor.encoding}{along}" if tensor.encoding else text
+
+
+def size(count: int) -> str:
+    """Format a number of bytes: 1 MB is 10^6."""
+    for factor, unit in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if count >= factor:
+            return f"{count / factor:.3f} {unit}"
+    return f"{count} bytes"

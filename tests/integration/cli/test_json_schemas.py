@@ -24,6 +24,7 @@ CALLS = {
     "model layers": ["model.onnx"],
     "model fit": [FILE],
     "model inspect": [FILE],
+    "model diff": [FILE, FILE],
     "devices": [],
     "doctor": ["--no-smoke"],
     "explain": ["some.log"],

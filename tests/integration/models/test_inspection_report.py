@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 from click.testing import CliRunner, Result
 
-from harness.cli.model import inspect
+from harness.cli.model import inspect_command
 from harness.containers.artefact import Piece
 from harness.containers.extract import extract
 from harness.containers.open import open_artefact
@@ -114,7 +114,7 @@ def test_a_large_file_is_not_read_into_memory(
 
 
 def inspected(*words: object) -> Result:
-    return CliRunner().invoke(inspect, [*map(str, words)], standalone_mode=False)
+    return CliRunner().invoke(inspect_command, [*map(str, words)], standalone_mode=False)
 
 
 def test_the_command(tmp_path: Path, context_for: ContextFor) -> None:

@@ -9,12 +9,17 @@ from click.testing import CliRunner
 
 from harness.bisect.bad_condition import Judged, Question
 from harness.bisect.search_loop import RunEnd
-from harness.cli.model import lines, model
+from harness.cli.model import model
 from harness.cli.model_reduce import _Progress
 from harness.containers.artefact import ArtefactError
 from harness.containers.open import open_artefact
 from harness.models.builtin_models import Model
-from harness.models.inspection_report import ContextReport, Inspection, model_report
+from harness.models.inspection_report import (
+    ContextReport,
+    Inspection,
+    inspection_lines,
+    model_report,
+)
 from harness.reduce.reduction import Reduction
 from harness.reduce.subject import Way
 from tests.snapshots import Snapshot
@@ -35,19 +40,19 @@ def test_of_many_contexts_the_first_are_shown(snapshot: Snapshot) -> None:
     one = ContextReport("m.pte", "executorch", "0", "context", 0, 1000, "ab", {}, build_id="v2")
     other = replace(one, origin="1", size=3000, memory_bytes=5000)
     report = Inspection(1, "2.51.0", (one, other) * 5, ())
-    short, long = [*lines(report)], [*lines(report, whole=True)]
+    short, long = [*inspection_lines(report)], [*inspection_lines(report, whole=True)]
     assert (len(long), len(short)) == (31, 25)
     assert short[:-1] == long[:24]
     assert short[-4:] == snapshot
     # the only one is called like its file
-    assert [*lines(replace(report, contexts=(one,)))] == snapshot
+    assert [*inspection_lines(replace(report, contexts=(one,)))] == snapshot
 
 
 def test_models_are_no_contexts(tmp_path: Path, snapshot: Snapshot) -> None:
     dlc = ContextReport("a.dlc", "dlc", "", "dlc", 0, 1000, "ab", {})
-    assert [*lines(Inspection(1, "2.51.0", (dlc,), ()))] == snapshot
+    assert [*inspection_lines(Inspection(1, "2.51.0", (dlc,), ()))] == snapshot
     (file := tmp_path / "m.onnx").write_bytes(Model("tiny").serialized())
-    assert [*lines(Inspection(1, "2.51.0", (), (), (model_report(file),)))] == snapshot
+    assert [*inspection_lines(Inspection(1, "2.51.0", (), (), (model_report(file),)))] == snapshot
 
 
 def test_an_output_that_other_nodes_read_too_is_one(tmp_path: Path) -> None:

@@ -6,10 +6,15 @@ from typing import Any
 
 import pytest
 
-from harness.cli.model import lines
 from harness.containers.artefact import Artefact, Piece, PieceKind
 from harness.models.context_metadata import Unreadable
-from harness.models.inspection_report import ContextReport, Inspection, context_report, names_of
+from harness.models.inspection_report import (
+    ContextReport,
+    Inspection,
+    context_report,
+    inspection_lines,
+    names_of,
+)
 from tests.snapshots import Snapshot
 
 X: dict[str, Any] = {
@@ -43,7 +48,7 @@ def report(metadata: Any, kind: PieceKind = "context") -> ContextReport:
 
 
 def shown(report: ContextReport) -> str:
-    return "\n".join(lines(Inspection(1, "2.51.0", (report,), ())))
+    return "\n".join(inspection_lines(Inspection(1, "2.51.0", (report,), ())))
 
 
 def test_each_graph_and_the_sums(snapshot: Snapshot) -> None:
@@ -57,6 +62,10 @@ def test_each_graph_and_the_sums(snapshot: Snapshot) -> None:
     assert [graph.name for graph in context.graphs] == ["prefill", "decode"]
     assert shown(context) == snapshot
     assert context.graphs[0].outputs[0].bytes is None
+    optioned = replace(context, compiler_options={"O": "3", "tile": "8", "vtcm_mb": "4"})
+    assert "    3 compiler options: O=3, vtcm_mb=4\n" in shown(optioned)
+    of_more = Inspection(1, "2.51.0", (context,), (), other_nodes={"m.pte": 3})
+    assert "m.pte: 3 nodes outside of its contexts" in [*inspection_lines(of_more)]
 
 
 def test_an_old_format_leaves_out_what_it_does_not_tell() -> None:

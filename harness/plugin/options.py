@@ -63,14 +63,18 @@ def warmup(text: str) -> int:
     return _number(text, 0)
 
 
-def rounds_option(options: ContextOptions) -> Rounds:
+def rounds_option(options: ContextOptions, *, is_bundle: bool = False) -> Rounds:
     """Return the rounds of these options, limited so that they end before their case must.
 
-    Raises ConfigError for a number of rounds besides a full profile run.
+    Raises ConfigError for a number of rounds besides a full profile run, and for one of a bundle's
+    contexts, which run as they were packed.
     """
     most, warmup = options.rounds or 1, options.warmup
     usual = _AUTO_WARMUP if warmup is None else warmup
     if options.profile_run is not None:
+        if is_bundle:
+            problem = "the contexts of a bundle run as they were packed; extract them"
+            raise ConfigError(problem, field="--profile-run")
         if options.rounds is not None:
             problem = (
                 "--profile-run full makes as many rounds as MLPerf asks for; leave out --rounds"

@@ -150,7 +150,7 @@ def choose_contexts(metafunc: pytest.Metafunc, options: Options) -> None:
         _parametrize(metafunc, "workload", wholes)
     elif file is not None:
         (contexts,) = _read_or_note(file, lambda: [_contexts_of_file(file.path, options.contexts)])
-        contexts.rounds = rounds_option(options.contexts)
+        contexts.rounds = rounds_option(options.contexts, is_bundle=contexts.plan is not None)
         variants = _variants(options, contexts)
         _parametrize(metafunc, "workload", [contexts])
         _parametrize(metafunc, "residency,contexts", variants)

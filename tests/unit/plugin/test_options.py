@@ -149,6 +149,8 @@ def test_rounds_that_are_asked_for(tmp_path: Path) -> None:
     assert full.timeout_s == 700
     with pytest.raises(ConfigError, match="leave out --rounds"):
         asked("--profile-run=full", "--contexts-rounds=1")
+    with pytest.raises(ConfigError, match="--profile-run: the contexts of a bundle run as they"):
+        rounds_option(read(tmp_path, "--profile-run=full").contexts, is_bundle=True)
 
 
 def test_words_for_rounds() -> None:

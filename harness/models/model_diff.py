@@ -14,7 +14,7 @@ from harness.models.inspection_report import Inspection
 from harness.runtimes.preflight_findings import Finding
 
 _PARTS: Final = ("contexts", "models", "graphs", "inputs", "outputs")
-_LEFT_OUT: Final = {"schema", "qnn", "file", "offset", "sha256", "signature", "socs"}
+_LEFT_OUT: Final = {"schema", "qnn", "file", "sha256", "signature", "socs"}
 _OF_GRAPHS: Final = {"weights_bytes", "io_bytes", "spill_fill_bytes", "vtcm_bytes"}
 
 
@@ -74,6 +74,7 @@ def _compared(part: str, *sides: Mapping[str, Any]) -> list[Change | None]:
         key: both for key, both in parts.items() if isinstance(next(iter(sum(both, ())), 0), dict)
     }
     left_out = {*_LEFT_OUT, *inner, *(_OF_GRAPHS if "graphs" in inner else ())}
+    left_out |= {"offset"} if "graphs" in sides[0] else set()  # that of a context in its file
     a, b = (_flat(side, left_out) for side in sides)
     found = [
         None if a.get(key) == b.get(key) else Change(part, key, a.get(key), b.get(key))

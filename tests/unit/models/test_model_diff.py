@@ -67,8 +67,8 @@ def changed(context: ContextReport = CONTEXT, **fields: Any) -> Inspection:
             ["context 0, graph g spill_fill_bytes", "context 0, graph h graph"],
         ),
         (
-            changed(graphs=(replace(GRAPH, outputs=(replace(X, name="y", scale=1.5),)),)),
-            ["context 0, graph g, output y scale"],
+            changed(graphs=(replace(GRAPH, outputs=(replace(X, name="y", scale=1.5, offset=0),)),)),
+            ["context 0, graph g, output y scale", "context 0, graph g, output y offset"],
         ),
         (inspection(CONTEXT, CONTEXT), ["context 1 context"]),
         (inspection(models=[ModelReport("m", 2, "2 Add", ("x: f",), ())]), [

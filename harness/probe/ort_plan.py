@@ -224,13 +224,15 @@ def io_bind(
     inputs: Iterable[str],
     expected: Iterable[str] = (),
     graph: int = 0,
+    share: bool = False,
 ) -> Step:
     """Bind the buffers of a graph for `io_run`, with inputs from files.
 
     `raw` buffers are the process's own. Those for `memhandle` come from rpcmem, a DMA-BUF heap or a
     memfd, the first that the device has (the event says which), and are registered with QnnMem.
+    With `share` all contexts use the same ones: each registers them, and executes in its turn.
     """
-    fields = texts(context=context, graph=graph, memory=memory)
+    fields = texts(context=context, graph=graph, memory=memory, share=int(share) or None)
     fields |= numbered("input", inputs) | numbered("expect", expected)
     return Step("io-bind", fields)
 

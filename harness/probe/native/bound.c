@@ -10,13 +10,17 @@ void io_bind(const struct step *step, struct outcome *outcome) {
     uint64_t number = step_number(step, "context", 0);
     const char *memory = step_text(step, "memory");
     bool registered = strcmp(memory, "memhandle") == 0;
-    if (!require(bound[number] == NULL, outcome, "this context has buffers already")) return;
+    if (!require(bound[number] == NULL, outcome, "this context has buffers already") ||
+        !require(registered || !step_number(step, "share", 0), outcome,
+                 "only buffers for memhandle are shared"))
+        return;
     struct run *run = calloc(1, sizeof *run);
     if (run == NULL) {
         fail(outcome, "memory", "out of memory");
         return;
     }
     run->registered = registered;
+    if (step_number(step, "share", 0)) run->borrowed = step;
     json_text(&outcome->data, "memory", memory);
     if (registered) json_text(&outcome->data, "allocator", shared_allocator());
     if (run_open(run, step, outcome)) {
@@ -28,9 +32,23 @@ void io_bind(const struct step *step, struct outcome *outcome) {
     free(run);
 }
 
+/* Others have used its buffers since. */
+static bool fill_again(struct run *run, struct outcome *outcome) {
+    struct tensors *tensors = &run->tensors;
+    for (uint32_t at = 0; at < tensors->count; at++) {
+        struct buffer *buffer = &tensors->all[at].buffer;
+        memset(buffer->data + buffer->size, GUARD_BYTE, buffer->area_size - buffer->size);
+        if (at < tensors->inputs &&
+            !file_read(step_numbered(run->borrowed, "input.", at), buffer, outcome))
+            return false;
+    }
+    return true;
+}
+
 void io_run(const struct step *step, struct outcome *outcome) {
     struct run *run = bound[step_number(step, "context", 0)];
     if (!require(run != NULL, outcome, "this context has no buffers")) return;
+    if (run->borrowed != NULL && !fill_again(run, outcome)) return;
     run->profile = profile_open(step_text(step, "profile"), outcome);
     json_text(&outcome->data, "graph", run->graph->name);
     run_all(run, step, outcome);

@@ -81,7 +81,9 @@ static bool bind(void *of, uint32_t at, struct outcome *outcome) {
         return fail(outcome, "unsupported", "tensor %s: data type 0x%04x, rank %u", tensor->name,
                     tensor->data_type, tensor->rank);
     if (run->registered)
-        return shared_make(&run->shared[at], &one->buffer, bytes, outcome) &&
+        return (run->borrowed != NULL
+                    ? shared_borrow(at, &run->shared[at], &one->buffer, bytes, outcome)
+                    : shared_make(&run->shared[at], &one->buffer, bytes, outcome)) &&
                register_buffer(run, at, outcome);
     if (!buffer_make(&one->buffer, bytes, outcome)) return false;
     tensor->memory_type = ABI_MEMORY_RAW;

@@ -10,17 +10,22 @@ struct shared {
     int fd;
     uint32_t buffer_type; /* what QnnMem_register is to take it for */
     abi_handle handle;
+    struct lent *lent; /* where it is borrowed from; NULL: its own */
 };
 const char *shared_allocator(void); /* the first that this device has */
 bool shared_make(struct shared *shared, struct buffer *buffer, uint64_t size,
                  struct outcome *outcome);
 void shared_free(struct shared *shared, struct buffer *buffer);
+/* The same of buffers that contexts use in turn, one for each place among a graph's tensors. */
+bool shared_borrow(uint32_t place, struct shared *shared, struct buffer *buffer, uint64_t size,
+                   struct outcome *outcome);
 bool shared_is_ours(uint64_t device, uint64_t inode, const struct shared *shared);
 
 struct run {
     const struct graph_metadata *graph;
     abi_handle handle, context, profile;
     bool registered; /* tensors carry memory handles */
+    const struct step *borrowed; /* by this step, from buffers that contexts share; NULL: its own */
     struct tensors tensors;
     struct abi_tensor given[2 * TENSORS_MAX]; /* the same, as the library takes them */
     struct shared shared[2 * TENSORS_MAX];    /* their buffers, if they are registered */

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -108,8 +109,46 @@ bool shared_make(struct shared *shared, struct buffer *buffer, uint64_t size,
     return true;
 }
 
+/* A larger one takes its place for those who come later. */
+struct lent {
+    struct shared shared;
+    struct buffer buffer;
+    uint32_t place, borrowers;
+};
+static struct lent *lent_at[2 * TENSORS_MAX];
+
+bool shared_borrow(uint32_t place, struct shared *shared, struct buffer *buffer, uint64_t size,
+                   struct outcome *outcome) {
+    struct lent *lent = lent_at[place];
+    if (lent == NULL || lent->buffer.size < size) {
+        lent = calloc(1, sizeof *lent);
+        if (lent == NULL) return fail(outcome, "memory", "out of memory");
+        if (!shared_make(&lent->shared, &lent->buffer, size, outcome)) {
+            free(lent);
+            return false;
+        }
+        lent->place = place;
+        lent_at[place] = lent;
+    }
+    lent->borrowers++;
+    *shared = lent->shared;
+    *buffer = lent->buffer;
+    shared->lent = lent;
+    buffer->size = size;
+    return true;
+}
+
+static void give_back(struct lent *lent) {
+    if (--lent->borrowers > 0) return;
+    if (lent_at[lent->place] == lent) lent_at[lent->place] = NULL;
+    shared_free(&lent->shared, &lent->buffer);
+    free(lent);
+}
+
 void shared_free(struct shared *shared, struct buffer *buffer) {
-    if (from.which == RPCMEM) {
+    if (shared->lent != NULL) {
+        give_back(shared->lent);
+    } else if (from.which == RPCMEM) {
         if (buffer->area != NULL) from.free(buffer->area);
     } else {
         if (buffer->area != NULL) munmap(buffer->area, buffer->area_size);

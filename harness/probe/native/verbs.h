@@ -82,7 +82,7 @@ VERB("execute", execute, "QnnGraph_execute", true,
      MAY("profile", ONE_OF("basic detailed")))
 VERB("io-bind", io_bind, "QnnGraph_retrieve", true,
      MUST("context", BELOW(CONTEXTS_MAX)) MUST("graph", BELOW(GRAPHS_MAX))
-     MUST("memory", ONE_OF("raw memhandle"))
+     MUST("memory", ONE_OF("raw memhandle")) MAY("share", BELOW(2))
      LIST("input.", TENSORS_MAX) LIST("expect.", TENSORS_MAX))
 VERB("io-run", io_run, "QnnGraph_execute", true,
      MUST("context", BELOW(CONTEXTS_MAX)) MAY("tolerance", REAL)

@@ -480,6 +480,29 @@ def told(step: StepResult) -> list[str]:
     return [line.text for line in step.logs]
 
 
+def test_contexts_execute_in_turn_with_the_same_registered_buffers(
+    run: Runner, stand_in: StandIn
+) -> None:
+    contexts = [("plain", FOUR), ("plain", -FOUR), ("overflow", np.arange(8, dtype=np.float32))]
+    steps = list[Step]()
+    for number, (behaviour, array) in enumerate(contexts):
+        file = stand_in.file(str(number), array)
+        binary = stand_in.binary(behaviour, shape=array.shape)
+        bind = io_bind(number, "memhandle", inputs=[file], expected=[file], share=True)
+        steps += [plan.context_load(number, binary), bind]
+    steps += [io_run(0), io_run(1), io_run(0, repeat=2), io_release(0), io_run(1), io_run(2)]
+    completed = run(*stand_in.opened(*steps), env={"STAND_IN_MEMORY": "1"}).transcript.steps[5:]
+    first, second, larger = (told(step) for step in completed[1:6:2])
+    assert first == second
+    assert not set(first) & set(larger)
+    runs = [step for step in completed if step.verb == "io-run"]
+    assert [step.ok for step in runs] == [True, True, True, True, False]
+    assert [step.data["digests"] for step in runs[:2]] == [
+        step.data["digests"] for step in (runs[2], runs[3])
+    ]
+    assert runs[-1].error == "guard"
+
+
 def test_options_reach_the_library_as_they_were_given(run: Runner, stand_in: StandIn) -> None:
     options = {"reused_io_limit_mb": 64, "init_acceleration": 1, "binary_compatibility": "strict"}
     load = plan.context_load(0, stand_in.binary("plain"), options=options)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from harness.bench.case_placement import Need, Placement
 from harness.bench.provisioner import (
@@ -31,6 +31,7 @@ from harness.evidence.device_replies import Baseline
 from harness.lab.device_watch import DeviceWatch
 from harness.lab.lab_device import AttachedDevice, LabDevice
 from harness.models.builtin_models import Model
+from harness.models.context_cache import compile_together
 from harness.models.context_metadata import named_build
 from harness.models.contexts import Source, SourceContexts, require_contexts
 from harness.models.session_plan import Context, DeployedContext, DeployedModel, Reference
@@ -206,6 +207,13 @@ class PreparedPlacement:
         compiled = any(source.compiled for source in sources)
         compiler, arch = (self.compiler, self.htp_arch) if compiled else (None, None)
         return self.provisioner.contexts.of(sources, compiler, arch)
+
+    def compile_together(
+        self, models: Sequence[Model], folder: Path
+    ) -> tuple[Path, Mapping[str, Any]]:
+        """Return one context of several models, as `context_cache.compile_together`."""
+        host = self.provisioner.catalog.compiler_host(self.compiler)
+        return compile_together(models, host, self.htp_arch, self.provisioner.probes, folder)
 
     def contexts(self, sources: Sequence[Source]) -> dict[Source, DeployedContext]:
         """Deploy the contexts of these sources. Raises the first of their errors."""

@@ -126,17 +126,25 @@ def _register(request: dict[str, Any]) -> list[Any]:
 
 
 def _compile(job: dict[str, Any], devices: list[Any]) -> None:
+    """Compile one model, or several into one context: the last session writes that."""
     import onnxruntime
 
-    options = onnxruntime.SessionOptions()
-    for key, value in job["session_options"].items():
-        options.add_session_config_entry(key, value)
-    options.add_provider_for_devices(devices, job["provider_options"])
-    # Passed as bytes: ORT puts a hash of the path into the graph's name, hence into the binary.
-    # Without enable_fallback=False a second attempt on the CPU hides the reason of the first.
-    model = Path(job["model"]).read_bytes()
-    session = onnxruntime.InferenceSession(model, options, enable_fallback=False)
-    del session
+    sessions = []
+    models = [job["model"], *job["others"]]
+    for number, path in enumerate(models, 1):
+        options = onnxruntime.SessionOptions()
+        entries = {**job["session_options"]}
+        if len(models) > 1:
+            entries["ep.share_ep_contexts"] = "1"
+            entries["ep.stop_share_ep_contexts"] = str(int(number == len(models)))
+            entries["ep.context_file_path"] += f".{number}.onnx"
+        for key, value in entries.items():
+            options.add_session_config_entry(key, value)
+        options.add_provider_for_devices(devices, job["provider_options"])
+        # Passed as bytes: ORT puts a hash of the path into the graph's name, hence into the binary.
+        # Without enable_fallback=False a second attempt on the CPU hides the reason of the first.
+        model = Path(path).read_bytes()
+        sessions.append(onnxruntime.InferenceSession(model, options, enable_fallback=False))
 
 
 def _print_refusals(job: dict[str, Any], devices: list[Any]) -> None:

@@ -88,7 +88,8 @@ class CompileJob:
     """Compiles `model` (a file) to one context binary in `folder`, which must be empty.
 
     `job` is its name, `complaint` the message if it fails. With `fallback` nodes that QNN refuses
-    stay beside the context.
+    stay beside the context. `others` are models that the context has graphs of, too: graphs share
+    weights that they have in common.
     """
 
     job: str
@@ -97,6 +98,7 @@ class CompileJob:
     folder: Path
     options: Mapping[str, str]
     fallback: bool = False
+    others: tuple[Path, ...] = ()
 
     def request(self, host: CompilerHost) -> dict[str, Any]:
         """Return the job as the worker reads it."""
@@ -104,6 +106,7 @@ class CompileJob:
             "id": self.job,
             "kind": "compile",
             "model": self.model,
+            "others": self.others,
             "provider_options": {"backend_path": str(host.backend), **self.options},
             "session_options": {
                 "ep.context_enable": "1",

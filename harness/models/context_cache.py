@@ -455,6 +455,55 @@ def _short_key(facts: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
+def prefix_of(number: int) -> str:
+    """Return the prefix that `compile_together` gives to the tensors of a model if need be."""
+    return f"model{number}_"
+
+
+def _with_own_tensors(model: bytes, prefix: str, known: set[bytes]) -> bytes:
+    """Return a model with a prefix for its inputs and outputs if one of them is known already."""
+    import onnx
+    from onnx.compose import add_prefix
+
+    proto = onnx.load_model_from_string(model)
+    tensors = {tensor.SerializeToString() for tensor in (*proto.graph.input, *proto.graph.output)}
+    if tensors & known:
+        others = ("nodes", "edges", "initializers", "value_infos", "functions")
+        proto = add_prefix(proto, prefix, **{f"rename_{kind}": False for kind in others})
+        return bytes(proto.SerializeToString())
+    known |= tensors
+    return model
+
+
+def compile_together(
+    models: Sequence[Model],
+    host: CompilerHost,
+    htp_arch: int,
+    probes: ProbeBuilder,
+    folder: Path,
+    **options: str,
+) -> tuple[Path, Mapping[str, Any]]:
+    """Compile models into one context in an empty folder, and return it with its metadata.
+
+    Each becomes a graph, and they share weights that they have in common. The compiler refuses two
+    inputs or outputs of one name, type and shape: those of later models get a prefix. `options` are
+    some of the provider. Raises CompileError if the compiler fails.
+    """
+    known: set[bytes] = set()
+    paths = [folder / f"model-{number}.onnx" for number, _ in enumerate(models)]
+    for number, (model, path) in enumerate(zip(models, paths, strict=True)):
+        path.write_bytes(_with_own_tensors(model.serialized(), prefix_of(number), known))
+    job = compile_job((models[0], host.qnn_version, htp_arch), paths[0], folder / "made")
+    job = replace(job, others=tuple(paths[1:]), options={**job.options, **options})
+    refused = run_jobs(host, [job])[job.job]
+    if refused is not None:
+        raise refused
+    binary = compiled_binary(job)
+    (metadata,) = read_metadata(probes, host.system_library, [binary])
+    check_arch(metadata, job.complaint, htp_arch)
+    return binary, metadata
+
+
 def compile_to_file(
     model: Model, host: CompilerHost, soc: Soc, probes: ProbeBuilder, output: Path
 ) -> Mapping[str, Any]:
@@ -469,17 +518,10 @@ def compile_to_file(
             f"{soc.name} has a DSP without HTP, which cannot load contexts", field="soc"
         )
     with scratch_folder() as work:
-        source = work / "model.onnx"
-        source.write_bytes(model.serialized())
-        job = compile_job((model, host.qnn_version, arch), source, work / "made")
         # this SoC, instead of the first with its architecture
-        job = replace(job, options={**job.options, "soc_model": str(soc.soc_model)})
-        refused = run_jobs(host, [job])[job.job]
-        if refused is not None:
-            raise refused
-        binary = compiled_binary(job)
-        (metadata,) = read_metadata(probes, host.system_library, [binary])
-        check_arch(metadata, job.complaint, arch)
+        binary, metadata = compile_together(
+            [model], host, arch, probes, work, soc_model=str(soc.soc_model)
+        )
         with (
             disk_errors(f"cannot write {output}"),
             binary.open("rb") as content,

@@ -1,48 +1,68 @@
 """A binary with several graphs: each is known, is executed, and takes what it would take alone."""
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx import helper, numpy_helper
 
 from harness.containers.open import open_artefact
 from harness.models.builtin_models import Model
 from harness.models.capacity_forecast import Size, reserved, room
+from harness.models.context_cache import compile_together, prefix_of
 from harness.models.context_metadata import read_each
 from harness.models.inspection_report import context_report
+from harness.models.onnx_model import OnnxModel
 from harness.probe import plan
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Step
 from harness.probe.plan_runner import run_plan_locally
 from harness.runtimes.catalog import Catalog
-from tests.integration.conftest import ContextFor, RuntimeFor
+from tests.integration.conftest import HTP_ARCH, ContextFor, RuntimeFor
 from tests.integration.device_runs import ROOT, DeviceRuns
 
-SHARE = Path(__file__).with_name("share_contexts.py")
 VERSION = "2.51.0"
+OPSET = {"opset_imports": [helper.make_opsetid("", 17)], "ir_version": 9}
 MODELS = ("io-heavy-22mb", "tiny", "spill-heavy-2mb")
 TOTALS_ROUND_TO = 2 << 20  # the library rounds the weights of a context
 
 
 @pytest.fixture(scope="module")
-def binary(catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def binary(
+    catalog: Catalog, probes: ProbeBuilder, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """The graphs of three models in one context, as ONNX Runtime makes it to share weights."""
     host, folder = catalog.compiler_host(VERSION), tmp_path_factory.mktemp("shared")
-    paths = [folder / f"{name}.model" for name in MODELS]
-    for path in paths:
-        path.write_bytes(Model.parse(path.stem).serialized())
-    subprocess.run(
-        [sys.executable, "-P", SHARE, host.plugin, host.backend, folder, *paths],
-        env=os.environ | {"PYTHONPATH": f"{host.ort_root}:{host.qnn_root}"},
-        capture_output=True,
-        timeout=200,
-        check=True,
-    )
-    (binary,) = folder.glob("*.bin")
-    return binary
+    models = [Model.parse(name) for name in MODELS]
+    return compile_together(models, host, HTP_ARCH, probes, folder)[0]
+
+
+@pytest.mark.slow
+def test_graphs_share_the_weights_that_they_have_in_common(
+    catalog: Catalog, probes: ProbeBuilder, tmp_path: Path
+) -> None:
+    weights = numpy_helper.from_array(np.ones((512, 512), np.float32), "w")
+    sizes = []
+    for name, operators in (("one", ["Relu"]), ("two", ["Relu", "Sigmoid"])):
+        models = []
+        for operator in operators:
+            path, folder = tmp_path / f"{operator}.onnx", tmp_path / name
+            text = (
+                f"g (float[1, 512] x) => (float[1, 512] y) {{ r = MatMul(x, w) y = {operator}(r) }}"
+            )
+            graph = onnx.parser.parse_graph(text)
+            graph.initializer.append(weights)
+            onnx.save(helper.make_model(graph, **OPSET), path)
+            models.append(OnnxModel.of(path))
+        folder.mkdir()
+        host = catalog.compiler_host(VERSION)
+        binary, metadata = compile_together(models, host, HTP_ARCH, probes, folder)
+        inputs = [graph["inputs"][0]["name"] for graph in metadata["graphs"]]
+        assert inputs == ["x", f"{prefix_of(1)}x"][: len(models)]
+        sizes.append(binary.stat().st_size)
+    assert sizes[1] < 1.2 * sizes[0]
 
 
 def test_each_graph_is_known_and_right(

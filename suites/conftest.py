@@ -16,9 +16,12 @@ EMULATED_BY_DEFAULT: Final = {
     "test_compiler_and_runtime": "",
     "test_mem_type_pairing": "memhandle-memhandle",
     "test_context_count": r"(tiny|weights-heavy-4mb)-\w+-\d$",
+    "test_context_remedies": "reused-io-limit",
     "test_operator": "8bit",
 }
-# Cases that it never runs: the test, a pattern of its cases, and the reason.
+# Cases that run only on devices that are named: the test, and a pattern of its cases.
+SLOW_EVERYWHERE: Final = {"test_context_remedies": "-230$"}
+# Cases that an emulated DSP never runs: the test, a pattern of its cases, and the reason.
 NEVER_EMULATED: Final = {
     "test_context_count": (
         r"io-heavy-56mb-\w+-(?![18]$)",
@@ -30,12 +33,14 @@ NEVER_EMULATED: Final = {
 
 
 @pytest.fixture(autouse=True)
-def skip_slow_cases_on_an_emulated_dsp(request: pytest.FixtureRequest) -> None:
+def skip_slow_cases(request: pytest.FixtureRequest) -> None:
     """Skip cases that take too long; those that take minutes run if devices are named."""
     if "bench" not in request.fixturenames:
         return
     name, case = request.function.__name__, request.node.name.rstrip("]")
     is_named = request.config.getoption("--device")
+    if not is_named and re.search(SLOW_EVERYWHERE.get(name, "$."), case):
+        pytest.skip("it takes long: a device runs it when it is named: --device NAME")
     never, reason = NEVER_EMULATED.get(name, ("$.", ""))
     if not re.search(never, case):
         selected = EMULATED_BY_DEFAULT.get(name)

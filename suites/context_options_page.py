@@ -34,8 +34,12 @@ context, and the case is `unsupported`. Some need others:
   largest spill-fill buffer that any of them needs. They must be resident.
 - `memory_limit_hint_mb` needs `persistent_binary`: the binary then stays in memory until its
   context is freed, and graphs are loaded and unloaded as they execute.
-- `reused_io_limit_mb` only changes the estimate by which a protection domain is chosen. What
-  shares no buffers runs out of memory when it executes.
+- `reused_io_limit_mb` only changes the estimate by which a protection domain is chosen. Contexts
+  that are compiled for raw memory allocate all their I/O when they load, and the domain runs out of
+  memory. Compile them for memory handles, and register the same buffers with each of them.
+
+[test_context_remedies.py](suites.md#remedies-test_context_remediespy) has measured which of them
+help contexts that do not all fit.
 
 With `--engine ort` an option becomes one of ONNX Runtime's QNN provider, where that has one; a
 provider ignores names that it does not know, so the harness looks for the name in its library,

@@ -9,6 +9,7 @@ from harness.experiments.context_options import (
     try_option,
     try_ort_option,
 )
+from harness.experiments.context_remedies import REMEDIES, Remedy, try_remedy
 from harness.experiments.dsp_restart import measure_restart
 from harness.experiments.latency import GrowthTolerance, measure_growth, memory_samples
 from harness.experiments.memory_type_pairing import Pairing, Tolerances, by_memory, measure_pairing
@@ -25,11 +26,13 @@ __all__ = [
     "OPERATORS",
     "OPTION_NAMES",
     "ORT_OPTION_NAMES",
+    "REMEDIES",
     "STRATEGIES",
     "TENSOR_MEMORIES",
     "GrowthTolerance",
     "Limit",
     "Pairing",
+    "Remedy",
     "SizePoint",
     "Strategy",
     "TensorMemory",
@@ -48,4 +51,5 @@ __all__ = [
     "spill_fill_bytes",
     "try_option",
     "try_ort_option",
+    "try_remedy",
 ]

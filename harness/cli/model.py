@@ -18,6 +18,7 @@ from harness.cli.lab_options import (
     host_runtime,
     json_option,
     lab_option,
+    lab_to_name,
     only_version,
     open_catalog,
     output_option,
@@ -25,6 +26,7 @@ from harness.cli.lab_options import (
 )
 from harness.cli.model_layers import layers_command
 from harness.cli.model_reduce import bundle_command, reduce_command
+from harness.cli.model_remedies import require_one, try_remedies
 from harness.cli.say import say, say_result
 from harness.containers.artefact import Artefact, ArtefactError, FileBytes, Piece
 from harness.containers.extract import extract, no_context_error, piece_file
@@ -37,6 +39,7 @@ from harness.core.socs import SOCS, Soc, near_socs
 from harness.core.state_folders import cache_root
 from harness.core.versions import QnnVersion
 from harness.diagnosis.refused_nodes import messages_of, refusal_text, refused_nodes
+from harness.models.artefact_sources import artefacts_with_contexts
 from harness.models.capacity_forecast import Room, Unsized, calibrated_room, reserved
 from harness.models.compiler import CompileError
 from harness.models.compiler_options import compiler_options
@@ -278,6 +281,10 @@ def _content(file: Path) -> str:
 @click.option(
     "--qnn", metavar="VERSION", help="QNN version for the memory estimate (default: newest)."
 )
+@click.option(
+    "--remedies", is_flag=True, help="Try on a device what makes them fit, and rank what works."
+)
+@click.option("--device", metavar="NAME", help="Device for --remedies (default: as `run`).")
 @lab_option
 @json_option
 def fit_command(
@@ -290,6 +297,8 @@ def fit_command(
     sessions: int | None,
     soc: str,
     qnn: str | None,
+    remedies: bool,
+    device: str | None,
     lab_file: Path,
     as_json: bool,
 ) -> int:
@@ -301,9 +310,18 @@ def fit_command(
     Without --budget the simulator's is used, which is measured once; devices have other ones.
     Ends with 1 if not all fit, if that is not known because the simulator has no limit, or if the
     compiler refuses a model.
+
+    --remedies loads and executes the contexts of one FILE on devices in each way that may make
+    them fit (shared buffers, limits, fewer at a time), as cases of a run with records and reports.
+    It ends with 0 if one of them works, 1 if none does, 3 if the lab failed.
     """
     if remeasure and budget is not None:
         raise click.UsageError("--remeasure and --budget cannot be combined")
+    if device is not None and not remedies:
+        raise click.UsageError("--device is that for --remedies")
+    chosen = {"device": device, "version": qnn, "lab": lab_to_name(lab_file) or None}
+    words = [f"--qnn-{name}={value}" for name, value in chosen.items() if value is not None]
+    artefact = require_one(artefacts_with_contexts(files)) if remedies else None
     catalog = open_catalog(lab_file)
     runtime = host_runtime(catalog, qnn)
     try:
@@ -322,6 +340,8 @@ def fit_command(
         source = "given"
     qnn = runtime.qnn_version or runtime.name
     report = fit(qnn, sequence, room, source, residency=residency, window=window)
+    if artefact is not None:
+        return try_remedies(artefact, report, words, as_json)
     say_result(report, fit_lines(report), as_json)
     return 0 if report.fits else _NEGATIVE
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shlex
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -108,7 +108,6 @@ def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **options
     from harness.plugin.user_files import (
         context_numbers,
         default_engine,
-        isolated_arguments,
         require_name,
     )
 
@@ -130,13 +129,7 @@ def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **options
         require_name(path)
     engine = options["engine"]
     _require_engines({engine} if engine else {default_engine(path).name for path in paths}, options)
-    # the current folder is the root, wherever the files are
-    arguments = ["-m", "device", "-p", "no:cacheprovider", *isolated_arguments(Path.cwd())]
-    arguments += ["-q", *_options(options), *more]
-    arguments += [os.path.join(os.curdir, path) for path in paths]  # no name is an option
-    watch = _RunWatcher()
-    with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
-        code = int(pytest.main(arguments, plugins=[watch]))
+    code, watch = run_files(paths, [*_options(options), *more], quiet=as_json)
     if as_json:
         try:
             _print_results(watch)
@@ -147,9 +140,28 @@ def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **options
         say(f"stopped; {watch.folder.resume_hint}", err=True)
     elif code == 1 and watch.folder is not None:
         _say_bundle(watch.folder, options)
+        _say_remedy(watch.folder, options)
     for error in wrong:
         say(f"error: not run: {error}", err=True)
-    return _INTERRUPTED if watch.interrupted else _CODES.get(code, code) or (_WRONG if wrong else 0)
+    return watch.exit_code(code) or (_WRONG if wrong else 0)
+
+
+def run_files(
+    paths: Iterable[Path], words: Sequence[str], *, quiet: bool
+) -> tuple[int, RunWatcher]:
+    """Run files with pytest and these arguments; return its exit code, and what was seen of it.
+
+    `quiet` leaves stdout to the caller.
+    """
+    from harness.plugin.user_files import isolated_arguments
+
+    # the current folder is the root, wherever the files are
+    arguments = ["-m", "device", "-p", "no:cacheprovider", *isolated_arguments(Path.cwd())]
+    arguments += ["-q", *words]
+    arguments += [os.path.join(os.curdir, path) for path in paths]  # no name is an option
+    watch = RunWatcher()
+    with contextlib.redirect_stdout(sys.stderr) if quiet else contextlib.nullcontext():
+        return int(pytest.main(arguments, plugins=[watch])), watch
 
 
 def _engine_of_models() -> str:
@@ -189,7 +201,30 @@ def _say_bundle(folder: RunFolder, options: Mapping[str, Any]) -> None:
             return
 
 
-def _print_results(watch: _RunWatcher) -> None:
+def _say_remedy(folder: RunFolder, options: Mapping[str, Any]) -> None:
+    """Print how to load the contexts of the first case that found no room, or what finds that."""
+    from harness.diagnosis.diagnosis import PD_EXHAUSTED
+    from harness.experiments.remedy_ranking import known_remedies
+
+    for record in folder.contents().cases:
+        known = record.error.diagnosis if record.error is not None else None
+        if record.device is None or known is None or known.id != PD_EXHAUSTED:
+            continue
+        file, name = record.case.partition("::")[0], record.device.name
+        lab = [] if options["lab"] is None else [f"--lab={options['lab']}"]
+        number, reports = record.axes.get("contexts"), folder.path.parent
+        rows = known_remedies(reports, name, record.files_sha256, number)
+        found = next((row for row in rows if row.use["run"]), None)
+        lead, words = "to find an option with which it loads", ["model", "fit", "--remedies"]
+        if found is not None:
+            lead, words = f"it worked with {found.remedy}", ["run", *str(found.use["run"]).split()]
+        words += [f"--contexts={number}"] if options["contexts_number"] else []
+        words += [f"--device={name}", *lab, file]
+        say(f"{lead}: {shlex.join(['qnn-harness', *words])}", err=True)
+        return
+
+
+def _print_results(watch: RunWatcher) -> None:
     if watch.plan is not None:
         say(watch.plan.model_dump_json(by_alias=True))
     if (folder := watch.folder) is None:
@@ -201,12 +236,16 @@ def _print_results(watch: _RunWatcher) -> None:
             say(OutputDrifted(**dict(output)).model_dump_json())
 
 
-class _RunWatcher:
+class RunWatcher:
     """A plug-in that sets a default lab, and remembers the run folder."""
 
     folder: RunFolder | None = None
     plan: PlanReport | None = None
     interrupted = False
+
+    def exit_code(self, code: int) -> int:
+        """Return the exit code of the command for that of pytest."""
+        return _INTERRUPTED if self.interrupted else _CODES.get(code, code)
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         self.interrupted = isinstance(excinfo.value, KeyboardInterrupt)

@@ -23,6 +23,7 @@ from harness.containers.manifest import Manifest
 from harness.core.files import write_whole
 from harness.diagnosis.explain_log import Explanation
 from harness.doctor.check_results import DoctorReport
+from harness.experiments.remedy_ranking import RemedyReport
 from harness.history.comparison_text import ComparisonReport
 from harness.history.timeline import HistoryReport
 from harness.lab import config_fields, device_config, health, inventory
@@ -68,6 +69,7 @@ def schemas() -> dict[str, str]:
         "history.schema.json": _schema(HistoryReport, "What history --json prints"),
         "inspect.schema.json": _schema(Inspection, "What model inspect --json prints"),
         "layers.schema.json": _schema(Divergence, "What model layers --json prints"),
+        "remedies.schema.json": _schema(RemedyReport, "What model fit --remedies --json prints"),
         "reduce.schema.json": _schema(Result, "What model reduce --json prints"),
         "nightly.schema.json": _schema(Night, "What nightly --json prints, and its nightly.json"),
         "printed.schema.json": _schema(Printed, "What other commands print with --json"),

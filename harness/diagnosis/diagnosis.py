@@ -14,6 +14,9 @@ from harness.runtimes.preflight_findings import Finding
 
 _MAX_LINES: Final = 400
 _MAX_EVIDENCE_LINES: Final = 2000
+PD_EXHAUSTED: Final = "pd-exhausted"
+"""The diagnosis of a context that finds no room."""
+
 EARLIER: Final = "before that, "
 """The start of a line of a message about an earlier failure, which is no sign of this one."""
 

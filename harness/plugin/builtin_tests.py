@@ -13,6 +13,7 @@ from harness.bench.case_session import TargetFailure
 from harness.core.engine import Engine
 from harness.core.matrix_axes import BACKENDS
 from harness.experiments.accuracy import record_accuracy
+from harness.experiments.context_remedies import try_remedy
 from harness.experiments.profiling import profile_case
 from harness.models.contexts import SourceList
 from harness.models.onnx_model import OnnxModel
@@ -48,6 +49,13 @@ def test_contexts(
         record_accuracy(bench, result, workload)
     models = [source.path for source in workload if isinstance(source, OnnxModel)]
     profile_case(bench, result.run.plan, pytestconfig.getoption("--qnn-profile"), models)
+
+
+@pytest.mark.device(backend="htp")
+def test_remedy(bench: Bench, workload: SourceList, remedy: str, contexts: int) -> None:
+    """Load and execute all contexts by a remedy, and record what that takes."""
+    is_alone = remedy == "weight-sharing" and len(workload) == 1
+    try_remedy(bench, remedy, (*workload, *workload) if is_alone else workload, contexts)
 
 
 @dataclass

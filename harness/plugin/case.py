@@ -26,7 +26,7 @@ from harness.core.errors import (
 )
 from harness.core.matrix_axes import IN_AXES
 from harness.core.notices import report_progress
-from harness.diagnosis.diagnosis import Foreseen, diagnosed
+from harness.diagnosis.diagnosis import PD_EXHAUSTED, Foreseen, diagnosed
 from harness.diagnosis.error_record import ErrorRecord, Outcome
 from harness.lab.health import DeviceEvent
 from harness.plugin.axes import parameter_axes, sources_in, sources_of, takes_compiled
@@ -191,7 +191,7 @@ class Case:
             cause=self._cause,
             expected=Expected(known_issue=self.known_issue) if self.known_issue else None,
             fixed=self.fixed if self._outcome == "passed" else None,
-            error=self._error,
+            error=self._with_remedies(device),
             measurements=measured | ({"skip_reason": self._reason} if self._reason else {}),
             checks=tuple(notes.checks) if notes else (),
             outputs=notes.outputs if notes else None,
@@ -201,6 +201,23 @@ class Case:
             attempt=self.attempt,
             logs=tuple(f"{self.log_prefix}/{name}" for name in notes.logs) if notes else (),
         )
+
+    def _with_remedies(self, device: DeviceRecord) -> ErrorRecord | None:
+        """Return the error; for a full PD with the remedies that worked for these contexts."""
+        error, tries_some = self._error, "remedy" in parameters_of(self.item)
+        if tries_some or error is None or (known := error.diagnosis) is None:
+            return error
+        if known.id != PD_EXHAUSTED:
+            return error
+        from harness.experiments.remedy_ranking import known_remedies
+
+        number, reports = parameters_of(self.item).get("contexts"), self._run.options.reports
+        rows = known_remedies(reports, device.name, self._files_sha256, number)
+        if not rows:
+            return error
+        names = ", ".join(row.remedy for row in rows)
+        fix = f"on {device.name} these contexts worked with {names}; {known.fix}"
+        return error.model_copy(update={"diagnosis": known.model_copy(update={"fix": fix})})
 
     def _axes(self) -> dict[str, Any]:
         axes, parameters = self.placement.axes, parameters_of(self.item)

@@ -250,6 +250,13 @@ class ContextOptions:
         "how contexts of a file are loaded: resident, sequential or window (default: resident)",
         **_WORDS,
     )
+    remedies: tuple[str, ...] = _option(
+        "--qnn-remedies NAME[,NAME]",
+        "load the contexts of a file by these remedies for contexts that do not fit, or by all; "
+        "`qnn-harness model fit --remedies` ranks them",
+        run=None,
+        **_WORDS,
+    )
     inputs: Path | None = _option(
         "--qnn-contexts-inputs DIR", "inputs for these contexts (default: generated)", **_DIR
     )

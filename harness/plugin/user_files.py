@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 USER_CONTEXTS: Final = "user_contexts"
+REMEDY_TEST: Final = "test_remedy"
+"""The test that loads the contexts of a file by one remedy."""
 
 _RUN: Final = re.compile(r"-(resident|sequential|window)-(\d{1,6})\]?$")
 _UNNAMED: Final = ("[", "::")
@@ -57,19 +59,29 @@ def isolated_arguments(root: Path) -> list[str]:
 def is_of_a_file(case: str) -> bool:
     """Return whether a case belongs to a user's file instead of a test in Python (pure)."""
     file, _, test = split_node_id(case)[0].partition("::")
-    return not file.endswith(".py") and any(test == each.test for each in ENGINES.values())
+    tests = (REMEDY_TEST, *(engine.test for engine in ENGINES.values()))
+    return not file.endswith(".py") and test in tests
 
 
 class ArtefactFile(FileOfTests):
     """A user's file that was named on pytest's command line."""
 
     @property
+    def tries_remedies(self) -> bool:
+        only_case = self.config.getoption("--qnn-only-case")
+        if only_case is not None:
+            return function_of(only_case) == REMEDY_TEST
+        return bool(self.config.getoption("--qnn-remedies"))
+
+    @property
     def test(self) -> str:
-        return self.engine.test
+        return REMEDY_TEST if self.tries_remedies else self.engine.test
 
     @property
     def engine(self) -> Engine:
         """The engine that executes it; with `--only-case` the one in the name of the case."""
+        if self.tries_remedies:
+            return ENGINES[DEFAULT_ENGINE]
         only_case = self.config.getoption("--qnn-only-case")
         if only_case is not None:
             test = function_of(only_case)
@@ -79,10 +91,11 @@ class ArtefactFile(FileOfTests):
         return find_engine(name) if name is not None else default_engine(self.path)
 
     def module_of_tests(self) -> ModuleType:
-        from harness.plugin.builtin_tests import test_of
+        from harness.plugin.builtin_tests import test_of, test_remedy
 
         module = ModuleType(self.path.name)
-        setattr(module, self.engine.test, test_of(self.engine))
+        test = test_remedy if self.tries_remedies else test_of(self.engine)
+        setattr(module, self.test, test)
         return module
 
 
@@ -151,9 +164,11 @@ def choose_contexts(metafunc: pytest.Metafunc, options: Options) -> None:
     elif file is not None:
         (contexts,) = _read_or_note(file, lambda: [_contexts_of_file(file.path, options.contexts)])
         contexts.rounds = rounds_option(options.contexts, is_bundle=contexts.plan is not None)
-        variants = _variants(options, contexts)
         _parametrize(metafunc, "workload", [contexts])
-        _parametrize(metafunc, "residency,contexts", variants)
+        if file.tries_remedies:
+            _parametrize(metafunc, "remedy,contexts", _remedy_variants(options, len(contexts)))
+        else:
+            _parametrize(metafunc, "residency,contexts", _variants(options, contexts))
     elif marker is not None and options.contexts.paths:
         _parametrize(metafunc, marker.args[0], _contexts_of_paths(options.contexts))
 
@@ -350,6 +365,23 @@ def _variants(options: Options, contexts: SourceList) -> list[tuple[str, int]]:
             problem = f"no residency {residency!r}"
             raise ConfigError(problem, field="--contexts-residency", choices=RESIDENCIES)
     return [(residency, number) for residency in residencies for number in numbers]
+
+
+def _remedy_variants(options: Options, number: int) -> list[tuple[str, int]]:
+    """Return remedy and number of contexts of each case of a file. Raises ConfigError."""
+    from harness.experiments.context_remedies import REMEDIES
+
+    if options.only_case:
+        ends = re.compile(rf"-({'|'.join(map(re.escape, REMEDIES))})-(\d{{1,6}})\]?$")
+        if (match := ends.search(options.only_case)) is not None:
+            return [(match[1], int(match[2]))]
+    names = list(dict.fromkeys(options.contexts.remedies))
+    names = [*REMEDIES] if "all" in names else names
+    if unknown := [name for name in names if name not in REMEDIES]:
+        problem = f"no remedy {unknown[0][:80]!r}"
+        raise ConfigError(problem, field="--qnn-remedies", choices=["all", *REMEDIES])
+    numbers = context_numbers(options.contexts.numbers, "--contexts-number") or [number]
+    return [(name, number) for name in names for number in numbers]
 
 
 def named_variant(case: str) -> tuple[Residency, int] | None:

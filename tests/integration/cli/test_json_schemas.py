@@ -23,6 +23,7 @@ CALLS = {
     "compare": ["reports/FIRST", "reports/latest"],
     "model layers": ["model.onnx"],
     "model fit": [FILE],
+    "model fit --remedies": [FILE],
     "model inspect": [FILE],
     "model diff": [FILE, FILE],
     "devices": [],

@@ -1,0 +1,115 @@
+"""`qnn-harness model fit --remedies`, and what a run says whose contexts find no room."""
+
+import json
+import shlex
+import shutil
+from typing import Any
+
+import jsonschema
+import pytest
+
+from harness.experiments.context_remedies import REMEDIES
+from tests.integration.conftest import ContextFor
+from tests.integration.device_runs import ROOT, DeviceRuns
+from tests.needed import DSP, need
+from tests.unit.containers.made import Pte, wrapped
+
+SCHEMA = json.loads((ROOT / "docs/schema/remedies.schema.json").read_text())
+ON_X86 = ("spread-over-pds", "window", "sequential")
+"""What the library for x86-64 can do for contexts that find no room."""
+
+
+def remedies(lab: DeviceRuns, *arguments: object) -> tuple[int, dict[str, Any]]:
+    """The exit code of the command, and the remedies by their names, in their order."""
+    words = ("model", "fit", "--remedies", "--json", *arguments)
+    completed = lab.qnn_harness(*words, timeout_s=1200)
+    report = json.loads(completed.stdout)
+    jsonschema.validate(report, SCHEMA)
+    (table,) = report["devices"]
+    assert (lab.reports / report["run"] / "report.html").exists()
+    return completed.returncode, {row["remedy"]: row for row in table["remedies"]}
+
+
+def results(rows: dict[str, Any]) -> dict[str, str]:
+    return {name: row["result"] for name, row in rows.items()}
+
+
+@pytest.mark.slow
+def test_each_remedy_is_a_case_with_an_answer(lab: DeviceRuns, context_for: ContextFor) -> None:
+    shutil.copyfile(context_for("tiny", "2.51.0").path, lab.folder / "tiny.bin")
+    code, rows = remedies(lab, "tiny.bin", "--contexts=2")
+    assert code == 0
+    works = {name for name, result in results(rows).items() if result == "works"}
+    assert works == {*ON_X86, "resident"}
+    assert set(rows) == set(REMEDIES)
+    limit = rows["reused-io-limit"]
+    assert (limit["result"], limit["use"]["qnn"]) == ("unsupported", None)
+    assert "HTP Config option: 17 not supported" in limit["reason"]
+    untried = {name for name, result in results(rows).items() if result == "not tried"}
+    assert untried == {"spill-fill", "weight-sharing"}
+    best = rows["window"]
+    assert (best["loaded"], best["executed"], best["outputs_equal"]) == (2, 2, True)
+    assert all(best[name] for name in ("load_us", "first_us", "steady_us", "turn_us"))
+    assert best["use"]["run"] == "--residency=window"
+
+
+@pytest.mark.nightly
+def test_following_what_a_run_without_room_prints_passes(
+    lab: DeviceRuns, context_for: ContextFor
+) -> None:
+    content = wrapped(context_for("io-heavy-56mb", "2.51.0").path.read_bytes())
+    program = Pte({"forward": [("QnnBackend", i) for i in range(66)]}, [content] * 66)
+    (lab.folder / "m.pte").write_bytes(program.content())
+
+    def printed() -> tuple[list[str], dict[str, Any]]:
+        code, stderr, (record,) = lab.run_files("m.pte")
+        assert (code, record["measurements"]["loaded"]) == (1, 54), stderr
+        line = next(line for line in reversed(stderr.splitlines()) if ": qnn-harness " in line[:80])
+        return shlex.split(line.partition(": qnn-harness ")[2]), record["error"]["diagnosis"]
+
+    words, diagnosis = printed()
+    assert words == ["model", "fit", "--remedies", "--device=sim-v73", "m.pte"]
+    assert "qnn-harness model fit --remedies FILE" in diagnosis["fix"]
+    code, rows = remedies(lab, *words[3:])
+    assert code == 0
+    works = [name for name, row in rows.items() if row["result"] == "works"]
+    assert {*works} == {*ON_X86}
+    words, diagnosis = printed()
+    best = next(name for name in works if name != "spread-over-pds")  # `run` has one process
+    assert words == ["run", f"--residency={best}", "--device=sim-v73", "m.pte"]
+    assert diagnosis["fix"].startswith(f"on sim-v73 these contexts worked with {', '.join(works)};")
+    code, stderr, (record,) = lab.run_files(*words[1:])
+    assert (code, record["measurements"]["loaded"]) == (0, 66), stderr
+
+
+@pytest.mark.nightly
+def test_three_sizes_of_which_four_do_not_fit(lab: DeviceRuns, context_for: ContextFor) -> None:
+    for size in (820, 920, 1020):
+        path = context_for(f"io-heavy-{size}mb", "2.51.0").path
+        shutil.copyfile(path, lab.folder / f"{size:04}.bin")
+    completed = lab.qnn_harness("model", "extract", *sorted(lab.folder.glob("*.bin")), "-o", "all")
+    assert completed.returncode == 0, completed.stderr
+    code, rows = remedies(lab, "all", "--contexts=6")
+    assert code == 0
+    assert results(rows) | {"resident": "fails", "window": "fails"} == results(rows)
+    assert {*list(rows)[:2]} == {"sequential", "spread-over-pds"}
+    assert "pd-exhausted" in rows["window"]["reason"]
+    assert (rows["window"]["loaded"], rows["resident"]["loaded"]) == (4, 4)
+
+
+@pytest.mark.nightly
+def test_on_a_simulated_dsp(lab: DeviceRuns, context_for: ContextFor) -> None:
+    need(DSP)
+    device = "{name: board, simulated: true, soc: QCS8550, target: linux-arm64, dsp: true}"
+    lab.file.write_text(f"schema: 1\ndevices: [{device}]\n")
+    shutil.copyfile(context_for("spill-heavy-2mb", "2.51.0").path, lab.folder / "model.bin")
+    code, rows = remedies(lab, "model.bin", "--contexts=3")
+    assert code == 0
+    refused = {"list-loading", "list-loading-va"}
+    assert {name for name, row in rows.items() if row["result"] == "unsupported"} == refused
+    assert {name for name, row in rows.items() if row["result"] == "not tried"} == {
+        "weight-sharing"
+    }
+    size = rows["spill-fill"]["use"]["run"].partition("--context-option=spill_fill_group=")[2]
+    assert int(size) > 1 << 20
+    assert all(row["outputs_equal"] for row in rows.values() if row["result"] == "works")

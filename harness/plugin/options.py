@@ -252,7 +252,7 @@ class ContextOptions:
     )
     remedies: tuple[str, ...] = _option(
         "--qnn-remedies NAME[,NAME]",
-        "load the contexts of a file by these remedies for contexts that do not fit, or by all; "
+        "load the contexts of a file by these remedies for contexts that do not fit; "
         "`qnn-harness model fit --remedies` ranks them",
         run=None,
         **_WORDS,

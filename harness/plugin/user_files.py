@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import pytest
 
@@ -32,15 +32,14 @@ if TYPE_CHECKING:
     from harness.containers.artefact import Artefact
     from harness.models.artefact_sources import ModelOptions
     from harness.models.contexts import SourceList
-    from harness.models.session_plan import Residency
 
 _log = logging.getLogger(__name__)
+_Name = TypeVar("_Name", bound=str)
 
 USER_CONTEXTS: Final = "user_contexts"
 REMEDY_TEST: Final = "test_remedy"
 """The test that loads the contexts of a file by one remedy."""
 
-_RUN: Final = re.compile(r"-(resident|sequential|window)-(\d{1,6})\]?$")
 _UNNAMED: Final = ("[", "::")
 _DEFAULTS: Final = (None, 0.0, "refuse")
 _MADE_UP: Final = (
@@ -165,10 +164,9 @@ def choose_contexts(metafunc: pytest.Metafunc, options: Options) -> None:
         (contexts,) = _read_or_note(file, lambda: [_contexts_of_file(file.path, options.contexts)])
         contexts.rounds = rounds_option(options.contexts, is_bundle=contexts.plan is not None)
         _parametrize(metafunc, "workload", [contexts])
-        if file.tries_remedies:
-            _parametrize(metafunc, "remedy,contexts", _remedy_variants(options, len(contexts)))
-        else:
-            _parametrize(metafunc, "residency,contexts", _variants(options, contexts))
+        variants = _variants(options, contexts, remedies=file.tries_remedies)
+        names = "remedy,contexts" if file.tries_remedies else "residency,contexts"
+        _parametrize(metafunc, names, variants)
     elif marker is not None and options.contexts.paths:
         _parametrize(metafunc, marker.args[0], _contexts_of_paths(options.contexts))
 
@@ -347,47 +345,33 @@ def require_name(path: Path) -> None:
         raise ConfigError(problem, file=path)
 
 
-def _variants(options: Options, contexts: SourceList) -> list[tuple[str, int]]:
-    """Return residency and number of contexts of each case of a file.
+def _variants(options: Options, contexts: SourceList, *, remedies: bool) -> list[tuple[str, int]]:
+    """Return residency, or remedy, and number of contexts of each case of a file.
 
     A single case (`--only-case`) has those in its name. Raises ConfigError.
     """
+    from harness.experiments.context_remedies import REMEDIES
     from harness.models.session_plan import RESIDENCIES
 
-    named = named_variant(options.only_case or "")
-    if named is not None:
+    choices, field = (REMEDIES, "--remedies") if remedies else (RESIDENCIES, "--contexts-residency")
+    if (named := named_variant(options.only_case or "", choices)) is not None:
         return [named]
     numbers = context_numbers(options.contexts.numbers, "--contexts-number") or [len(contexts)]
     usual = (contexts.plan.residency if contexts.plan else "resident",)
-    residencies = list(dict.fromkeys(options.contexts.residencies or usual))
-    for residency in residencies:
-        if residency not in RESIDENCIES:
-            problem = f"no residency {residency!r}"
-            raise ConfigError(problem, field="--contexts-residency", choices=RESIDENCIES)
-    return [(residency, number) for residency in residencies for number in numbers]
+    asked = options.contexts.remedies if remedies else options.contexts.residencies or usual
+    for name in asked:
+        if name not in choices:
+            noun = "remedy" if remedies else "residency"
+            raise ConfigError(f"no {noun} {name!r:.80}", field=field, choices=tuple(choices))
+    return [(name, number) for name in dict.fromkeys(asked) for number in numbers]
 
 
-def _remedy_variants(options: Options, number: int) -> list[tuple[str, int]]:
-    """Return remedy and number of contexts of each case of a file. Raises ConfigError."""
-    from harness.experiments.context_remedies import REMEDIES
-
-    if options.only_case:
-        ends = re.compile(rf"-({'|'.join(map(re.escape, REMEDIES))})-(\d{{1,6}})\]?$")
-        if (match := ends.search(options.only_case)) is not None:
-            return [(match[1], int(match[2]))]
-    names = list(dict.fromkeys(options.contexts.remedies))
-    names = [*REMEDIES] if "all" in names else names
-    if unknown := [name for name in names if name not in REMEDIES]:
-        problem = f"no remedy {unknown[0][:80]!r}"
-        raise ConfigError(problem, field="--qnn-remedies", choices=["all", *REMEDIES])
-    numbers = context_numbers(options.contexts.numbers, "--contexts-number") or [number]
-    return [(name, number) for name in names for number in numbers]
-
-
-def named_variant(case: str) -> tuple[Residency, int] | None:
-    """Return residency and number of contexts at the end of a case's name, None without them."""
-    match = _RUN.search(case)
-    return (cast("Residency", match[1]), int(match[2])) if match else None
+def named_variant(case: str, names: Iterable[_Name]) -> tuple[_Name, int] | None:
+    """Return one of `names` and the number of contexts that a case's name ends with, or None."""
+    for name in names:
+        if (match := re.search(rf"-{re.escape(name)}-(\d{{1,6}})\]?$", case)) is not None:
+            return name, int(match[1])
+    return None
 
 
 def context_numbers(texts: Sequence[str], option: str) -> list[int]:

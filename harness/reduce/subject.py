@@ -24,7 +24,7 @@ from harness.models.artefact_sources import ModelOptions, contexts_of
 from harness.models.context_file import ContextFile, ContextFiles
 from harness.models.context_metadata import entries, tensors_of
 from harness.models.contexts import Contexts, SourceList, require_contexts
-from harness.models.session_plan import ANY_DISTANCE, Context, Residency
+from harness.models.session_plan import ANY_DISTANCE, RESIDENCIES, Context, Residency
 from harness.plugin.user_files import is_of_a_file, named_variant
 from harness.probe.build import ProbeBuilder
 from harness.reduce.bundle import LoadedGraph, NamedTensor, entries_of, model_files, write_case
@@ -282,7 +282,7 @@ def find_subject(
             raise ConfigError(problem, file=file, field="CASE", choices=[_TAKEN])
         files = _compile(sources, compiler, SOCS[soc].htp_arch, catalog)
     usual = sources.plan.residency if sources.plan is not None else "resident"
-    residency, number = named_variant(parameters or "") or (usual, len(files))
+    residency, number = named_variant(parameters or "", RESIDENCIES) or (usual, len(files))
     if number > _MOST:
         raise ConfigError(f"has {number} contexts; at most {_MOST} are supported", field="CASE")
     model = model_files(artefact.path, options) if artefact.kind == "onnx" else {}

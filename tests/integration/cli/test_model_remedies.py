@@ -1,8 +1,10 @@
 """`qnn-harness model fit --remedies`, and what a run says whose contexts find no room."""
 
 import json
+import os
 import shlex
 import shutil
+from subprocess import STDOUT
 from typing import Any
 
 import jsonschema
@@ -11,8 +13,11 @@ import pytest
 from harness.experiments.context_remedies import REMEDIES
 from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import ROOT, DeviceRuns
+from tests.integration.forked import run_module
 from tests.needed import DSP, need
 from tests.unit.containers.made import Pte, wrapped
+from tests.unit.experiments.test_remedy_ranking import of
+from tests.unit.history.runs import run_folder
 
 SCHEMA = json.loads((ROOT / "docs/schema/remedies.schema.json").read_text())
 ON_X86 = ("spread-over-pds", "window", "sequential")
@@ -32,6 +37,45 @@ def remedies(lab: DeviceRuns, *arguments: object) -> tuple[int, dict[str, Any]]:
 
 def results(rows: dict[str, Any]) -> dict[str, str]:
     return {name: row["result"] for name, row in rows.items()}
+
+
+@pytest.mark.slow
+def test_a_run_without_room_names_what_worked_there_before(
+    lab: DeviceRuns, context_for: ContextFor
+) -> None:
+    shutil.copyfile(context_for("io-heavy-56mb", "2.51.0").path, lab.folder / "model.bin")
+
+    def run() -> tuple[str, dict[str, Any]]:
+        code, stderr, (record,) = lab.run_files("model.bin", "--contexts=55")
+        assert (code, record["measurements"]["loaded"]) == (1, 54), stderr
+        return stderr, record
+
+    stderr, record = run()
+    command = "qnn-harness model fit --remedies --contexts=55 --device=sim-v73 model.bin"
+    assert f"to find an option with which it loads: {command}\n" in stderr
+    tried = of("window", contexts=55, device="sim-v73")
+    tried = tried.model_copy(update={"files_sha256": record["files_sha256"]})
+    run_folder(lab.reports, tried, command=("qnn-harness", "model", "fit", "--remedies"))
+    stderr, record = run()
+    command = "qnn-harness run --residency=window --contexts=55 --device=sim-v73 model.bin"
+    assert f"it worked with window: {command}\n" in stderr
+    fix = record["error"]["diagnosis"]["fix"]
+    assert fix.startswith("on sim-v73 these contexts worked with window; ")
+
+
+@pytest.mark.slow
+def test_one_case_alone(lab: DeviceRuns, context_for: ContextFor) -> None:
+    shutil.copyfile(context_for("tiny", "2.51.0").path, lab.folder / "tiny.bin")
+    arguments = ["-p", "no:cacheprovider", "-c", os.devnull, "-m", "device", "tiny.bin"]
+    arguments += ["--qnn-lab", "devices.yaml"]
+
+    def finished(*more: str) -> str:
+        words = ["pytest", *arguments, *more]
+        return run_module(words, lab.folder, lab.environment, 120.0, stderr=STDOUT).stdout
+
+    assert "--remedies: no remedy 'none' (valid: sequential, " in finished("--remedies=none")
+    case = "tiny.bin::test_remedy[sim-v73-htp-2.51.0-tiny.bin-window-3]"
+    assert "1 passed" in finished("--qnn-only-case", case)
 
 
 @pytest.mark.slow

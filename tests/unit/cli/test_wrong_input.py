@@ -24,6 +24,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "bisect",
         "compare --previous a b",
         "compare",
+        "model fit m.bin --device phone",
+        "model fit --remedies m.bin m.bin",
         "model reduce",
         "devices clean --lab missing.yaml",
         "doctor --acceptance",

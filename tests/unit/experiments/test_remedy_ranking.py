@@ -22,7 +22,9 @@ TRIED = ("pytest", "-m", "device", "--qnn-remedies=all")
 FORECAST = fit("2.51.0", [FitContext("a", 40, 0, "measured")] * 3, Room(100), "given")
 
 
-def of(name: str, words: str = "passed", contexts: int = 3, **figures: Any) -> CaseRecord:
+def of(
+    name: str, words: str = "passed", contexts: int = 3, device: str = "sim", **figures: Any
+) -> CaseRecord:
     """A case that tried a remedy; its figures are those of a small one unless they are given."""
     usual: dict[str, Any] = {"loaded": contexts, "executed": contexts, "outputs_equal": True}
     usual |= {"load_us": 9000, "first_us": 2000, "steady_us": 1000}
@@ -30,6 +32,7 @@ def of(name: str, words: str = "passed", contexts: int = 3, **figures: Any) -> C
     fails = not words.startswith("passed")
     return attempt(
         f"{name} {words}",
+        device=device,
         axes={"qnn": "2.51.0", "remedy": name, "contexts": contexts},
         measurements={"remedy": {"remedy": name} | ({} if fails else usual) | figures},
         files_sha256="5" * 64,

@@ -74,9 +74,7 @@ class KeptServer:
             assert not deadline.expired, "the adb server does not start"
 
     def kill(self) -> None:
-        assert self._process is not None
         pid = self._process.command_pid()
-        assert pid is not None
         os.kill(pid, signal.SIGKILL)
         self.stop()
 

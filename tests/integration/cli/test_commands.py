@@ -87,11 +87,9 @@ def test_devices_clean_removes_what_nobody_uses(simulated_lab: Path, tmp_path: P
 def test_simulator_serves_plain_adb_until_ctrl_c(simulated_lab: Path) -> None:
     command = [*QNN_HARNESS, "simulator", "start", "--lab", str(simulated_lab)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
     try:
         first = process.stdout.readline()
         socket = re.search(r"ADB_SERVER_SOCKET=(localfilesystem:\S+)", process.stdout.readline())
-        assert socket is not None
         serial = first.split(" as ")[1].split(";")[0]
         shell = [adb_binary(), "-L", socket[1], "-s", serial, "shell"]
         model = subprocess.run(

@@ -70,7 +70,6 @@ class Desk:
                 stderr=subprocess.PIPE,
                 text=True,
             )
-            assert process.stderr is not None
             for line in process.stderr:
                 words.append(line)
                 if "unplug the cable of" in line:

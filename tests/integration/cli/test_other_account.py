@@ -71,10 +71,8 @@ def test_files_and_folders_while_a_device_runs(base: Path) -> None:
         command, env=environment, cwd=base, stdout=subprocess.PIPE, text=True, umask=0
     )
     try:
-        assert process.stdout is not None
         process.stdout.readline()
         match = re.search(r"localfilesystem:(\S+)", process.stdout.readline())
-        assert match is not None
         run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
         subprocess.run(
             [*run, "--lab=devices.yaml", "--device=sim-run", "--reports=reports", "test_it.py"],

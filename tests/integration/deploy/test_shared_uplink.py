@@ -30,7 +30,6 @@ def throttled(far: SshHost) -> Iterator[list[AdbDevice]]:
         port = link.address.rpartition(":")[2]
         far.trust(port)
         address = ssh_address(f"{far.login.rpartition(':')[0]}:{port}")
-        assert address is not None
         server = AdbServer(address)
         assert server.is_running()
         link.bytes_per_s = BYTES_PER_S

@@ -28,7 +28,6 @@ DEVICES = ("p1", "p2", "q")
 
 def ran(words: str, device: str, soc: str = "SM8750", **more: Any) -> CaseRecord:
     record = attempt(words, device=device, **more)
-    assert record.device is not None
     return record.model_copy(update={"device": record.device.model_copy(update={"soc": soc})})
 
 

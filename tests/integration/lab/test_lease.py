@@ -58,7 +58,6 @@ def holding(
         text=True,
         env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
     )
-    assert process.stdout is not None
     try:
         yield process, process.stdout.readline().strip()
     finally:
@@ -79,8 +78,6 @@ def test_a_held_device_is_refused_with_the_holders_name(folder: Path) -> None:
         with pytest.raises(DeviceHeld, match=rf"{process.pid} \(a test\)"):
             mine.acquire(KEY, "phone")
         current = mine.find_holding(KEY)
-        assert current is not None
-        assert current.holder is not None
         assert current.holder.pid == process.pid
         mine.acquire("local:another", "tablet")
     mine.close()

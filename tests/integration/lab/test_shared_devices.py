@@ -128,7 +128,6 @@ def test_a_cut_link_is_no_lost_lease_unless_another_took_it(far: SshHost, tmp_pa
         device.attach()
         far.kill_tunnel()
         lock = device._device_lock
-        assert lock is not None
         until(lambda: not lock.is_held())
         until(lambda: holds_again(device))
         until(lambda: is_refused(there.device("far-0")))

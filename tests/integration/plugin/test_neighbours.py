@@ -61,7 +61,6 @@ def test_reruns_timeouts_and_allure(lab: DeviceRuns, tmp_path: Path) -> None:
     assert "bench.run(plan, timeout_s=...)" in late["error"]["message"]
 
     problem = read_problem(told)
-    assert problem is not None
     assert problem.about == "input"
     assert problem.text.endswith("RuntimeError: user's own bug")
 

@@ -159,7 +159,6 @@ def test_each_end_is_what_it_is(lab: DeviceRuns, suite: Path) -> None:
     for name, text in LINES.items():
         # its line is that of the mistake, and is told on the terminal, too
         line = re.search(r"test_ends\.py:(\d+)", by_test[name][0]["error"]["message"])
-        assert line is not None
         assert text in SUITE.splitlines()[int(line[1]) - 1], line
         assert line[0] in completed.output
     assert {case["outcome"] for case in by_test["test_nothing"]} == {"error"}

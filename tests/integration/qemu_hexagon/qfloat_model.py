@@ -240,7 +240,6 @@ class Instruction:
     def parts(self) -> tuple[str, str | None, list[str]]:
         """The format of the result, the operation (none: a conversion), those of the operands."""
         shape = _SHAPE.fullmatch(self.syntax)
-        assert shape is not None
         to, operation, operands = shape.groups()
         return to or "", operation, [operand.rpartition(".")[2] for operand in operands.split(",")]
 

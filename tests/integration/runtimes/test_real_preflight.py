@@ -35,7 +35,6 @@ def test_a_whole_wheel_for_this_host_is_clean(version: str, runtime_for: Runtime
     assert preflight(PreflightInput(files, HOST, contexts=[context], qnn_version=version)) == []
     (backend,) = [file for file in files if file.kind == "backend-htp"]
     (system,) = [file for file in files if file.kind == "system"]
-    assert backend.build is not None
     assert backend.build.version == version
     assert system.build == SdkBuild("", backend.build.stamp)
 
@@ -96,7 +95,6 @@ def test_readelf_says_the_same(target: str, runtime_for: RuntimeFor) -> None:
     for file, facts in zip(runtime.files, facts_of(runtime), strict=True):
         command = ["readelf", "--dynamic", "--version-info", "--wide", str(file.path)]
         completed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        assert facts.elf is not None
         assert list(facts.elf.needed) == re.findall(r"Shared library: \[(.*?)\]", completed)
         versions = re.findall(r"Name: (\S+)  Flags: none", completed)
         assert sorted(version for _, version in facts.elf.version_needs) == sorted(versions)

@@ -140,7 +140,6 @@ def test_nothing_is_left_when_someone_is_killed(
 ) -> None:
     storage = tmp_path / "storage"
     parent = run_python(HOLDER, storage, adb.public_key)
-    assert parent.stdout is not None
     serial = parent.stdout.readline().decode().strip()
     adb.connect(serial)
     stream = make_busy(adb, serial)

@@ -31,7 +31,6 @@ def farm_of(lab: DeviceRuns, devices: int) -> Iterator[subprocess.Popen[str]]:
         text=True,
     )
     try:
-        assert farm.stdout is not None
         assert "farm.yaml" in farm.stdout.readline()
         yield farm
         assert not (lab.folder / "farm.yaml").exists()
@@ -63,7 +62,6 @@ def test_a_farm_ends_with_its_server_or_its_last_device(
     tmp_path: Path, killed: dict[bytes, str]
 ) -> None:
     with farm_of(DeviceRuns(tmp_path), devices=2) as farm:
-        assert farm.stderr is not None
         for marked, name in killed.items():
             assert (farm.poll(), (tmp_path / "farm.yaml").exists()) == (None, True)
             pid = next(pid for pid in _below(farm.pid) if marked in _command(pid))

@@ -38,7 +38,6 @@ def test_each_maker_of_contexts_is_named_once() -> None:
     assert notes.libraries() == RuntimeRecord(qnn="2.51.0", source="pip")
     notes.makers += ["2.48.40", "2.51.0", "2.48.40"]
     runtime = notes.libraries()
-    assert runtime is not None
     assert runtime.contexts_by == "2.48.40, 2.51.0"
     assert Notes(makers=["2.51.0"]).libraries() is None
 

@@ -130,7 +130,6 @@ class ScriptedRuns:
 
     def kept_outputs(self, folder: RunFolder, point: Point) -> dict[str, object]:
         """Return the measurements of a case that keeps an output of one byte."""
-        assert self.output is not None
         content = self.output(point)
         digest = f"{content[0]:016x}-1"
         (folder.path / OUTPUTS).mkdir()

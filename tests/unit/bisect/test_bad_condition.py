@@ -137,7 +137,6 @@ def test_outputs_are_compared_with_those_of_the_good_end(
     match = parse_match(f"drift:{steps}")
     assert match.needs_good
     differences = changes(with_outputs(*digests), with_outputs(A, A), KEPT.get)
-    assert differences is not None
     judged = match.judge(with_outputs(*digests), changes=differences)
     assert (judged.answer, judged.why[: len(why)]) == (answer, why)
     assert match.judge(FAILED, changes=differences).answer == "untestable"
@@ -298,5 +297,4 @@ def test_reasons_of_answers(snapshot: Snapshot) -> None:
 
 def test_an_op_may_have_a_colon_and_a_space_in_its_name() -> None:
     match = parse_match("op-slower:a:b c:2.5%")
-    assert match.comparison is not None
     assert match.comparison.number == 1.025

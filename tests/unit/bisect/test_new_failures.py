@@ -41,7 +41,6 @@ def test_a_failure_that_replaced_another_is_found(tmp_path: Path) -> None:
         [Attempt.of(case(f"sim-htp-{versions[-1]}", "failed"))],
     )
     command = NewFailure.of(comparison["changed"][0]).command("lab.yaml", "reports")
-    assert command is not None
     options = dict(zip(command[1::2], command[2::2], strict=True))
     axis = AxisSpec(axis="qnn", candidates=versions, good=options["--good"], bad=options["--bad"])
     runs = ScriptedRuns(lambda point, _: "failed" if point[0] >= versions[3] else "crashed")

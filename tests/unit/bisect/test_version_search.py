@@ -259,7 +259,6 @@ def test_an_edited_log_is_replayed_without_running_again_what_it_says(tmp_path: 
     ]
     (tmp_path / "edited.jsonl").write_text("".join([lines[0], *edited]))
     answered = [entry for entry in bisection.folder.read().entries if isinstance(entry, Answered)]
-    assert answered[0].run is not None
     (tmp_path / answered[0].run).mkdir(parents=True)
     copy = replay_log(tmp_path / "edited.jsonl", tmp_path)
     assert copy.read().spec == bisection.task

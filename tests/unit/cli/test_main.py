@@ -39,7 +39,6 @@ def test_help_loads_no_command() -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_is_listed_with_its_own_words(name: str) -> None:
     command = commands.get_command(click.Context(commands), name)
-    assert command is not None
     assert command.name == name
     assert command.get_short_help_str(1000) == COMMANDS[name]
 

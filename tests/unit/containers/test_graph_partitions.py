@@ -57,7 +57,6 @@ def test_nodes_stand_in_the_models_order_and_what_was_folded_in_does_not() -> No
     ]
     assert placed[1].node is unnamed
     (silent,) = placed_as([A], [(None, CPU, [("a", "Relu")])], {})
-    assert silent.reason is not None
     assert "no reason" in silent.reason
 
 

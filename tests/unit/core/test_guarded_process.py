@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 import pytest
 from filelock import FileLock
@@ -34,11 +33,6 @@ def wait_gone(pids: list[int], seconds: float) -> float:
     return seconds - deadline.remaining()
 
 
-def said_by(process: GuardedProcess) -> IO[bytes]:
-    assert process.stdout is not None
-    return process.stdout
-
-
 def test_the_exit_code_is_the_commands() -> None:
     assert spawn_guarded(["sh", "-c", "exit 7"]).wait(Deadline(5)) == 7
     assert spawn_guarded(["sh", "-c", "kill -9 $$"]).wait(Deadline(5)) == 137
@@ -52,7 +46,7 @@ def test_output_environment_and_folder(tmp_path: Path) -> None:
         cwd=tmp_path,
         stdout=subprocess.PIPE,
     ) as process:
-        lines = said_by(process).readlines()
+        lines = process.stdout.readlines()
     assert lines == [b"1-\n", f"{tmp_path}\n".encode(), b"no input\n"]
 
 
@@ -82,7 +76,6 @@ wait
 
 def start_stubborn(argv: list[str]) -> tuple[subprocess.Popen[bytes], list[int]]:
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True)
-    assert process.stdout is not None
     return process, [int(process.stdout.readline()) for _ in range(3)]
 
 
@@ -105,13 +98,13 @@ def test_everything_ends_when_we_die() -> None:
 
 def test_the_command_ignores_no_signal() -> None:
     with spawn_guarded(["grep", "SigIgn", "/proc/self/status"], stdout=subprocess.PIPE) as process:
-        ignored = int(said_by(process).readline().split()[1], 16)
+        ignored = int(process.stdout.readline().split()[1], 16)
     assert not ignored & (1 << (signal.SIGINT - 1) | 1 << (signal.SIGTERM - 1))
 
 
 def test_a_killed_guardian_takes_the_command_with_it() -> None:
     process = spawn_guarded(["sh", "-c", "echo $$; exec sleep 100"], stdout=subprocess.PIPE)
-    pid = int(said_by(process).readline())
+    pid = int(process.stdout.readline())
     os.kill(process.pid, signal.SIGKILL)
     wait_gone([pid], 30)
     process.stop()
@@ -123,7 +116,7 @@ def test_no_descriptor_of_ours_is_inherited_but_those_named() -> None:
         with spawn_guarded(
             ["sh", "-c", "echo $(ls /proc/$$/fd)"], stdout=subprocess.PIPE, pass_fds=[write]
         ) as process:
-            descriptors = said_by(process).readline().split()
+            descriptors = process.stdout.readline().split()
             assert str(write).encode() in descriptors
             assert str(read).encode() not in descriptors
     finally:

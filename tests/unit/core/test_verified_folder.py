@@ -46,7 +46,6 @@ def folder(tmp_path: Path) -> Path:
 
 def test_what_was_made_is_found(folder: Path) -> None:
     verified = open_verified(folder, FACTS)
-    assert verified is not None
     assert set(verified.files) == {"a.so", "deep/b.so"}
     assert verified.files["a.so"].size == 7
     assert verified.data == {"qnn_version": "2.51.0"}
@@ -119,7 +118,6 @@ def test_a_lock_is_waited_for_and_free_once_its_holder_is_dead(
     with subprocess.Popen(
         [sys.executable, "-c", code, str(lock)], stdout=subprocess.PIPE, text=True
     ) as holder:
-        assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         holder_text = f"process {holder.pid}"
         with pytest.raises(InfraError, match=holder_text), locked(lock, "fetching", timeout_s=1):

@@ -123,7 +123,6 @@ def test_it_is_gone_at_the_end(tmp_path: Path) -> None:
 def test_what_a_killed_process_left_is_removed_and_what_is_held_is_not(tmp_path: Path) -> None:
     command = [sys.executable, "-c", HOLDER, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         leftover = Path(process.stdout.readline().strip())
         grow_old(leftover)
         with scratch_folder(tmp_path):

@@ -214,7 +214,6 @@ def device_of(name: str, tmp_path: Path) -> ScriptDevice:
         folder = tmp_path / "bin"
         folder.mkdir()
         multicall = shutil.which(programs)
-        assert multicall is not None
         for program in PROGRAMS:
             (folder / program).symlink_to(multicall)
         for program in shell[:1]:

@@ -110,7 +110,6 @@ def test_a_name_means_one_device_within_a_run(tmp_path: Path) -> None:
 def test_the_next_run_keeps_what_a_killed_one_brought(tmp_path: Path) -> None:
     command = [sys.executable, "-c", HOLD, tmp_path]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as killed:
-        assert killed.stdout is not None
         storage = Path(killed.stdout.readline().strip())
         add_set(storage, "qnn", "a")
         running = Instances(tmp_path)

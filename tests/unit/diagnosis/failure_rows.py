@@ -84,7 +84,6 @@ class Row:
     def undiagnosed(self) -> tuple[Outcome, ErrorRecord]:
         """The outcome and the error record of the process's events, without a diagnosis."""
         verdict = judge(self.probe_run())
-        assert verdict.error is not None
         return verdict.outcome, verdict.error.model_copy(update={"diagnosis": None})
 
     def diagnosis(self, rules: tuple[Rule, ...] = RULES) -> str | None:

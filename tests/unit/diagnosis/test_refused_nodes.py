@@ -60,5 +60,4 @@ def test_words_name_node_op_shape_and_reason_and_are_bounded(snapshot: Snapshot)
     many = [RefusedNode(f"n{index}", "Op") for index in range(11)]
     assert refusal_text(many, {}, "do this") == snapshot
     endless = refused_nodes([RELU + "x" * 5000])[0].reason
-    assert endless is not None
     assert len(endless) == 600

@@ -93,7 +93,6 @@ def test_a_status_ends_the_step_it_came_in_with_qnns_code(lines: Sequence[str]) 
     # the runner aborts itself, which is no crash
     verdict = judge(ended(lines, None, 6))
     assert (verdict.outcome, verdict.cause) == ("failed", "target")
-    assert verdict.error is not None
     error = verdict.error
     assert (error.api, error.code, error.context) == ("QnnContext_createFromBinary", 1002, 1)
     assert error.diagnosis is not None
@@ -108,7 +107,6 @@ def test_a_crash_has_the_step_that_it_came_in(
 ) -> None:
     verdict = judge(ended(lines, None, 11))
     assert verdict.outcome == "crashed"
-    assert verdict.error is not None
     assert verdict.error.context == context
     assert verdict.error.message.partition("\n")[0] == snapshot
 
@@ -133,7 +131,6 @@ def test_what_never_started_is_no_verdict() -> None:
 def test_a_program_that_is_none_fails_as_such() -> None:
     lines = (STARTED, "E 00:00:00.1 executorch:x.cpp:1] Failed to parse model file m.pte")
     step = ended(lines, 1).transcript.first_failure
-    assert step is not None
     assert (step.verb, step.code, step.symbol) == ("executorch-program", 0x23, "InvalidProgram")
     assert "Failed to parse" in step_error(step).message
 
@@ -146,7 +143,6 @@ def read(*lines: tuple[str, int], exit_code: int | None = None, contexts: int = 
 def step_of(*texts: str, exit_code: int | None = None) -> StepResult:
     """The step that ended badly, or in which the last of these was written."""
     log = read((STARTED, 0), *((text, 7) for text in texts), exit_code=exit_code)
-    assert log.last_begun is not None
     return log.first_failure or log.last_begun
 
 
@@ -178,8 +174,6 @@ def test_each_step_lasts_from_the_one_before_it_unless_the_runner_says_how_long(
 def test_a_runner_that_was_heard_of_says_when_it_started_and_what_it_did() -> None:
     other = STARTED.replace("4711", "4712")
     log = read(("sh: a banner", 0), (STARTED, 0), (other, 5), exit_code=0)
-    assert log.start is not None
-    assert log.accepted is not None
     assert (log.start.pid, log.accepted.boot_us) == (4711, 1_234_560_000)
     assert log.steps[0].logs == [LogLine("debug", other, 5)]
     assert (
@@ -208,7 +202,6 @@ def test_of_a_runner_that_was_ended_only_what_it_began_is_told() -> None:
 def test_a_failure_stays_whatever_comes_behind_it(exit_code: int | None) -> None:
     log = read(*((line, 0) for line in (*REFUSED, *PASSED)), exit_code=exit_code)
     failed = log.first_failure
-    assert failed is not None
     assert (failed.step, failed.code, failed.symbol, len(failed.logs)) == (3, 1, "Internal", 4)
     assert [step.ok for step in log.steps] == [True] * 3 + [False] * 3 + [True] * 2
     assert [step.skipped for step in log.steps] == [None] * 4 + [EARLIER_FAILED] * 2 + [None] * 2

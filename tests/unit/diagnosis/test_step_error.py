@@ -227,7 +227,6 @@ def test_the_error_of_a_step(
     assert symbol in (error.symbol or "")
     assert error.message.startswith(first)
     assert error.message.endswith("Module::load_method returned 1 (Error::Internal)")
-    assert error.first_cause is not None
     assert error.first_cause.message.startswith(first)
 
 

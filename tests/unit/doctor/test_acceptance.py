@@ -153,7 +153,6 @@ def test_whoever_interrupts_leaves_nothing_behind(error: type[BaseException]) ->
 
 def test_what_cannot_be_removed_is_told() -> None:
     answer = run_step(Stage("end", 30, clean_up), trial(MockDevice(left_over=1)))
-    assert answer is not None
     assert answer.status == "fail"
     assert "Permission denied" in answer.found
 

@@ -49,9 +49,7 @@ BUILD_NOTE = "040000001400000003000000474e5500a1b2c3d4e5f60718293a4b5c6d7e8f9000
 
 
 def answers(text: str) -> DeviceAnswers:
-    answers = parse_answers(text)
-    assert answers is not None
-    return answers
+    return parse_answers(text)
 
 
 def examined(text: str, target: str = "android-arm64", **changes: object) -> ExaminedDevice:

@@ -221,6 +221,5 @@ def test_the_first_work_folder_that_takes_and_runs_files(
 
     monkeypatch.setattr(new_devices, "query_device", mock_ask)
     device = found(replace(FACTS, target=target)).device
-    assert device is not None
     assert new_devices._with_workdir(device)[0].workdir == chosen
     assert len(folders) == answer

@@ -84,8 +84,6 @@ def test_tensors_of_a_method_are_known_without_running_it(
     tmp_path: Path, snapshot: Snapshot
 ) -> None:
     program = open_program(PROGRAM, "forward")
-    assert program.inputs is not None
-    assert program.outputs is not None
     assert [str(tensor) for tensor in (*program.inputs, *program.outputs)] == [
         "input_0 (64 bytes of float32)",
         "output_0 (1024 bytes of float32)",

@@ -47,7 +47,6 @@ def test_a_plain_model_has_inputs_of_its_own_unless_some_are_given(tmp_path: Pat
     assert other.deployed(known, "", (), 0).expected == ()
     np.save(tmp_path / "x.npy", np.ones(16, np.float32))
     with_inputs = open_session(path, 0.0, tmp_path / "x.npy", tmp_path / "x.npy")
-    assert with_inputs.model is not None
     assert with_inputs.model.inputs()["x"].all()
     files = with_inputs.files(tmp_path / "x.npy", tmp_path / "x.npy")
     assert list(files) == ["expected.0.raw"]

@@ -311,7 +311,6 @@ NOW = DeviceClock(NOON)
 )
 def test_the_age_and_the_tag_of_a_line(line: str, now: datetime, age: float, tag: str) -> None:
     entry = parse_log_line(line)
-    assert entry is not None
     assert entry.tag == tag
     assert age_s(entry, DeviceClock(now)) == pytest.approx(age, abs=1e-5)
 

@@ -120,9 +120,7 @@ def records_of(day: int, attempts: list[tuple[str, bool]]) -> list[CaseRecord]:
 
 def state_of_runs(runs: list[list[CaseRecord]]) -> CaseState:
     sides = [attempts_by_name(map(Attempt.of, records)) for records in runs]
-    state = state_of(attempts for run in sides for attempts in run.values())
-    assert state is not None
-    return state
+    return state_of(attempts for run in sides for attempts in run.values())
 
 
 @reaches(0.3)

@@ -41,9 +41,7 @@ def runs(text: str) -> list[CaseAttempts]:
 
 
 def state_after(text: str) -> CaseState:
-    state = state_of(runs(text))
-    assert state is not None
-    return state
+    return state_of(runs(text))
 
 
 @pytest.mark.parametrize(
@@ -114,7 +112,6 @@ def test_attempts_of_a_run_count_each() -> None:
     (attempts,) = attempts_by_name(briefs(words)).values()
     assert (attempts.passed, attempts.failed, attempts.verdicts) == (1, 2, 3)
     assert (attempts.is_bad, attempts.is_flaky) == (None, True)
-    assert attempts.bad is not None
     assert attempts.bad.signature == "call|1002|other"
 
 
@@ -194,7 +191,6 @@ def test_what_became_of_a_case_in_the_light_of_its_runs(
     comparison = apply_history(compare(briefs(before), briefs(now)), histories)
     assert [category for category, pairs in comparison.pairs.items() if pairs] == [became]
     (pair,) = comparison.pairs[became]  # type: ignore[index]
-    assert pair.after is not None
     assert (pair.after.case in comparison.states) == (became == "flaky")
 
 

@@ -117,7 +117,6 @@ def test_what_is_asked_for_is_what_is_told(tmp_path: Path) -> None:
 
 
 def placed_with(record: CaseRecord, **changed: str) -> CaseRecord:
-    assert record.placement is not None
     return record.model_copy(update={"placement": record.placement.model_copy(update=changed)})
 
 

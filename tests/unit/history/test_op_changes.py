@@ -29,9 +29,7 @@ def run(ops: Ops, outcome: str = "passed") -> list[Attempt]:
 
 
 def compared(*sides: Ops) -> OpsCompared:
-    comparison = judge_ops(*map(run, sides))
-    assert comparison is not None
-    return comparison
+    return judge_ops(*map(run, sides))
 
 
 def noisy(draw: np.random.Generator, planted: dict[str, float] | None = None) -> Ops:
@@ -53,7 +51,6 @@ def test_twenty_comparisons_of_nothing_blame_no_op(earlier: int) -> None:
     for _ in range(20):
         runs = [run(noisy(draw)) for _ in range(2 + 2 * earlier)]
         comparison = judge_ops(runs[0], runs[1], runs[2 : 2 + earlier], runs[2 + earlier :])
-        assert comparison is not None
         assert not comparison.slower
         assert not comparison.faster
         assert not comparison.remade
@@ -66,7 +63,6 @@ def test_an_op_made_ten_times_larger_is_named_first(earlier: int) -> None:
         old = [run(noisy(draw)) for _ in range(1 + earlier)]
         new = [run(noisy(draw, {name: 10})) for _ in range(1 + earlier)]
         comparison = judge_ops(old[-1], new[-1], old[:-1], new[:-1])
-        assert comparison is not None
         assert [change.op for change in comparison.slower] == [name]
         assert not comparison.faster
         first = next(iter(op_lines(comparison)))

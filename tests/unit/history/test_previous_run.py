@@ -116,7 +116,6 @@ def test_what_became_of_cases_since_then_is_on_the_page(tmp_path: Path) -> None:
     run_folder(tmp_path, attempt("a passed"), attempt("b failed"), attempt("c passed"))
     folder = RunFolder.open(run_folder(tmp_path, attempt("a failed"), attempt("b passed")))
     since = since_previous(folder)
-    assert since is not None
     assert sorted(since.became.values()) == ["fixed", "new", "vanished"]
     (missing,) = since.not_run
     assert missing.endswith("-c]")

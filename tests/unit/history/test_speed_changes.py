@@ -124,7 +124,6 @@ def test_what_most_cases_of_a_device_do_is_told_once() -> None:
     judgement = device(1.2)
     assert [change.name for change in judgement.changes if change.verdict != "same"] == ["own"]
     hot, cool = judgement.common
-    assert hot is not None
     assert (hot.verdict, hot.name) == ("slower", "hot")
     assert hot.ratio == pytest.approx(1.2, rel=0.02)
     assert cool is None

@@ -35,7 +35,6 @@ def test_who_takes_a_device_takes_what_is_known_of_it(tmp_path: Path) -> None:
         {*"ab"},
     )
     fitness = states.pop(KEY).fitness
-    assert fitness.offline is not None
     assert (str(fitness.offline.error), fitness.offline.look_at) == ("it is away", 3000.0)
     fitness.offline = FITNESS.offline
     assert fitness == FITNESS
@@ -81,7 +80,6 @@ def test_each_run_checks_a_device_that_was_given_up_once_more(tmp_path: Path) ->
     KnownStates(tmp_path, "a").save(KEY, state)
     for run, look_at in (("a", 3000.0), ("b", 0.0)):
         offline = KnownStates(tmp_path, run).read(KEY).fitness.offline
-        assert offline is not None
         assert (str(offline.error), offline.look_at) == ("it is away", look_at)
 
 
@@ -120,8 +118,7 @@ def test_a_damaged_entry_still_counts(tmp_path: Path, content: bytes) -> None:
     quarantine.put("phone", "why")
     (file,) = tmp_path.iterdir()
     file.write_bytes(content)
-    entry = quarantine.find("phone")
-    assert entry is not None
+    assert quarantine.find("phone") is not None
     assert quarantine.lift("phone")
 
 

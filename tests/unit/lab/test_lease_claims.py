@@ -357,7 +357,6 @@ def test_half_written_is_nobody(length: int) -> None:
 def test_what_a_holder_says_is_bounded_and_printable() -> None:
     loud = Holder("a\x1b[2Jb", "h", 1, "s", "x" * 5000)
     read = parse_holder(loud.content())
-    assert read is not None
     assert read.user == "a?[2Jb"
     assert len(read.purpose) == 200
     assert len(Holder("u" * 99999, "h", 1, "s", "p").content()) <= MAX_BYTES

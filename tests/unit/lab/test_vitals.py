@@ -67,7 +67,6 @@ r /dev/fastrpc-cdsp\r
 
 def test_a_phone() -> None:
     vitals = parse_vitals(PHONE)
-    assert vitals is not None
     assert vitals.boot_id == "0f6c9f1e-6d5c-4a55-9df0-0b1c6e9f7a11"
     assert (vitals.booted, vitals.is_root) == (True, False)
     assert vitals.uptime_s == pytest.approx(86400.51)
@@ -85,7 +84,6 @@ def test_a_phone() -> None:
 def test_what_android_cannot_say_is_unknown() -> None:
     doze = "@qnn-harness:doze\nCan't find service: deviceidle\n"
     vitals = parse_vitals(f"@qnn-harness:thermal\nThermal Status: 7\n{doze}@qnn-harness:end\n")
-    assert vitals is not None
     assert (vitals.thermal_status, vitals.doze) == (None, None)
 
 
@@ -97,7 +95,6 @@ def test_an_answer_that_was_cut_is_none() -> None:
 @given(damaged(PHONE))
 def test_any_text_is_survived(text: str) -> None:
     vitals = parse_vitals(f"{text}\n@qnn-harness:end\n")
-    assert vitals is not None
     if vitals.hottest_c is not None:
         reached()
     assert vitals.battery_percent is None or 0 <= vitals.battery_percent <= 100
@@ -142,7 +139,6 @@ def test_the_script_reads_a_board(tmp_path: Path) -> None:
         },
     )
     vitals = parse_vitals(run(SCRIPT, tmp_path / "work folder", root))
-    assert vitals is not None
     assert vitals.boot_id == "abc"
     assert (vitals.uptime_s, vitals.free_ram_bytes) == (12.0, 500 * 1024)
     assert (vitals.battery_percent, vitals.battery_charging) == (9, False)
@@ -157,7 +153,6 @@ def test_the_script_reads_a_board(tmp_path: Path) -> None:
 def test_the_script_says_why_nothing_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "work").write_text("no folder")
     vitals = parse_vitals(run(SCRIPT, tmp_path / "work", ""))
-    assert vitals is not None
     assert vitals.write_problem
     assert "irectory" in vitals.write_problem
 
@@ -174,13 +169,11 @@ def test_the_script_asks_programs_of_android(
     mock.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     vitals = parse_vitals(run(SCRIPT, tmp_path / "work", ""))
-    assert vitals is not None
     assert (vitals.thermal_status, vitals.doze) == (1, "IDLE")
 
 
 def test_load_of_this_computer() -> None:
     load = parse_load(run(LOAD_SCRIPT, "", ""))
-    assert load is not None
     assert 0 <= load <= 1
 
 

@@ -28,7 +28,6 @@ def places(tmp_path: Path) -> Iterator[FoundPlaces]:
 
 
 def test_a_place_is_lost(places: FoundPlaces) -> None:
-    assert places.folder is not None
     first, other = (FoundPlace(place, places) for place in places.places)
     lost_file(places.folder, "p1").write_text("lost to bob")
     assert first.why_not() == "lost to bob"

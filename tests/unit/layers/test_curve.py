@@ -130,7 +130,6 @@ def divergence(**changed: Any) -> Divergence:
 
 def test_what_is_said_of_each_cause(snapshot: Snapshot) -> None:
     first_op = divergence().first
-    assert first_op is not None
     firsts = [
         first_op.model_copy(update=fields)
         for fields in (

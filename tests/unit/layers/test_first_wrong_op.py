@@ -76,10 +76,8 @@ def diverged(
 def test_the_op_that_has_the_error_is_named(error: str, tmp_path: Path) -> None:
     tested, reference, node = pair(error)
     divergence = diverged(tmp_path, tested, reference)
-    assert divergence.first is not None
     first = divergence.first
     assert (first.op, first.because, divergence.exit_code) == (node, "the model", 1)
-    assert divergence.place is not None
     assert node in divergence.curve[divergence.place].nodes
     assert sum(line.endswith("<- first") for line in lines(divergence)) <= 1
     if error == "ceil_mode":  # no figure stands for another shape
@@ -117,10 +115,8 @@ def test_an_op_that_is_wrong_in_the_graph_only_is_exported_with_what_shows_it(
 ) -> None:
     divergence = diverged(tmp_path, _chain(), spoil=_in_its_graph)
     first = divergence.first
-    assert first is not None
     assert (first.op, first.because, first.made, first.together) == ("c", "the graph", 0.0, 3)
     assert first.error == first.in_graph
-    assert first.error is not None
     assert first.error > 0.1
     exported = onnx.load(tmp_path / "kept/op.onnx")
     assert [node.name for node in exported.graph.node] == ["turn", "b", "c"]
@@ -140,7 +136,6 @@ def test_what_no_part_of_the_graph_shows_is_not_exported(tmp_path: Path) -> None
             _in_its_graph(model)
 
     divergence = diverged(tmp_path, _chain(), spoil=spoil)
-    assert divergence.first is not None
     first = divergence.first
     assert (first.op, first.because, first.together) == ("c", "the graph", 0)
     assert divergence.first.exported is None
@@ -154,7 +149,6 @@ def test_an_op_that_is_wrong_alone_is_exported_alone(tmp_path: Path) -> None:
                 node.attribute[0].CopyFrom(helper.make_attribute("alpha", 0.1))
 
     divergence = diverged(tmp_path, _chain(), spoil=spoil)
-    assert divergence.first is not None
     first = divergence.first
     assert (first.op, first.because, first.together) == ("c", "arithmetic", 1)
     assert first.error == first.made

@@ -215,7 +215,6 @@ def test_one_bisection_is_made_of_a_signature_however_many_tests_have_it() -> No
     before = [attempt("a@2.50.40 passed", file=name) for name in names]
     after = [attempt("a failed", file=name, duration_s=cost) for name, cost in names.items()]
     first, second = sorted(searched(before, after), key=lambda issue: issue.search is None)
-    assert first.search is not None
     assert first.search.case.startswith("suites/test_b.py"), "the shortest"
     assert second.search is None
     assert first.id in str(second.hindrance)
@@ -331,8 +330,6 @@ def test_what_first_failed_so_tells_why() -> None:
     text = "failed id=first message=it_broke"
     (issue,) = followed([], "", f"a {text};b {text}")
     error = attempt(f"a {text}").error
-    assert error is not None
-    assert error.diagnosis is not None
     assert (issue.outcome, issue.signature) == ("failed", error.signature)
     assert (issue.diagnosis, issue.message) == (error.diagnosis.text(), "it broke")
     assert title(issue) == "`failed: first in test_b`"
@@ -411,15 +408,12 @@ def test_of_a_cause_the_cheapest_case_is_bisected_and_the_cheapest_cause_first()
     assert order == ["d", "b", "c"]
     # what the time did not reach, or the lab stopped, is next night's, after what is new then
     later = next_search(issues, "20261124T010000Z-cd-nightly")
-    assert later is not None
     assert case_of(later) == "d"
 
 
 def test_what_is_new_is_searched_before_what_is_older_however_long_it_takes() -> None:
     after = of_durations("a failed;b crashed", {"a": 40, "b": 4})
     a, b = sorted(searched("a@2.50.0 passed;b@2.50.0 passed", after), key=case_of)
-    assert a.search is not None
-    assert b.search is not None
     older = b.model_copy(update={"search": b.search.model_copy(update={"since": "20261101"})})
     assert next_search([older, a], NIGHT) == a
     assert next_search([older, a.model_copy(update={"state": "closed"})], NIGHT) == older
@@ -566,7 +560,6 @@ def test_a_flake_that_came_with_a_version_is_bisected_as_one_and_another_one_is_
         return issue
 
     issue = searched_after("a@2.50.40 passed")
-    assert issue.search is not None
     assert " ".join(issue.search.command).count("--repeat 7") == 1
     assert issue.search.cost_s == pytest.approx(5 * 7 * attempt("a failed").duration_s)
     same = searched_after("a passed")
@@ -633,7 +626,6 @@ CHAIN = (
 
 def ran_on_a_phone(**changed: Any) -> CaseRecord:
     record = attempt("a failed", device="one", **changed)
-    assert record.device is not None
     phone = {"soc": "SM8650", "simulated": False, "target": "android-arm64", "os_build": "A14 one"}
     update = {
         "device": record.device.model_validate(record.device.model_dump() | phone),
@@ -667,7 +659,6 @@ def test_a_case_of_a_file_is_packed_and_one_that_says_nothing_has_nothing(
     assert example_of(record, run="r", lab="l").bundle is None
     record = record.model_copy(update={"case": "m.bin::test_contexts[one-m.bin]"})
     example = example_of(record, run="r", lab="l")
-    assert example.bundle is not None
     assert example.bundle[3:] == (record.case, "--run", "reports/r")
     other = example_of(record, run="r", lab="l", reports="mine")
     assert other.bundle == (*example.bundle[:-1], "mine/r")

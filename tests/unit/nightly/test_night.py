@@ -225,7 +225,6 @@ def test_a_night_is_compared_with_the_last_one_that_is_over(tmp_path: Path) -> N
     new = run(of_a_night)
     runs = [cut_short.run_id, "20261122T010000Z-cd", None, completed.run_id, by_hand.run_id]
     base = base_of(new, [a_night(run=run) for run in runs])
-    assert base is not None
     assert base.path == completed.path, "of the last that has its whole run"
 
 
@@ -234,7 +233,6 @@ def test_the_first_night_is_compared_with_what_was_run_before_by_hand(tmp_path: 
     assert base_of(first, []) is None
     second = RunFolder(run_folder(tmp_path, attempt("a failed")))
     base = base_of(second, [])
-    assert base is not None
     assert base.path == first.path
     marker = f"--problem-file=reports/20261123T010000Z-ab-nightly/{PROBLEM}"
     run_folder(tmp_path, attempt("a failed"), command=("pytest", "-m", "device", marker))
@@ -261,7 +259,6 @@ def test_what_nobody_knows_is_left_out_of_what_is_told(known: set[str], state: s
     issue = an_issue(**unknown | {name: MAY_BE_KNOWN[name] for name in known})
     night = a_night(started="2026-11-23T10:50", run="r", issues=(issue,))
     summary_told = night_summary(night)
-    assert summary_told is not None
     causes = (f"{cause.known} {cause.folder}" for cause in summary_told.causes.values())
     for text in (issue_text(issue), *summary_lines(night), *causes):
         assert not re.search(r"\bNone\b", text), text

@@ -75,7 +75,6 @@ class MockedNight(Chain):
     """It ends while cases are run again, after so many more attempts."""
 
     def _pytest_run(self, left_s: float, run: RunFolder | None, *more: str, stdout: int = 2) -> int:
-        assert run is not None
         times = read_json(self.path / TIMES, 1 << 20)
         resumed = RunFolder.reopen(run.path)
         resumed.resume(["pytest"])

@@ -47,13 +47,11 @@ def test_what_another_device_came_to_is_no_verdict(
     case = case_of(request)
     case.device = device(ran_on)
     record = case.record()
-    assert record.device is not None
     assert record.device.name == record.axes["device"] == "farm-03"
     if ran_on == "farm-03":
         assert (record.outcome, record.cause) == ("passed", None)
     else:
         assert (record.outcome, record.cause) == ("error", "harness")
-        assert record.error is not None
         assert "ran on farm-04 instead of farm-03" in record.error.message
 
 
@@ -77,7 +75,6 @@ def test_an_error_of_a_device_names_it_and_is_alike_on_all(
     request: pytest.FixtureRequest, error: InfraError, name: str | None
 ) -> None:
     record = failed_with(request, error)
-    assert record.error is not None
     assert record.error.message == (name or f"farm-03: {error}")
     assert (record.outcome, record.cause) == ("error", "infra")
     assert record.error.signature == ErrorRecord.of(message=str(error)).signature
@@ -90,7 +87,6 @@ def test_a_failed_assertion_has_what_was_compared_and_its_line_beside_its_signat
     with pytest.raises(AssertionError) as caught:
         assert size < most, "loads too slowly"
     error = failed_with(request, caught.value).error
-    assert error is not None
     summary, compared, place = error.message.splitlines()
     assert (summary, compared) == ("loads too slowly", "assert 50439 < 1")
     assert place == f"at test_case.py:{caught.tb.tb_lineno}"
@@ -102,7 +98,6 @@ def test_what_a_device_said_before_it_was_lost_is_in_no_signature(
 ) -> None:
     last = DeviceLost("it ended early", serial=SERIAL, output=b"mTotal: 1 kB\nMem")
     error = failed_with(request, last).error
-    assert error is not None
     lost = f"{SERIAL}: it ended early"
     assert error.message == f"farm-03: {lost}\noutput so far: 'mTotal: 1 kB\\nMem'"
     assert error.signature == ErrorRecord.of(message=lost).signature

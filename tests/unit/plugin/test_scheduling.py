@@ -184,7 +184,6 @@ class SimulatedFarm:
             clock, index = heapq.heappop(ends)
             worker = workers[index]
             test, worker.running = worker.running, None
-            assert test is not None
             free.add(worker.device)
             self._forecast.end(str(order[test]), *next(iter(seconds[order[test]].items())))
             self.scheduler.mark_test_complete(worker, test)

@@ -109,12 +109,10 @@ def test_the_smallest_is_packed_and_told(tmp_path: Path) -> None:
         True,
     )
     assert (result.shown, result.confirmed, result.exit_code) == (3, 3, 0)
-    assert result.expects is not None
     assert result.expects.signature == error().signature
     schema = json.loads((ROOT / FOLDER / "reduce.schema.json").read_text())
     written = json.loads(result.model_dump_json(by_alias=True))
     jsonschema.Draft202012Validator(schema).validate(written)
-    assert result.bundle is not None
     packed = open_artefact(result.bundle)
     assert [bytes_of(piece) for piece in packed.pieces] == [OTHER] * 2
     assert packed.facts["expects"] == result.expects
@@ -166,7 +164,6 @@ def test_a_lab_that_fails(tmp_path: Path, snapshot: Snapshot) -> None:
 
     reduction = reduced(tmp_path, now_and_then, [0, 1, 1])
     known = reduction.run()
-    assert known is not None
     assert known.way == Way((1, 1), "resident")
     lost = reduced(tmp_path, lambda contents, residency, number: "lab", [0])
     with snapshot.raises(InfraError):

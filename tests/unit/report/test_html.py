@@ -95,7 +95,6 @@ def test_a_run_that_was_cut_short_says_so_first(cases: list[CaseRecord]) -> None
 
 def test_a_diagnosis_and_its_thread_are_shown() -> None:
     known = diagnosed("failed", error())
-    assert known.diagnosis is not None
     shown_page = page([record(outcome="failed", error=known)])
     text = " ".join(" ".join(shown_page.texts).split())
     assert f"{known.diagnosis.words} {known.diagnosis.id}, known" in text

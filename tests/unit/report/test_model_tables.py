@@ -119,7 +119,6 @@ def test_times_have_their_power_profile(
     if power is not None:
         figures["power"] = {"profile": "burst"} | power
     ran = record(measurements=figures, axes={"backend": "htp"})
-    assert ran.device is not None
     device = ran.device.model_copy(update={"simulated": simulated})
     text = markdown(latency([ran.model_copy(update={"device": device})]))
     assert (words in text, "ower profile" in text) == (True, bool(words))

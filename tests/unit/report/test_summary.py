@@ -99,7 +99,6 @@ def test_the_conclusions_of_cases(snapshot: Snapshot) -> None:
 
 def test_what_is_known_of_a_failure_stands_below_it_unless_it_was_expected() -> None:
     known = diagnosed("failed", error())
-    assert known.diagnosis is not None
     failed = record(outcome="failed", error=known)
     wide = lines_of([failed], "r", width=400)[2]
     assert wide.strip().startswith(f"pd-exhausted (known): {known.diagnosis.words}; ")

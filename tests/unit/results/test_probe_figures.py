@@ -40,7 +40,6 @@ def test_a_leak_is_found_behind_a_jump(
 ) -> None:
     at = data.draw(st.integers(min_value=0, max_value=rounds))
     growth = growth_of([leak * index + (jump if index >= at else 0) for index in range(rounds)])
-    assert growth is not None
     # the jump is in one rise at most, and a median of three does not count it
     assert leak <= growth.per_round
     assert growth.per_round == leak or rounds // ROUNDS_TOGETHER % 2
@@ -51,7 +50,6 @@ def test_a_leak_is_found_behind_a_jump(
 def test_what_comes_back_within_three_rounds_is_none(high: list[int], low: int) -> None:
     levels = [level for pair in pairwise(high) for level in (*pair, 0)]
     growth = growth_of([low + level for level in levels])
-    assert growth is not None
     assert (growth.per_round, growth.noise, growth.in_all, growth.came_back) == (0, 0, 0, 0)
 
 
@@ -70,7 +68,6 @@ def test_answers_to_votes_for_power() -> None:
 
 def test_what_malloc_keeps_is_no_leak() -> None:
     growth = growth_of(list(accumulate(KEPT_BY_MALLOC))[8:])
-    assert growth is not None
     assert growth.per_round > 64  # it rises in most rounds, and once it falls
     assert growth.per_round - growth.noise < 0
 
@@ -78,7 +75,6 @@ def test_what_malloc_keeps_is_no_leak() -> None:
 @given(st.lists(st.integers(-50, 50), min_size=60, max_size=80), st.integers(100, 10**6))
 def test_noise_hides_no_leak_that_is_larger(noise: list[int], leak: int) -> None:
     growth = growth_of([leak * index + level for index, level in enumerate(noise)])
-    assert growth is not None
     assert abs(growth.per_round - leak) <= 34  # twice 50, in three rounds
     assert growth.noise < leak
 

@@ -63,7 +63,6 @@ def endless_call(shell: list[str]) -> Iterator[subprocess.Popen[bytes]]:
         start_new_session=True,
     ) as call:
         try:
-            assert call.stdout is not None
             call.stdout.readline()
             yield call
         finally:
@@ -84,7 +83,6 @@ def test_a_stopped_call_is_found_and_stays(shell: list[str]) -> None:
         before_s = time.clock_gettime(time.CLOCK_BOOTTIME)
         parsed = told_by(shell, find_script(TOKEN))
         assert (dict(parsed.states), parsed.ended) == ({call.pid: "T"}, False)
-        assert parsed.uptime_s is not None
         # /proc/uptime has hundredths
         assert before_s - 0.02 <= parsed.uptime_s <= time.clock_gettime(time.CLOCK_BOOTTIME)
         assert call.poll() is None
@@ -99,8 +97,6 @@ def test_everything_a_call_started_is_ended(shell: list[str]) -> None:
         stderr=subprocess.PIPE,
         start_new_session=True,
     ) as call:
-        assert call.stdout is not None
-        assert call.stderr is not None
         call.stdout.readline()
         banner = Banner(TOKEN)
         banner.feed(call.stderr.readline())

@@ -146,7 +146,6 @@ class RealDevice:
         if self._storage is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="adbd-data-")
         data = Path(self._temporary.name) if self._temporary else self._storage
-        assert data is not None
         (data / "local/tmp").mkdir(parents=True, exist_ok=True)
         return str(data), ",".join(["bind", *protection])
 

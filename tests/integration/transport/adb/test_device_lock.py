@@ -52,7 +52,6 @@ def test_who_stands_in_line_is_not_overtaken(any_device: AdbDevice, folder: str)
 def test_it_ends_with_the_connection(any_device: AdbDevice, folder: str) -> None:
     holder, other = (DeviceLock(any_device, folder) for _ in range(2))
     assert holder.try_acquire(b"holder", wait=False)
-    assert holder._channel is not None
     holder._channel.close()
     until_acquired(other, b"other")
     other.release()

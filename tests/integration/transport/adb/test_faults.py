@@ -80,7 +80,6 @@ def test_a_server_that_is_killed(own_server: tuple[PrivateAdbServer, AdbDevice])
     private, device = own_server
 
     def kill(_output: bytes) -> None:
-        assert private.pid is not None
         os.kill(private.pid, signal.SIGKILL)
 
     with in_time(5), pytest.raises(DeviceLost) as caught:
@@ -103,7 +102,6 @@ def test_a_server_that_is_killed(own_server: tuple[PrivateAdbServer, AdbDevice])
 def test_a_server_that_is_frozen(own_server: tuple[PrivateAdbServer, AdbDevice]) -> None:
     private, device = own_server
     device.shell("true", timeout_s=60)
-    assert private.pid is not None
     os.kill(private.pid, signal.SIGSTOP)
     try:
         with in_time(0.3 + END_GRACE_S), pytest.raises(DeviceTimeout):

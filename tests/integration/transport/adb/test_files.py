@@ -28,7 +28,6 @@ def test_there_and_back(any_device: AdbDevice, folder: str, tmp_path: Path) -> N
     assert progress[-1] == source.stat().st_size + len("grüße".encode())
 
     status = any_device.stat(f"{folder}/a/b/c d'e")
-    assert status is not None
     assert (status.size, status.mtime_s) == (source.stat().st_size, 1_600_000_000)
     assert status.is_file
     assert status.mode & 0o700 == 0o700
@@ -46,7 +45,6 @@ def test_a_file_replaces_the_one_before(any_device: AdbDevice, folder: str) -> N
     for content in (b"long" * 1000, b"short"):
         any_device.push([PushItem(content, f"{folder}/f")], timeout_s=60)
         status = any_device.stat(f"{folder}/f")
-        assert status is not None
         assert status.size == len(content)
 
 

@@ -37,7 +37,6 @@ time.sleep(100)
 def test_it_ends_with_us(tmp_path: Path, number: int) -> None:
     argv = [sys.executable, "-c", HOLDER, str(tmp_path)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
         path, pid = holder.stdout.readline().decode().split()
         assert AdbServer(UnixAddress(path)).is_running()
         (guardian,) = Path(f"/proc/{holder.pid}/task/{holder.pid}/children").read_text().split()

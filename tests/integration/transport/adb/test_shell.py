@@ -127,7 +127,6 @@ def test_a_caller_that_ends_leaves_nothing(
 ) -> None:
     argv = [sys.executable, "-c", CALLER.format(device=caller), family(folder)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
         process.send_signal(number)
         process.communicate(timeout=60)

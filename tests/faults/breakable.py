@@ -34,6 +34,7 @@ from tests.integration.lab.simulated import simulated
 from tests.integration.transport.adb.faulty_link import FaultyLink
 from tests.integration.transport.adb.real_adbd import Android, RealDevice
 from tests.needed import FORMATS, need
+from tests.waiting import wait_for
 
 CONNECT_S = 15.0
 VERSION = "2.51.0"
@@ -69,9 +70,7 @@ class KeptServer:
             env={"HOME": str(self._home), "PATH": os.defpath, **_NO_OTHER_DEVICES},
             cwd=self._home,
         )
-        deadline = Deadline(CONNECT_S)
-        while not self.server.is_running(timeout_s=1):
-            assert not deadline.expired, "the adb server does not start"
+        wait_for(lambda: self.server.is_running(timeout_s=1), "the adb server", CONNECT_S)
 
     def kill(self) -> None:
         pid = self._process.command_pid()

@@ -12,8 +12,8 @@ import pytest
 from harness.results.journal import read_journal
 from tests.faults.conftest import HERE
 from tests.integration.device_runs import ROOT, DeviceRuns
-from tests.integration.simulator.conftest import wait_for
 from tests.processes import processes_of
+from tests.waiting import wait_for
 
 SUITE = HERE / "ended_suite/cases_that_end.py"
 START_S = 300
@@ -67,14 +67,14 @@ def test_nothing_stays_the_run_reports_and_the_next_is_well(
     ):
         try:
             wait_for(
-                phase, lambda: is_reached(tmp_path, phase) or process.poll() is not None, START_S
+                lambda: is_reached(tmp_path, phase) or process.poll() is not None, phase, START_S
             )
             assert process.poll() is None, log.read_text()
             process.send_signal(number)
             code = process.wait(ENDS_WITHIN_S)
         finally:
             process.kill()
-    wait_for("no process stays behind", lambda: not processes_of(tmp_path), ENDS_WITHIN_S)
+    wait_for(lambda: not processes_of(tmp_path), "no process stays behind", ENDS_WITHIN_S)
     for journal in (tmp_path / phase).glob("2*/results.jsonl"):
         contents = read_journal(journal)
         assert contents.damage == ()

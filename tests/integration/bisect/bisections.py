@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from tests.integration.device_runs import ROOT, DeviceRuns
 from tests.integration.forked import run_module
 from tests.integration.in_process import qnn_harness
 from tests.stand_in.build import build_htp
+from tests.waiting import wait_for
 
 TIMEOUT_S = 1200
 RESIDENT = (
@@ -75,10 +75,8 @@ def killed_after(lab: DeviceRuns, seconds: float, *arguments: object) -> int | N
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    until = time.monotonic() + 60
-    while "--resume" not in arguments and len(list(lab.reports.glob("*-bisect/log.jsonl"))) == logs:
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    if "--resume" not in arguments:
+        wait_for(lambda: len(list(lab.reports.glob("*-bisect/log.jsonl"))) > logs)
     try:
         return process.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -97,10 +95,10 @@ def interrupted(lab: DeviceRuns, *arguments: object, cwd: Path) -> str:
         stderr=subprocess.PIPE,
         text=True,
     )
-    until, logs = time.monotonic() + 300, "*-bisect/log.*"
-    while not any('"answered"' in log.read_text() for log in lab.reports.glob(logs)):
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    logs = "*-bisect/log.*"
+    wait_for(
+        lambda: any('"answered"' in log.read_text() for log in lab.reports.glob(logs)), seconds=300
+    )
     os.kill(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130

@@ -22,6 +22,7 @@ from tests.integration.bisect.bisections import (
 from tests.integration.conftest import RuntimeFor
 from tests.integration.device_runs import ROOT, DeviceRuns
 from tests.integration.runtimes.real_layouts import qairt_tree
+from tests.waiting import wait_for
 
 QNN = list(QNN_WHEELS)
 
@@ -37,10 +38,7 @@ def test_ctrl_c_ends_everything_and_says_how_to_go_on(lab: DeviceRuns) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    until = time.monotonic() + 60
-    while not list(lab.reports.glob("*-bisect/runs/*/output.txt")):
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    wait_for(lambda: list(lab.reports.glob("*-bisect/runs/*/output.txt")))
     time.sleep(3)
     os.kill(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=60)

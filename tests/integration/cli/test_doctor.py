@@ -22,8 +22,9 @@ from harness.lab.lease import Leases
 from harness.probe.build import VARIABLES as NDK_VARIABLES
 from tests.integration.device_runs import ROOT
 from tests.integration.in_process import qnn_harness
-from tests.integration.simulator.conftest import AdbClient, StartDevice, wait_for
+from tests.integration.simulator.conftest import AdbClient, StartDevice
 from tests.processes import processes_of
+from tests.waiting import wait_for
 
 QNN_HARNESS = [sys.executable, "-m", "harness.cli.main"]
 NAME = "sim-test"
@@ -177,11 +178,11 @@ def test_ctrl_c_leaves_nothing_behind(simulated_lab: Path) -> None:
         start_new_session=True,
     )
     runs = storage() / ".runs"
-    wait_for("a device has begun", lambda: any(runs.glob("*/*")), 30)
+    wait_for(lambda: any(runs.glob("*/*")), "a device has begun", 30)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in err
     assert out == ""
-    wait_for("nothing is left", lambda: not any(runs.iterdir()), 60)
+    wait_for(lambda: not any(runs.iterdir()), "nothing is left", 60)
     assert processes_of(simulated_lab.parent) == {}

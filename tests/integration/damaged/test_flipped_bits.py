@@ -15,8 +15,8 @@ import pytest
 from harness.results.journal import read_journal
 from tests.integration.damaged.damaged_contexts import CASES, DAMAGED, TIMEOUT_S
 from tests.integration.device_runs import DeviceRuns, Finished
-from tests.integration.simulator.conftest import wait_for
 from tests.processes import processes_of
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.nightly
 
@@ -104,4 +104,4 @@ def test_damage_is_diagnosed_as_nothing_else(finished: Finished) -> None:
 
 
 def test_no_process_is_left(finished: Finished) -> None:
-    wait_for("nothing is left", lambda: not processes_of(finished.folder.parent), 10)
+    wait_for(lambda: not processes_of(finished.folder.parent), "nothing is left", 10)

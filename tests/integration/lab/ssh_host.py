@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,6 +18,7 @@ from harness.transport.adb_server import adb_binary
 from tests.faults.breakable import KeptServer, port_of_ones_own
 from tests.integration.lab.simulated import simulated
 from tests.needed import need
+from tests.waiting import wait_for
 
 SSHD = "/usr/sbin/sshd"
 _START_S = 15.0
@@ -124,10 +124,7 @@ class SshHost:
         with log:
             command = [SSHD, "-D", "-e", "-f", self.folder / "sshd_config"]
             self._sshd = spawn_guarded(command, stderr=log)
-        deadline = Deadline(_START_S)
-        while not self._listens():
-            assert not deadline.expired, (self.folder / "sshd.log").read_text()
-            time.sleep(0.02)
+        wait_for(self._listens, (self.folder / "sshd.log").read_text, _START_S)
 
     def force(self, before: str) -> None:
         """Has a shell do something before each command that ssh runs there from now on."""

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +17,7 @@ import pytest
 from tests.faults.breakable import KeptServer
 from tests.integration.device_runs import RUN_TIMEOUT_S, DeviceRuns, Finished
 from tests.integration.lab.simulated import simulated
+from tests.waiting import wait_for
 
 NAMES = ("one", "two")
 CASE_S = 1.0
@@ -91,18 +92,11 @@ class Started:
     def wait_for(self, text: str) -> float:
         """Waits until it has said something; how long that took."""
         start = time.monotonic()
-        wait_until(lambda: text in self.output, lambda: f"not said: {text}\n{self.output}")
+        wait_for(lambda: text in self.output, lambda: f"not said: {text}\n{self.output}", 600)
         return time.monotonic() - start
 
     def end(self) -> int:
         return self.process.wait(RUN_TIMEOUT_S)
-
-
-def wait_until(is_so: Callable[[], bool], why: Callable[[], str] = lambda: "too late") -> None:
-    until = time.monotonic() + 600
-    while not is_so():
-        assert time.monotonic() < until, why()
-        time.sleep(0.05)
 
 
 @contextlib.contextmanager
@@ -147,7 +141,7 @@ def test_a_person_has_a_device_within_a_case_and_the_run_ends_whole(shared: Devi
     gate, shared.environment["HELD"] = shared.folder / "gate", "2"
     gate.touch()
     with started(shared, "run", 12, "-n", 2) as run:
-        wait_until(lambda: "PASSED" in run.output, lambda: run.output)
+        wait_for(lambda: "PASSED" in run.output, lambda: run.output, 600)
         with started(
             shared, "reserve", 0, words=("devices", "reserve", "one", "--why", "look")
         ) as person:
@@ -175,7 +169,7 @@ def test_a_person_has_a_device_within_a_case_and_the_run_ends_whole(shared: Devi
 def test_a_short_run_waits_for_one_case_at_most(shared: DeviceRuns) -> None:
     """It has a device whenever a case of the long run ends, also if all are in use."""
     with started(shared, "long", 300, "-n", 2) as long:
-        wait_until(lambda: "PASSED" in long.output, lambda: long.output)
+        wait_for(lambda: "PASSED" in long.output, lambda: long.output, 600)
         with started(shared, "short", 4, "-n", 2) as short:
             assert short.end() == 0, short.output
         assert long.process.poll() is None, long.output
@@ -199,7 +193,7 @@ def test_a_run_that_ends_while_a_person_has_its_device_leaves_nothing(
 ) -> None:
     """Nor does it take the device from the person."""
     with started(shared, "run", 60, "--device", "one", "-n0") as run:
-        wait_until(lambda: "PASSED" in run.output, lambda: run.output)
+        wait_for(lambda: "PASSED" in run.output, lambda: run.output, 600)
         with started(
             shared, "reserve", 0, words=("devices", "reserve", "one", "--for", "1h")
         ) as person:

@@ -22,6 +22,7 @@ from harness.lab.lab_device import OpenLab
 from harness.transport.adb_address import SshAddress
 from harness.transport.adb_server import AdbServer
 from tests.integration.lab.ssh_host import SSHD, SshHost
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.needs(SSHD)
 
@@ -33,13 +34,6 @@ server = AdbServer(ssh_address(sys.argv[1]))
 print(sorted(one.serial for one in server.devices()), flush=True)
 sys.stdin.read()
 """
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = Deadline(60)
-    while not true():
-        assert not deadline.expired
-        time.sleep(0.02)
 
 
 def server_of(far: SshHost) -> AdbServer:
@@ -79,7 +73,7 @@ def test_all_processes_share_one_tunnel_and_it_goes_with_the_last(far: SshHost) 
         other.communicate(timeout=60)
         assert len(far.tunnels()) == 1
         os.kill(last.pid, signal.SIGKILL)
-        until(lambda: not far.tunnels())
+        wait_for(lambda: not far.tunnels())
     finally:
         for user in users:
             user.kill()
@@ -93,8 +87,8 @@ def test_a_tunnel_that_died_is_begun_anew_for_all(far: SshHost) -> None:
         assert user.stdout.readline()
         assert server.is_running()
         far.kill_tunnel()
-        until(lambda: not far.tunnels())
-        until(server.is_running)
+        wait_for(lambda: not far.tunnels())
+        wait_for(server.is_running)
         assert len(far.tunnels()) == 1
     finally:
         user.kill()
@@ -125,7 +119,7 @@ def test_what_ssh_says_is_told(
     with pytest.raises(InfraError, match=message):  # whoever comes next need not try it
         server.devices()
     assert far.begun() == tunnels
-    until(lambda: not far.tunnels())
+    wait_for(lambda: not far.tunnels())
 
 
 @pytest.mark.slow
@@ -136,7 +130,7 @@ def test_an_adb_server_that_is_not_there(far: SshHost) -> None:
     with pytest.raises(InfraError, match="ssh://"):
         server.devices()
     far.adb.start()
-    until(server.is_running)
+    wait_for(server.is_running)
     assert far.begun() == 1
 
 

@@ -5,8 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
@@ -18,16 +17,10 @@ from harness.simulator.device import SimulatedDevice
 from tests.faults.breakable import KeptServer, port_of_ones_own
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.lab.simulated import simulated
+from tests.waiting import wait_for
 
 PROGRAMS = Path(sys.executable).parent
 PATIENCE_S = 60.0
-
-
-def wait_until(is_so: Callable[[], object], kind: str) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not is_so():
-        assert time.monotonic() < until, kind
-        time.sleep(0.1)
 
 
 class Labgrid:
@@ -66,7 +59,7 @@ class Labgrid:
                 stdout=log,
                 stderr=log,
             )
-        wait_until(lambda: self._client("places").returncode == 0, "the coordinator does not start")
+        wait_for(lambda: self._client("places").returncode == 0, "the coordinator does not start")
         self.start_exporter()
 
     def start_exporter(self) -> None:
@@ -81,7 +74,7 @@ class Labgrid:
                 stderr=log,
             )
         number = sum(map(len, yaml.safe_load((self.folder / "exporter.yaml").read_text()).values()))
-        wait_until(lambda: len(self.client("resources").split()) == number, "no exporter")
+        wait_for(lambda: len(self.client("resources").split()) == number, "no exporter")
 
     def stop(self) -> None:
         """Kills both."""

@@ -16,7 +16,8 @@ from harness.core.errors import ConfigError
 from harness.core.state_folders import cache_root
 from harness.labgrid.session import PlaceRequest, found_places, lost_file
 from tests.integration.device_runs import RUN_TIMEOUT_S, DeviceRuns
-from tests.integration.labgrid.rack import Rack, wait_until
+from tests.integration.labgrid.rack import Rack
+from tests.waiting import wait_for
 
 QUICK = '''"""Cases that use nothing but the probe."""
 import pytest
@@ -66,7 +67,7 @@ def rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
 @pytest.fixture(autouse=True)
 def _nothing_is_left(rack: Rack) -> Iterator[None]:
     yield
-    wait_until(lambda: not rack.holders(), "a place was not given back")
+    wait_for(lambda: not rack.holders(), "a place was not given back")
     assert not rack.has_reservations()
 
 
@@ -105,7 +106,7 @@ class Steps:
     def wait_for(self, number: int) -> str:
         """Waits until a case has begun; its device."""
         file = self.folder / f"begun-{number}"
-        wait_until(lambda: file.exists() and file.read_text(), f"case {number} does not begin")
+        wait_for(lambda: file.exists() and file.read_text(), f"case {number} does not begin")
         return file.read_text()
 
     def go(self, *numbers: int) -> None:
@@ -177,7 +178,7 @@ def test_two_sessions_share_no_place_and_a_third_waits_in_the_queue(
         names = rack.holders().values()
         assert len(set(names)) == 2
         with steps(tmp_path / "c", rack) as third:
-            wait_until(rack.has_reservations, "nobody queues")
+            wait_for(rack.has_reservations, "nobody queues")
             first.go(0, 1)
             freed = first.wait_for(0)
             third.go(0, 1)
@@ -228,8 +229,8 @@ def test_a_run_that_dies_while_another_has_its_place_leaves_nothing(
         time.sleep(2)  # the keeper looks twice a second
         session.go(0)
         taken_by_bob(rack, reservation)
-        wait_until(rack.has_reservations, "the run does not queue again")
-    wait_until(lambda: not rack.has_reservations(), "a reservation of a dead session")
+        wait_for(rack.has_reservations, "the run does not queue again")
+    wait_for(lambda: not rack.has_reservations(), "a reservation of a dead session")
     assert rack.holders() == {"p1": "desk/bob"}
     rack.client("-p", "p1", "release", user="bob")
 
@@ -240,7 +241,7 @@ def test_a_place_that_an_admin_takes_away_is_a_fault_of_the_lab(rack: Rack, tmp_
         place = session.wait_for(0)
         rack.client("-p", place, "release", "--kick")
         rack.client("-p", place, "acquire")
-        wait_until(lambda: is_noticed(place), "the keeper does not see it")
+        wait_for(lambda: is_noticed(place), "the keeper does not see it")
         session.go(0, 1)
         code, output, cases = session.finish()
     (other,) = {"p1", "p2"} - {place}
@@ -258,7 +259,7 @@ def test_a_session_that_dies_gives_its_place_back(rack: Rack, tmp_path: Path) ->
         assert rack.holders()
         os.kill(session.process.pid, signal.SIGKILL)
         session.process.wait()
-        wait_until(lambda: not rack.holders(), "the place of a dead session")
+        wait_for(lambda: not rack.holders(), "the place of a dead session")
 
 
 @pytest.mark.slow
@@ -272,7 +273,7 @@ def test_a_coordinator_that_is_killed_and_started_again_costs_nothing(
         session.go(0)
         session.wait_for(1)
         rack.start()
-        wait_until(lambda: rack.holders() == before, "the place is not taken again")
+        wait_for(lambda: rack.holders() == before, "the place is not taken again")
         session.go(1)
         code, output, cases = session.finish()
     assert code == 0, output

@@ -17,9 +17,9 @@ from harness.core.state_folders import BOARDS, cache_root
 from harness.dsp.emulator import VARIABLE, find_qemu
 from tests.hostile_models import relu
 from tests.integration.device_runs import DeviceRuns
-from tests.integration.simulator.conftest import wait_for
 from tests.needed import DSP, need
 from tests.processes import processes_of
+from tests.waiting import wait_for
 
 LAB = """schema: 1
 devices:
@@ -35,7 +35,7 @@ def runs(tmp_path: Path) -> Iterator[DeviceRuns]:
     runs = DeviceRuns(tmp_path)
     runs.file.write_text(LAB)
     yield runs
-    wait_for("nothing is left", lambda: not processes_of(tmp_path), 10)
+    wait_for(lambda: not processes_of(tmp_path), "nothing is left", 10)
 
 
 def only(runs: DeviceRuns, device: str, *chosen: str, **settings: str) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from harness.core.deadline import Deadline
 from tests.faults.control import VARIABLE, controlled
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.lab.ssh_host import SSHD, SshHost
-from tests.integration.lab.test_ssh_hosts import until
 from tests.integration.plugin.test_parallel import SUITE
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.needs(SSHD)
 
@@ -34,7 +34,7 @@ def test_devices_by_their_addresses_without_a_lab(
     devices = {(case["device"]["serial"], case["device"]["soc"]) for case in completed.cases}
     assert devices == {(serial, "QCS8550") for serial in serials}
     assert far.begun() == 1
-    until(lambda: not far.tunnels())
+    wait_for(lambda: not far.tunnels())
 
 
 LOST_SUITE = '''"""Cases on devices whose host goes away in the middle of one of them."""
@@ -87,4 +87,4 @@ def test_a_host_that_is_lost_and_found_in_a_run(
     assert {(case["outcome"], case["cause"]) for case in again} == {("error", "infra")}
     assert not [event for event in completed.events if event["event"] == "quarantine"]
     assert far.begun() - lost[0] <= 8
-    until(lambda: not far.tunnels())
+    wait_for(lambda: not far.tunnels())

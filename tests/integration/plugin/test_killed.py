@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.device_runs import ROOT, DeviceRuns
-from tests.integration.simulator.conftest import wait_for
 from tests.processes import processes_of
+from tests.waiting import wait_for
 
 TWO_DEVICES = """schema: 1
 devices:
@@ -48,7 +48,7 @@ def test_ctrl_c_thrice_leaves_complete_reports(lab: DeviceRuns) -> None:
             start_new_session=True,
         )
     folder = lab.reports / "latest"
-    wait_for("a case", lambda: (folder / "results.jsonl").exists() and recorded(folder) > 0, 120)
+    wait_for(lambda: (folder / "results.jsonl").exists() and recorded(folder) > 0, "a case", 120)
     for _ in range(3):
         os.killpg(process.pid, signal.SIGINT)
         time.sleep(0.2)
@@ -64,7 +64,7 @@ def test_ctrl_c_thrice_leaves_complete_reports(lab: DeviceRuns) -> None:
     assert text.count(f"--resume {os.path.relpath(folder.resolve(), ROOT)}") == 1, text
     assert not {"Traceback", "INTERNALERROR"} & {*text.replace(">", " ").split()}, text
     assert f"{40 - recorded(folder)} not run" in text, text
-    wait_for("nothing is left", lambda: not processes_of(lab.folder), 30)
+    wait_for(lambda: not processes_of(lab.folder), "nothing is left", 30)
 
 
 def recorded(folder: Path) -> int:

@@ -4,7 +4,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,18 +17,9 @@ from harness.simulator.device import SimulatedDevice
 from harness.simulator.private_server import harness_key
 from harness.transport.adb_server import adb_binary
 from tests.faults.breakable import KeptServer
+from tests.waiting import wait_for
 
 DEADLINE_S = 20.0
-
-
-def wait_for(
-    condition_name: str, condition: Callable[[], bool], seconds: float = DEADLINE_S
-) -> None:
-    """Returns once the condition holds; fails the test at the deadline."""
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, f"{condition_name}: not within {seconds:g} s"
-        time.sleep(0.02)
 
 
 def receive(connection: socket.socket, count: int) -> bytes:
@@ -80,7 +70,7 @@ class AdbClient:
             self("connect", serial)
             return self.state(serial) == "device"
 
-        wait_for(f"{serial} is connected", ready)
+        wait_for(ready, f"{serial} is connected")
 
     def open(self, serial: str, service: str) -> socket.socket:
         """A service of the device over the server's own protocol."""

@@ -29,8 +29,9 @@ from harness.simulator.device import SimulatedDevice
 from harness.transport.adb_address import TcpAddress
 from harness.transport.adb_device import AdbDevice
 from harness.transport.adb_server import AdbServer
-from tests.integration.simulator.conftest import AdbClient, wait_for
+from tests.integration.simulator.conftest import AdbClient
 from tests.integration.transport.adb.remote import SLACK_S
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.needs("qemu-aarch64"), pytest.mark.needs("aarch64-linux-gnu-gcc")]
 
@@ -189,7 +190,7 @@ def test_a_program_that_hangs_ends_with_its_command(
     with pytest.raises(DeviceTimeout):
         board.shell(hang, timeout_s=3)
     assert time.monotonic() - start < 3 + SLACK_S
-    wait_for("no program is left", lambda: not emulated(storage))
+    wait_for(lambda: not emulated(storage), "no program is left")
 
 
 CROSS, QEMU = "aarch64-linux-gnu-gcc", "qemu-aarch64"

@@ -20,8 +20,8 @@ from tests.integration.simulator.conftest import (
     processes_of,
     receive,
     run_python,
-    wait_for,
 )
+from tests.waiting import wait_for
 
 HOLDER = """
 import sys, time
@@ -51,7 +51,7 @@ def boot_pid(device: SimulatedDevice) -> int:
 def test_another_key_is_unauthorized(stranger: AdbClient, shared: OnDevice) -> None:
     serial = shared.device.address
     assert b"failed to authenticate" in stranger("connect", serial).stdout
-    wait_for("it is unauthorized", lambda: stranger.state(serial) == "unauthorized")
+    wait_for(lambda: stranger.state(serial) == "unauthorized", "it is unauthorized")
     assert stranger("shell", "true", serial=serial).returncode != 0
     with pytest.raises(ConnectionError):
         stranger.open(serial, "shell:true")
@@ -152,12 +152,12 @@ def test_nothing_is_left_when_someone_is_killed(
         ]
         # the boot kills what it started; what left its session needs the supervisor
         os.kill(supervisor, signal.SIGKILL)
-        wait_for("only the stray one is left", lambda: len(processes_of(storage)) <= 1, 10)
+        wait_for(lambda: len(processes_of(storage)) <= 1, "only the stray one is left", 10)
         for pid in processes_of(storage):
             os.kill(pid, signal.SIGKILL)
     else:
         os.kill(parent.pid, signal.SIGKILL)
-        wait_for("nothing is left", lambda: not processes_of(storage), 10)
+        wait_for(lambda: not processes_of(storage), "nothing is left", 10)
     parent.kill()
     parent.wait()
     parent.stdout.close()
@@ -174,10 +174,10 @@ def test_a_kill_while_it_starts_leaves_no_temporary_file(
     holder = run_python(HOLDER, tmp_path / "storage", adb.public_key)
     children = Path(f"/proc/{holder.pid}/task/{holder.pid}/children")
     # its daemon is begun, and does not listen yet
-    wait_for("the daemon is there", lambda: children.read_text() != "")
+    wait_for(lambda: children.read_text() != "", "the daemon is there")
     holder.kill()
     holder.wait()
-    wait_for("it is gone", lambda: not processes_of(tmp_path / "storage"))
+    wait_for(lambda: not processes_of(tmp_path / "storage"), "it is gone")
     assert list(temporary.iterdir()) == []
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from harness.simulator.child import process_table
-from tests.integration.simulator.conftest import OnDevice, receive, wait_for
+from tests.integration.simulator.conftest import OnDevice, receive
+from tests.waiting import wait_for
 
 
 def test_exec_in_loses_nothing(shared: OnDevice) -> None:
@@ -17,7 +18,7 @@ def test_exec_in_loses_nothing(shared: OnDevice) -> None:
         "exec-in", f"sleep 0.2; cd {shared.storage}; cat > part; mv part whole", stdin=content
     )
     assert completed.returncode == 0
-    wait_for("it is there", whole.exists)
+    wait_for(whole.exists, "it is there")
     assert whole.read_bytes() == content
 
 
@@ -25,7 +26,7 @@ def test_a_command_that_was_given_nothing_dies_with_exec(shared: OnDevice) -> No
     stream = shared.adb.open(shared.device.address, "exec:echo $$; exec sleep 1000")
     pid = int(stream.recv(100).decode())
     stream.close()
-    wait_for("it is gone", lambda: not Path(f"/proc/{pid}").exists(), 5)
+    wait_for(lambda: not Path(f"/proc/{pid}").exists(), "it is gone", 5)
 
 
 def test_environment_is_clean(shared: OnDevice, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,14 +51,14 @@ def test_a_command_dies_with_its_stream(shared: OnDevice) -> None:
     def members() -> int:
         return sum(1 for _, _, of in process_table() if of == session)
 
-    wait_for("both run", lambda: members() == 2)
+    wait_for(lambda: members() == 2, "both run")
     stream.close()
-    wait_for("both are gone", lambda: members() == 0, 5)
+    wait_for(lambda: members() == 0, "both are gone", 5)
 
 
 def test_what_is_left_in_the_background_ends_with_the_command(shared: OnDevice) -> None:
     pid = int(shared.text("sleep 1000 >/dev/null 2>&1 </dev/null & echo $!"))
-    wait_for("it is gone", lambda: not Path(f"/proc/{pid}").exists(), 5)
+    wait_for(lambda: not Path(f"/proc/{pid}").exists(), "it is gone", 5)
 
 
 def test_a_host_that_sends_no_packets_is_dropped(shared: OnDevice) -> None:

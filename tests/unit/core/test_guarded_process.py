@@ -14,6 +14,7 @@ from filelock import FileLock
 
 from harness.core.deadline import Deadline
 from harness.core.guarded_process import GuardedProcess, spawn_guarded
+from tests.waiting import wait_for
 
 
 def gone(pid: int) -> bool:
@@ -55,9 +56,7 @@ def test_it_runs_in_a_session_of_its_own_and_stops_at_once() -> None:
     pid = None
     while pid is None:
         pid = process.command_pid()
-    deadline = Deadline(30)
-    while os.getsid(pid) != pid:
-        assert not deadline.expired
+    wait_for(lambda: os.getsid(pid) == pid)
     start = time.monotonic()
     assert process.stop() == 143
     assert time.monotonic() - start < 30

@@ -4,7 +4,6 @@ import math
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import given, strategies as st
 
 from harness.core.deadline import Deadline
 from harness.core.linux_processes import children, has_ended, locking_process
+from tests.waiting import wait_for
 
 WAITS = [sys.executable, "-c", "import sys; sys.stdin.read()"]
 
@@ -30,10 +30,7 @@ def test_a_child_that_has_ended() -> None:
     with subprocess.Popen(WAITS, stdin=subprocess.PIPE) as child:
         assert not has_ended(child)
         child.stdin.close()
-        ends = time.monotonic() + 30
-        while not has_ended(child):
-            assert time.monotonic() < ends
-            time.sleep(0.01)
+        wait_for(lambda: has_ended(child))
 
 
 def test_who_keeps_a_file_locked(tmp_path: Path) -> None:
@@ -42,10 +39,7 @@ def test_who_keeps_a_file_locked(tmp_path: Path) -> None:
     (tmp_path / "other").touch()
     words = [sys.executable, "-c", locks, file]
     with subprocess.Popen(words, stdin=subprocess.PIPE) as holder:
-        until = time.monotonic() + 60
-        while locking_process(file) != f"process {holder.pid}":
-            assert time.monotonic() < until
-            time.sleep(0.05)
+        wait_for(lambda: locking_process(file) == f"process {holder.pid}")
         assert locking_process(tmp_path / "other").startswith("another process")
         holder.kill()
     assert locking_process(file).startswith("another process")

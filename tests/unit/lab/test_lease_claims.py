@@ -3,7 +3,6 @@
 import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 from typing import get_args
@@ -29,6 +28,7 @@ from harness.lab.lease import (
 )
 from tests.logged import Logged
 from tests.properties import damaged, reached, reaches
+from tests.waiting import wait_for
 
 KEY = "local:R5CX1234"
 
@@ -36,13 +36,6 @@ KEY = "local:R5CX1234"
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "leases"
-
-
-def wait_for(is_so: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < until
-        time.sleep(0.01)
 
 
 def claim(folder: Path, kind: ClaimKind) -> Claim:
@@ -374,14 +367,11 @@ def test_a_device_that_is_acquired_after_a_close_has_a_heartbeat(
 ) -> None:
     monkeypatch.setattr(lease, "HEARTBEAT_S", 0.01)
     leases = Leases(tmp_path, purpose="a run")
+    file = tmp_path / device_file("phone")
     for _ in range(2):
         leases.acquire("phone", "phone")
-        file = tmp_path / device_file("phone")
         os.utime(file, (0, 0))
-        until = time.monotonic() + 60
-        while not file.stat().st_mtime:
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        wait_for(lambda: file.stat().st_mtime)
         leases.close()
 
 

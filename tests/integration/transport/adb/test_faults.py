@@ -24,6 +24,7 @@ from tests.integration.transport.adb.conftest import (
     Place,
 )
 from tests.integration.transport.adb.remote import SLACK_S, family, survivors, wait_ready
+from tests.waiting import wait_for
 
 SLOW = pytest.mark.parametrize(
     "lab", [SIMULATED_BY_NIGHT, *LABS[1:-1], ANDROID_BY_NIGHT], indirect=True, scope="session"
@@ -87,9 +88,7 @@ def test_a_server_that_is_killed(own_server: tuple[PrivateAdbServer, AdbDevice])
     assert caught.value.output == b"up\n"
     with in_time(1), pytest.raises(DeviceLost):
         device.shell("true", timeout_s=1)
-    deadline = Deadline(2)
-    while private.running:
-        assert not deadline.expired
+    wait_for(lambda: not private.running, seconds=2)
     private.stop()
     private.start()
     again = AdbDevice(device.serial, private.server)

@@ -13,6 +13,7 @@ from harness.core.errors import DeviceTimeout, InternalError
 from harness.transport.adb_device import AdbDevice
 from harness.transport.shell import END_GRACE_S
 from tests.integration.transport.adb.remote import SLACK_S, family, survivors
+from tests.waiting import wait_for
 
 STATUSES = [
     ("true", 0, None),
@@ -107,10 +108,7 @@ def test_an_error_of_the_callers_passes_and_ends_the_script(
     with pytest.raises(ValueError, match="not this"):
         any_device.shell(family(folder), timeout_s=60, on_stdout=refuse)
     # a busy device may still be ending them when the call, which waits 2 s for that, has returned
-    until = time.monotonic() + SLACK_S
-    while (remaining := survivors(any_device, folder)) and time.monotonic() < until:
-        time.sleep(0.1)
-    assert remaining == []
+    wait_for(lambda: not survivors(any_device, folder), seconds=SLACK_S)
 
 
 CALLER = """
@@ -161,7 +159,5 @@ def test_calls_leave_no_descriptor_open(any_device: AdbDevice) -> None:
         any_device.shell("true", timeout_s=60)
         with pytest.raises(DeviceTimeout):
             any_device.shell("sleep 10", timeout_s=0)
-    until = time.monotonic() + SLACK_S  # a thread may still be closing what it had
-    while count() > before and time.monotonic() < until:
-        time.sleep(0.05)
-    assert count() <= before
+    # a thread may still be closing what it had
+    wait_for(lambda: count() <= before, seconds=SLACK_S)

@@ -24,6 +24,7 @@ from tests.integration.lab.ssh_host import SshHost
 from tests.integration.transport.adb.faulty_link import FaultyLink
 from tests.integration.transport.adb.remote import SLACK_S, family, survivors, wait_ready
 from tests.integration.transport.shared_tests import *  # noqa: F403
+from tests.waiting import wait_for
 
 
 def test_what_the_board_says_of_a_push_that_it_refuses(board: SshBoard, folder: str) -> None:
@@ -159,10 +160,7 @@ def test_a_board_that_reboots_slowly(board: SshBoard, sshd: SshHost, tmp_path: P
     (sshd.there / "reboot").chmod(0o755)
     board.connect(timeout_s=20)
     board.reboot(timeout_s=2)
-    until = time.monotonic() + SLACK_S
-    while not mark.exists() and time.monotonic() < until:
-        time.sleep(0.1)
-    assert mark.exists()
+    wait_for(mark.exists, seconds=SLACK_S)
     (sshd.there / "reboot").write_text("#!/bin/sh\necho 'must be root' >&2\nexit 1\n")
     (sshd.there / "sudo").write_text("#!/bin/sh\nexit 1\n")
     (sshd.there / "sudo").chmod(0o755)
@@ -177,10 +175,7 @@ def test_a_stalled_call_with_much_input_leaves_nothing(board: SshBoard, link: Fa
     link.stall()
     with pytest.raises(DeviceTimeout):
         board.shell("sleep 100", stdin=bytes(20 << 20), timeout_s=1)
-    until = time.monotonic() + SLACK_S
-    while threading.active_count() > before and time.monotonic() < until:
-        time.sleep(0.05)
-    assert threading.active_count() <= before
+    wait_for(lambda: threading.active_count() <= before, seconds=SLACK_S)
 
 
 def test_a_board_that_is_not_there(link: FaultyLink) -> None:

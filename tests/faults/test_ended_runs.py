@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -53,17 +52,12 @@ def test_nothing_stays_the_run_reports_and_the_next_is_well(
 ) -> None:
     lab = DeviceRuns(tmp_path)
     settings = {"QNN_FAULT_PHASE": phase, "QNN_FAULT_REACHED": str(tmp_path / "reached")}
+    settings |= {"PYTHONPATH": str(ROOT)}
+    command = lab.command(SUITE, "--reports", tmp_path / phase)
     log = tmp_path / "output"
     with (
         log.open("wb") as output,
-        subprocess.Popen(
-            lab.command(SUITE, "--reports", tmp_path / phase),
-            cwd=ROOT,
-            env=lab.environment | settings | {"PYTHONPATH": str(ROOT)},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        ) as process,
+        lab.start(command, env=lab.environment | settings, stdout=output) as process,
     ):
         try:
             wait_for(

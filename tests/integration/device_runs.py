@@ -127,6 +127,12 @@ class DeviceRuns:
         base += ["--reports", self.reports]
         return [str(argument) for argument in (*base, *arguments)]
 
+    def start(self, command: Sequence[str], **options: Any) -> subprocess.Popen[str]:
+        """Start a command with nothing on stdin, and both outputs in one."""
+        place: dict[str, Any] = {"cwd": ROOT, "env": self.environment, "text": True}
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, **place | streams | options)
+
     def qnn_harness(
         self, *arguments: object, timeout_s: float = RUN_TIMEOUT_S
     ) -> subprocess.CompletedProcess[str]:

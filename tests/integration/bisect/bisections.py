@@ -68,13 +68,7 @@ def killed_after(lab: DeviceRuns, seconds: float, *arguments: object) -> int | N
     Its exit code if it was over before.
     """
     logs = len(list(lab.reports.glob("*-bisect/log.jsonl")))
-    process = subprocess.Popen(
-        command(lab, *arguments),
-        cwd=ROOT,
-        env=lab.environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    process = lab.start(command(lab, *arguments), stdout=subprocess.DEVNULL)
     if "--resume" not in arguments:
         wait_for(lambda: len(list(lab.reports.glob("*-bisect/log.jsonl"))) > logs)
     try:
@@ -87,19 +81,16 @@ def killed_after(lab: DeviceRuns, seconds: float, *arguments: object) -> int | N
 
 def interrupted(lab: DeviceRuns, *arguments: object, cwd: Path) -> str:
     """Return the stderr of a bisection that gets Ctrl-C once a run has answered."""
-    process = subprocess.Popen(
-        command(lab, *arguments),
-        cwd=cwd,
-        env=lab.environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = lab.start(command(lab, *arguments), cwd=cwd, stderr=subprocess.PIPE)
     logs = "*-bisect/log.*"
     wait_for(
         lambda: any('"answered"' in log.read_text() for log in lab.reports.glob(logs)), seconds=300
     )
-    os.kill(process.pid, signal.SIGINT)
+    return errors_of_interrupted(process)
+
+
+def errors_of_interrupted(process: subprocess.Popen[str]) -> str:
+    process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     return errors

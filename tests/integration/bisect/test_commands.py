@@ -1,7 +1,5 @@
 """The commands around a bisection: its log, replays, Ctrl-C, comparisons."""
 
-import os
-import signal
 import subprocess
 import time
 from pathlib import Path
@@ -16,6 +14,7 @@ from tests.integration.bisect.bisections import (
     SESSION,
     bisect,
     command,
+    errors_of_interrupted,
     interrupted,
     refused,
 )
@@ -30,20 +29,11 @@ QNN = list(QNN_WHEELS)
 @pytest.mark.slow
 @pytest.mark.needs("pgrep")
 def test_ctrl_c_ends_everything_and_says_how_to_go_on(lab: DeviceRuns) -> None:
-    process = subprocess.Popen(
-        command(lab, "--case", PLAIN, "--axis", "compiler", "--qnn", QNN[0]),
-        cwd=ROOT,
-        env=lab.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    words = ("--case", PLAIN, "--axis", "compiler", "--qnn", QNN[0])
+    process = lab.start(command(lab, *words), stderr=subprocess.PIPE)
     wait_for(lambda: list(lab.reports.glob("*-bisect/runs/*/output.txt")))
     time.sleep(3)
-    os.kill(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "qnn-harness bisect --resume " in errors
+    assert "qnn-harness bisect --resume " in errors_of_interrupted(process)
     processes = subprocess.run(
         ["pgrep", "-f", str(lab.reports)], capture_output=True, text=True, check=False
     )

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -75,15 +74,9 @@ class Started:
 
     def __init__(self, runs: DeviceRuns, command: list[str], log: str, cases: int = 0) -> None:
         self.log = runs.folder / log
+        env = runs.environment | {"CASES": str(cases), "GATE": str(runs.folder / "gate")}
         with self.log.open("wb") as output:
-            self.process = subprocess.Popen(
-                command,
-                cwd=runs.folder,
-                env=runs.environment | {"CASES": str(cases), "GATE": str(runs.folder / "gate")},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
+            self.process = runs.start(command, cwd=runs.folder, env=env, stdout=output)
 
     @property
     def output(self) -> str:

@@ -94,14 +94,7 @@ class Steps:
         rack.describe(self.runs, **settings)
         suite = folder / "test_steps.py"
         suite.write_text(SLOW)
-        self.process = subprocess.Popen(
-            self.runs.command(*options, suite),
-            env=self.runs.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        self.process = self.runs.start(self.runs.command(*options, suite))
 
     def wait_for(self, number: int) -> str:
         """Waits until a case has begun; its device."""

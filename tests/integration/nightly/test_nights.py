@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import LAB, DeviceRuns
 from tests.integration.forked import run_module
 from tests.integration.nightly.servers import Webhook
+from tests.waiting import wait_for
 
 SUITE = """import pytest
 
@@ -71,18 +71,10 @@ def ended_when(
     """A night that gets a signal once something is there; return its exit code."""
     output = farm.folder / "output.txt"
     with output.open("wb") as stream:
-        process = subprocess.Popen(
-            [sys.executable, "-m", *words(qnn)],
-            cwd=farm.folder,
-            env=farm.environment,
-            stdout=stream,
-            stderr=stream,
-        )
-    until = time.monotonic() + 200
-    while not condition():
-        assert process.poll() is None, output.read_text()
-        assert time.monotonic() < until
-        time.sleep(0.05)
+        command = [sys.executable, "-m", *words(qnn)]
+        process = farm.start(command, cwd=farm.folder, stdout=stream)
+    wait_for(lambda: condition() or process.poll() is not None, seconds=200)
+    assert process.poll() is None, output.read_text()
     process.send_signal(number)
     return process.wait(100)
 

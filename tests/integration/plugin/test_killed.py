@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import time
 from pathlib import Path
 
@@ -38,15 +37,8 @@ def test_ctrl_c_thrice_leaves_complete_reports(lab: DeviceRuns) -> None:
     lab.file.write_text(TWO_DEVICES)
     log = lab.folder / "said"
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            lab.command("-n", "2", lab.write_suite(SLOW_SUITE)),
-            cwd=ROOT,
-            env=lab.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        command = lab.command("-n", "2", lab.write_suite(SLOW_SUITE))
+        process = lab.start(command, stdout=output, start_new_session=True)
     folder = lab.reports / "latest"
     wait_for(lambda: (folder / "results.jsonl").exists() and recorded(folder) > 0, "a case", 120)
     for _ in range(3):

@@ -5,7 +5,6 @@ import fcntl
 import os
 import random
 import signal
-import subprocess
 import threading
 import time
 from collections import Counter
@@ -65,15 +64,7 @@ class Chaos:
         with contextlib.ExitStack() as ends:
             farm, links, labgrid = self._begin(ends)
             command = self.runs.command(option, "-n", self._devices, "-q", self.suite)
-            process = subprocess.Popen(
-                command,
-                cwd=self.runs.folder,
-                env=self.runs.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
+            process = self.runs.start(command)
             stopped = threading.Event()
             disturbing = threading.Thread(
                 target=self._disturb,

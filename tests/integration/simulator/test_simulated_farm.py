@@ -22,14 +22,9 @@ NAMES = ("farm-01", "farm-02")
 @contextlib.contextmanager
 def farm_of(lab: DeviceRuns, devices: int) -> Iterator[subprocess.Popen[str]]:
     """`qnn-harness simulator farm`, once it has written farm.yaml."""
-    farm = subprocess.Popen(
-        [sys.executable, "-m", "harness.cli.main", "simulator", "farm", "--devices", str(devices)],
-        cwd=lab.folder,
-        env=lab.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    words = ("harness.cli.main", "simulator", "farm", "--devices", str(devices))
+    command = [sys.executable, "-m", *words]
+    farm = lab.start(command, cwd=lab.folder, stderr=subprocess.PIPE)
     try:
         assert "farm.yaml" in farm.stdout.readline()
         yield farm

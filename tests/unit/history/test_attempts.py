@@ -39,7 +39,6 @@ from tests.unit.history.test_importing import history_output
         ("steady_ms.count", None, 1),
         ("steady_ms.counted", "ms", 1e-3),
         ("bytes", None, 1),
-        ("run_us_more", None, 1),
     ],
 )
 def test_a_name_ends_with_its_unit(name: str, unit: str | None, step: float) -> None:
@@ -161,7 +160,6 @@ def test_a_file_that_ends_both_ways_in_a_run_is_one_whatever_others_do(others: s
         ({"load_us": [0.5, 0.25]}, "load_us", 0.375),
         ({"load_us": [float("nan")]}, "load_us", None),
         ({"load_us": 10**400}, "load_us", None),
-        ({"load_us": {"peak": 1}}, "load_us", None),
         ({"rss_bytes": [1]}, "rss_bytes.peak", None),
     ],
 )

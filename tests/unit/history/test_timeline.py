@@ -83,9 +83,7 @@ def marks(line: CaseLine) -> str:
         (("a passed", "a error", "a skipped", "a failed"), ".?-F", True, True),
         (("a error", "a skipped"), "?-", False, False),
         (("a passed", "", "a failed;a passed n=2"), ".~", False, False),
-        (("a passed", "a failed", "a passed", "a passed"), ".F..", False, False),
         (("a passed", "a failed", "a passed"), ".F.", False, False),
-        (("a passed",), ".", False, False),
     ],
 )
 def test_the_last_runs_of_a_case(
@@ -333,7 +331,6 @@ def became(*runs: str, first: int = 0) -> list[NightChange]:
     [
         (("a passed", "a passed"), []),
         (("a passed", "a failed"), [(1, "new", 1)]),
-        (("a failed", "a failed"), [(0, "new", 0), (1, "still", 0)]),
         (("a passed", "a failed", "a failed"), [(1, "new", 1), (2, "still", 1)]),
         (("a@1.0 passed", "a@2.0 failed", "a@3.0 passed"), [(1, "new", 1), (2, "fixed", 2)]),
         (("a passed", "a failed known=x"), [(1, "known", 1)]),

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
 
 from harness.diagnosis.error_record import ChainLink, ErrorRecord
 from harness.history.attempts import Attempt, attempts_by_name, cause_of, finder
@@ -30,7 +29,6 @@ from harness.nightly.issues import (
 )
 from harness.nightly.night import summary_lines
 from harness.results.record import CaseRecord, PlacementRecord, RuntimeRecord
-from tests.properties import reached, reaches
 from tests.report_page import without_code
 from tests.snapshots import Snapshot
 from tests.unit.history.runs import attempt, briefs
@@ -565,34 +563,6 @@ def test_a_flake_that_came_with_a_version_is_bisected_as_one_and_another_one_is_
     same = searched_after("a passed")
     assert same.search is None
     assert same.flaky
-
-
-outcomes = st.lists(
-    st.tuples(st.sampled_from("abc"), st.sampled_from(["passed", "failed", "crashed", "error"])),
-    max_size=4,
-    unique_by=lambda pair: pair[0],
-)
-
-
-@reaches(0.4)
-@given(st.lists(outcomes, min_size=1, max_size=5))
-def test_an_issue_is_open_exactly_as_long_as_it_may_fail(
-    nights: list[list[tuple[str, str]]],
-) -> None:
-    issues: tuple[Issue, ...] = ()
-    before = ""
-    for number, cases in enumerate(nights):
-        after = ";".join(f"{name} {outcome}" for name, outcome in cases)
-        issues = followed(issues, before, after, str(number))
-        failing = {cause for brief in briefs(after) if (cause := cause_of(brief))}
-        seen_now = {issue.id for issue in issues if issue.last_seen == str(number)}
-        if failing:
-            reached()
-        assert failing == seen_now
-        assert all(issue.state == "open" for issue in issues if issue.id in failing)
-        assert len({issue.id for issue in issues}) == len(issues)
-        assert all((issue.state == "closed") == (issue.closed is not None) for issue in issues)
-        before = after
 
 
 def test_what_is_known_of_the_version_that_brought_it(snapshot: Snapshot) -> None:

@@ -19,7 +19,6 @@ from harness.plugin.axes import (
     sources_of,
     takes_compiled,
 )
-from harness.plugin.options import split_list
 from harness.runtimes.aar import AarSource
 from harness.runtimes.catalog import Catalog
 from tests.integration.runtimes.maven_server import make_aar
@@ -33,14 +32,6 @@ V75 = AdbDeviceConfig(name="b", serial="1", soc="SM8650")
 
 def runtimes_of(compilers: dict[str, dict[str, list[str]]]) -> DeviceRuntimes:
     return DeviceRuntimes(compilers, {}, ())
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [(None, []), (["a,b", " c "], ["a", "b", "c"]), ([",a,,"], ["a"]), ([""], [])],
-)
-def test_lists(values: list[str] | None, expected: list[str]) -> None:
-    assert split_list(values) == expected
 
 
 def test_without_compilers_each_runtime_gets_its_own() -> None:
@@ -141,7 +132,6 @@ def test_a_required_backend_that_was_not_asked_for() -> None:
         ((), (), ("htp",)),
         ((), ("gpu", "cpu"), ("gpu", "cpu")),
         (("gpu",), (), ("gpu",)),
-        (("htp", "gpu", "cpu"), (), ("htp", "gpu", "cpu")),
         (("htp", "gpu", "cpu"), ("cpu",), ("cpu",)),
         (("htp", "gpu"), ("cpu",), ()),
     ],

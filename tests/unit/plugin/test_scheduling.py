@@ -52,15 +52,6 @@ def test_cases_of_one_device_go_to_one_worker() -> None:
         assert {cases[number] for number in share.tests} == {(share.device,)}
 
 
-def test_slow_devices_begin_with_short_cases() -> None:
-    lengths = {number: float(1 + number) for number in range(8)}
-    cases = dict.fromkeys(range(8), ("fast", "slow"))
-    fast, slow = deal(8, cases, lengths, {"fast": 0.5, "slow": 2.0}, 2)
-    assert (fast.device, slow.device) == ("fast", "slow")
-    assert {7, 6, 5} < {*fast.tests}
-    assert sum(lengths[number] for number in slow.tests) < sum(lengths.values()) / 3
-
-
 def test_paces_come_from_cases_that_several_devices_have_run() -> None:
     lengths, paces = learn_paces(
         {
@@ -79,16 +70,6 @@ def test_paces_come_from_cases_that_several_devices_have_run() -> None:
     assert lengths["four"] == 7.0 / paces["other"]
     assert lengths["nothing"] > 0
     assert learn_paces({}, {}) == ({}, {})
-
-
-def test_until_then_a_device_has_the_pace_of_its_kind() -> None:
-    seconds = {f"case-{number}": {f"slow-{number % 2}": 9.0} for number in range(20)}
-    seconds |= {f"case-{number}": {"fast": 3.0} for number in range(20, 40)}
-    _, paces = learn_paces(seconds, {"slow-0": "slow", "slow-1": "slow"})
-    assert paces["slow-0"] == paces["slow-1"]
-    assert 2.5 < paces["slow-0"] / paces["fast"] < 3.0
-    _, few = learn_paces({"a": {"slow": 9.0}, "b": {"fast": 3.0}}, {})
-    assert 1.0 < few["slow"] / few["fast"] < 1.5
 
 
 @reaches(0.4)
@@ -274,16 +255,6 @@ def test_near_the_end_a_case_waits_for_a_faster_device(
     for name in names[left:]:
         forecast.begin(name, "fast")
     assert forecast.waits("case-0", "mine", in_use, waited_s) is waits
-
-
-def test_the_device_used_last_comes_first_unless_a_faster_one_is_worth_the_wait() -> None:
-    paces = {"fast": 1.0, "slow": 3.0, "mine": 3.0}
-    lengths = {"short": 1.0, "long": 9.0, "other": 9.0}
-    forecast = Forecast(dict.fromkeys(lengths, tuple(paces)), lengths, paces, {})
-    places: Any = [SimpleNamespace(device=name) for name in ("mine", "slow", "fast")]
-    assert forecast.in_order("short", places)[0].device == "mine"
-    forecast.begin("other", "fast")
-    assert forecast.in_order("long", places)[0].device == "fast"
 
 
 def test_workers_tell_each_other_what_they_begin_and_how_long_it_took(tmp_path: Path) -> None:

@@ -124,7 +124,6 @@ def test_the_probes_numbers_are_the_words_of_the_file() -> None:
             ],
             "Accelerator (execute) time",
         ),
-        ([("other", "count", 4, "Number of HVX threads used")], None),
         (
             [
                 ("other", "count", 4, "Accelerator threads"),

@@ -143,16 +143,12 @@ def test_the_last_attempt_counts() -> None:
         ({"logs": ["logs/a"]}, True),
         ({"logs": ["/logs/a"]}, False),
         ({"logs": ["logs/../../x"]}, False),
-        ({"duration_s": -1}, False),
         ({"started": "2026-11-21T06:00:00"}, False),
         ({"outcome": "failed", "cause": None}, False),
         ({"outcome": "passed", "cause": "target"}, False),
-        ({"outcome": "unsupported", "cause": "target"}, False),
         ({"outcome": "skipped", "cause": "config"}, False),
         ({"outcome": "broken", "cause": "target"}, False),
-        ({"outcome": "failed", "cause": "weather"}, False),
         ({"measurements": {"x": object()}}, False),
-        ({"axes": {"x": {1, 2}}}, False),
         ({"colour": "red"}, False),
     ],
 )
@@ -223,7 +219,6 @@ def test_what_a_case_is_shown_as(
         ({}, None, None),
         ({"conclusion": "56 fit", "grid": ["contexts", 7]}, "56 fit", ("contexts", "7")),
         ({"conclusion": 56, "grid": "ab"}, None, None),
-        ({"grid": ["a"]}, None, None),
         ({"grid": ["a", "b", "c"]}, None, None),
     ],
 )
@@ -315,7 +310,6 @@ class Marked(str):
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (None, None),
         (True, True),
         (Number.SEVEN, 7),
         ("\ud800 \u00fc", "? \u00fc"),
@@ -323,11 +317,9 @@ class Marked(str):
         (PurePosixPath("/x"), "/x"),
         (np.float64(2.5), 2.5),
         (np.bool_(True), True),
-        (float("-inf"), None),
         # counters of 64 bits stay, and what floating numbers hold becomes one
         (2**64 - 1, 2**64 - 1),
         (2**64, 2.0**64),
-        (-(2**64), -(2.0**64)),
         (1 - 2**64, 1 - 2**64),
         (10**300 - 1, 1e300),
         (10**300, None),

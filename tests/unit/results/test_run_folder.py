@@ -139,13 +139,6 @@ def test_what_a_newer_harness_went_on_with_is_not_resumed(tmp_path: Path) -> Non
     assert (journal.read_bytes(), (folder.path / "run.json").read_bytes()) == before
 
 
-def test_latest_is_the_newest(tmp_path: Path) -> None:
-    runs = [create(tmp_path) for _ in range(3)]
-    assert len({run.run_id for run in runs}) == 3
-    assert RunFolder.open(tmp_path / "latest").run_id == runs[-1].run_id
-    assert not list(tmp_path.glob(".latest*"))
-
-
 def test_what_is_removed_leaves_what_was_before_it(tmp_path: Path) -> None:
     reports = tmp_path / "reports"
     first, second = create(reports), create(reports)

@@ -70,6 +70,8 @@ def test_paces_come_from_cases_that_several_devices_have_run() -> None:
     assert lengths["four"] == 7.0 / paces["other"]
     assert lengths["nothing"] > 0
     assert learn_paces({}, {}) == ({}, {})
+    _, few = learn_paces({"a": {"slow": 9.0}, "b": {"fast": 3.0}}, {})
+    assert 1.0 < few["slow"] / few["fast"] < 1.5, "one case tells little"
 
 
 @reaches(0.4)

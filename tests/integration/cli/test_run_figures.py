@@ -10,6 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from tests.integration.device_runs import DeviceRuns
+from tests.planted import Graph
 
 SHAPE = [1, 4, 8, 8]
 
@@ -112,30 +113,18 @@ def test_what_is_quantised_is_not_judged_by_what_it_cuts_off(lab: DeviceRuns) ->
     assert _figures(*sides)["sqnr_db"] < 2
 
 
-NODES = ("conv1", "relu1", "conv2", "relu2", "pool")
+NODES = ("/conv_0", "/relu_1", "/conv_2", "/relu_3", "/globalaveragepool_4")
 
 
 @pytest.fixture
 def cnn(lab: DeviceRuns) -> Path:
     """Two convolutions with what belongs to them, and a mean over all places."""
-    random = np.random.default_rng(0)
-    weights = [
-        numpy_helper.from_array((random.standard_normal(shape) / 9).astype(np.float32), name)
-        for name, shape in (("w1", (16, 3, 3, 3)), ("w2", (32, 16, 3, 3)))
-    ]
-    kinds = ("Conv", "Relu", "Conv", "Relu", "GlobalAveragePool")
-    inputs = (["x", "w1"], ["conv1"], ["relu1", "w2"], ["conv2"], ["relu2"])
-    nodes = [
-        helper.make_node(
-            kind, tensor, [name], name, **({"pads": [1] * 4} if kind == "Conv" else {})
-        )
-        for kind, tensor, name in zip(kinds, inputs, NODES, strict=True)
-    ]
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 32, 32])
-    y = helper.make_tensor_value_info("pool", TensorProto.FLOAT, [1, 32, 1, 1])
-    graph = helper.make_graph(nodes, "cnn", [x], [y], weights)
-    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
-    onnx.save(model, lab.folder / "cnn.onnx")
+    graph, scale = Graph(0, (1, 3, 32, 32)), 1 / 9
+    x = graph.add("Conv", "x", graph.weight(16, 3, 3, 3, scale=scale), pads=[1] * 4)
+    x = graph.add("Relu", x)
+    x = graph.add("Conv", x, graph.weight(32, 16, 3, 3, scale=scale), pads=[1] * 4)
+    x = graph.add("GlobalAveragePool", graph.add("Relu", x))
+    onnx.save(graph.model(x), lab.folder / "cnn.onnx")
     return lab.folder / "cnn.onnx"
 
 

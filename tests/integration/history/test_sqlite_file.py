@@ -15,6 +15,7 @@ import pytest
 from harness.history.database import open_database
 from harness.history.importing import import_run, runs_in
 from tests.unit.history.runs import attempt, run_folder
+from tests.unit.history.test_importing import stored_rows
 
 RUNS, CASES = 3, 12
 
@@ -30,11 +31,6 @@ def reports_in(folder: Path) -> Path:
             ),
         )
     return folder
-
-
-def stored_rows(file: Path) -> list[tuple[Any, ...]]:
-    with sqlite3.connect(file) as connection:
-        return list(connection.execute("SELECT * FROM attempts ORDER BY run, line"))
 
 
 def import_all(file: Path, reports: Path) -> int:

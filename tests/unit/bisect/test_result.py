@@ -4,7 +4,6 @@ import io
 import json
 import re
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from harness.cli.bisect import BisectProgress, bisect, result_lines
 from harness.cli.schema import schemas
 from harness.diagnosis.error_record import ErrorRecord
 from harness.results.record import CaseRecord
+from tests.report_page import Page
 from tests.snapshots import Snapshot
 from tests.unit.bisect.scripted_runs import CASE, ScriptedRuns, new_bisection
 
@@ -50,15 +50,6 @@ def hide_runs(snapshot: Snapshot, bisection: Bisection) -> None:
         snapshot.hide(run.name, "RUN")
 
 
-class Tags(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-
-
 def test_one_axis(tmp_path: Path, snapshot: Snapshot) -> None:
     runs = ScriptedRuns(lambda point, _: "failed" if point[0] > "2.48" else "passed")
     bisection = new_bisection(
@@ -83,10 +74,8 @@ def test_one_axis(tmp_path: Path, snapshot: Snapshot) -> None:
     assert text.partition("## Side by side")[2].partition("## Every run")[0] == snapshot
     assert text.startswith(f"# {title(BisectionResult.model_validate(result))}\n")
     assert f"--qnn-only-case '{CASE}' --qnn-device sim --qnn-compiler 2.47.0" in text
-    page = (bisection.folder.path / "report.html").read_text()
-    parser = Tags()
-    parser.feed(page)
-    assert "script" not in parser.tags
+    page = Page((bisection.folder.path / "report.html").read_text())
+    assert "script" not in page.tags
 
 
 CORNERS = CornerSpec(

@@ -110,17 +110,13 @@ def reports(tmp_path: Path) -> Path:
     return reports_in(tmp_path / "reports")
 
 
-def in_folder(reports: Path, mode: int) -> None:
-    (reports / "history.sqlite").chmod(0o444)
-    reports.chmod(mode)
-
-
 @pytest.mark.slow
 def test_what_may_only_be_read_is_read(reports: Path) -> None:
     file = reports / "history.sqlite"
     assert history("import", "--reports", reports).returncode == 0
     expected = history("--database", file, "--json").stdout
-    in_folder(reports, 0o555)
+    file.chmod(0o444)
+    reports.chmod(0o555)
     try:
         completed = history("--database", file, "--json")
         assert (completed.returncode, completed.stdout) == (0, expected), completed.stderr

@@ -11,10 +11,6 @@ from tests.logged import Logged
 X64 = {"libQnnHtp.so", "libQnnSystem.so", "libQnnGpu.so", "libc++", "libc++abi", "libunwind"}
 
 
-def short_names(names: list[str]) -> set[str]:
-    return {name if name.startswith("libQnn") else name.split("-")[0] for name in names}
-
-
 @pytest.mark.parametrize(
     ("version", "names", "megabytes"),
     [("2.51.0", X64, 127), ("2.47.0", X64 | {"libQnnCpu.so"}, 126)],
@@ -23,7 +19,8 @@ def test_a_runtime_of_this_host(
     version: str, names: set[str], megabytes: int, runtime_for: RuntimeFor
 ) -> None:
     runtime = runtime_for(version)
-    assert short_names([file.path.name for file in runtime.files]) == names
+    file_names = [file.path.name for file in runtime.files]
+    assert {n if n.startswith("libQnn") else n.split("-")[0] for n in file_names} == names
     assert round(sum(file.size for file in runtime.files) / 1e6) == megabytes
     assert runtime.library_dirs == ("onnxruntime_qnn", "onnxruntime_qnn.libs")
     for file in runtime.files:

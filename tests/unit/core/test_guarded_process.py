@@ -73,11 +73,6 @@ wait
 """
 
 
-def start_stubborn(argv: list[str]) -> tuple[subprocess.Popen[bytes], list[int]]:
-    process = subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True)
-    return process, [int(process.stdout.readline()) for _ in range(3)]
-
-
 PARENT = f"""
 import subprocess, sys, time
 from harness.core.guarded_process import GuardedProcess, spawn_guarded
@@ -88,7 +83,9 @@ time.sleep(100)
 
 @pytest.mark.slow
 def test_everything_ends_when_we_die() -> None:
-    process, pids = start_stubborn([sys.executable, "-c", PARENT])
+    command = [sys.executable, "-c", PARENT]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
+    pids = [int(process.stdout.readline()) for _ in range(3)]
     process.kill()
     process.wait(60)
     # two seconds of grace for the one that ignores SIGTERM

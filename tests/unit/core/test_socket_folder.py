@@ -44,10 +44,6 @@ def listen(path: Path) -> socket.socket:
     return listening
 
 
-def make_older(folder: Path) -> None:
-    os.utime(folder, (0, 0))
-
-
 def test_the_folder_is_new_and_ours_alone(runtime: Path) -> None:
     before = os.umask(0)
     try:
@@ -112,7 +108,7 @@ def test_what_dead_servers_left_is_swept(runtime: Path) -> None:
         link = runtime / "qnn-harness-adb-link"
         link.symlink_to(elsewhere)
         for folder in (never.parent, dead.parent, alive.parent, elsewhere):
-            make_older(folder)
+            os.utime(folder, (0, 0))
         fresh = new_socket_path()
     names = {path.name for path in runtime.iterdir()}
     kept = {alive.parent.name, young.parent.name, fresh.parent.name, "other", link.name}

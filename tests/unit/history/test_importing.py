@@ -20,7 +20,6 @@ from harness.history.database import open_database
 from harness.history.importing import import_run, list_runs, runs_in
 from harness.history.timeline import Filter
 from harness.report.merge import merge_runs
-from harness.results.record import CaseRecord
 from harness.results.run_folder import INFO
 from tests.properties import reached, reaches
 from tests.snapshots import Snapshot
@@ -116,14 +115,11 @@ def test_what_is_asked_for_is_what_is_told(tmp_path: Path) -> None:
         assert (code, len(json.loads(output)["cases"])) == (0 if cases else 1, cases), words
 
 
-def placed_with(record: CaseRecord, **changed: str) -> CaseRecord:
-    return record.model_copy(update={"placement": record.placement.model_copy(update=changed)})
-
-
 def test_a_placement_of_megabytes_is_not_kept_as_it_is(tmp_path: Path) -> None:
     record = attempt("a passed")
     long = ["x" * (3 << 20), f"{'x' * (3 << 20)}y"]
-    run_folder(tmp_path, *(placed_with(record, qnn=text, device=text) for text in long))
+    places = [record.placement.model_copy(update={"qnn": text, "device": text}) for text in long]
+    run_folder(tmp_path, *(record.model_copy(update={"placement": place}) for place in places))
     history_output("import", "--reports", tmp_path)
     with sqlite3.connect(tmp_path / "history.sqlite") as connection:
         stored = [text for (text,) in connection.execute("SELECT placement FROM attempts")]

@@ -24,10 +24,6 @@ def judged(*rows: tuple[Any, str, Sequence[float], Sequence[float]]) -> JudgedSp
     return judge(*zip(*rows, strict=True))
 
 
-def scaled(runs: Sequence[float], by: float) -> list[float]:
-    return [us * by for us in runs]
-
-
 @pytest.mark.parametrize(
     ("new", "verdict"),
     [
@@ -64,7 +60,7 @@ def test_what_is_no_size_of_anything_is_left_out() -> None:
 
 def test_a_device_needs_eight_cases_of_which_three_quarters_moved_half_as_far() -> None:
     def together(moved: Sequence[float], effect: float = 0.1) -> bool:
-        many, new = len(moved), [scaled(QUIET[:3], by) for by in moved]
+        many, new = len(moved), [[us * by for us in QUIET[:3]] for by in moved]
         (common,) = judge(range(many), ["g"] * many, [QUIET] * many, new, effect).common
         return common is not None
 

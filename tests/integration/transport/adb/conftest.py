@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -157,13 +157,6 @@ def server_survives(request: pytest.FixtureRequest) -> Iterator[None]:
         warnings.warn(f"adb 29 ended with {ends}", stacklevel=1)
 
 
-class Daemon(Protocol):
-    address: str
-
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
-
-
 @dataclass
 class Lab:
     """Starts devices of one kind; each has a folder on it where a test may write."""
@@ -183,13 +176,13 @@ class Lab:
         """The program of that server, None for the harness's own."""
         return self.servers.adb
 
-    def start(self, **options: Any) -> tuple[Daemon, str]:
+    def start(self, **options: Any) -> tuple[RealDevice | SimulatedDevice, str]:
         """A started daemon and a fresh folder on that device; options are its daemon's."""
         if self.kind in ("real", "android"):
             if self.kind == "android":
                 options["android"] = Android(str(x64_root()), str(options.pop("programs", "")))
             root = Path(os.environ["QNN_HARNESS_ADBD_ROOT"])
-            daemon: Daemon = RealDevice(root, **options)
+            daemon: RealDevice | SimulatedDevice = RealDevice(root, **options)
             folder = f"/data/local/tmp/test-{secrets.token_hex(4)}"
         else:
             storage = self.home / f"storage-{secrets.token_hex(4)}"

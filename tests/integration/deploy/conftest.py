@@ -82,7 +82,6 @@ class CountingDevice(AdbDevice):
 
 def packed_bytes(stdin: object) -> int:
     """The size of the contents (not of notes to the script) in an archive, if it is one."""
-    assert isinstance(stdin, bytes)
     try:
         with tarfile.open(fileobj=io.BytesIO(stdin)) as tar:
             return sum(

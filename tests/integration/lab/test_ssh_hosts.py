@@ -19,7 +19,6 @@ from harness.lab.device_watch import DeviceWatch
 from harness.lab.health import DeviceEvent, Quarantine
 from harness.lab.inventory import load_lab
 from harness.lab.lab_device import OpenLab
-from harness.transport.adb_address import SshAddress
 from harness.transport.adb_server import AdbServer
 from tests.integration.lab.ssh_host import SSHD, SshHost
 from tests.waiting import wait_for
@@ -37,9 +36,7 @@ sys.stdin.read()
 
 
 def server_of(far: SshHost) -> AdbServer:
-    address = ssh_address(far.login)
-    assert isinstance(address, SshAddress)
-    return AdbServer(address)
+    return AdbServer(ssh_address(far.login))
 
 
 def user_of(far: SshHost) -> subprocess.Popen[str]:

@@ -14,14 +14,6 @@ from tests.snapshots import Snapshot
 from tests.unit.bisect.histories import corners, drive
 
 
-def drive_corners(
-    search: VersionSearch, world: Callable[[Point], RunAnswer]
-) -> tuple[CornersFinding, list[Point]]:
-    finding, points = drive(search, world)
-    assert isinstance(finding, CornersFinding)
-    return finding, points
-
-
 def found_in(finding: CornersFinding) -> dict[str, tuple[dict[str, str], str, str]]:
     """Of each axis that was searched: what was held, and the versions around the change."""
     return {
@@ -69,7 +61,7 @@ def test_every_cause_wherever_it_is_and_whichever_way(cause: str, shape: tuple[i
                 qnn, ort = towards_bad(spec, point)  # noqa: B023
                 return "bad" if CAUSES[cause](qnn >= first, ort >= second) else "good"
 
-            finding, points = drive_corners(VersionSearch(spec), world)
+            finding, points = drive(VersionSearch(spec), world)
             assert (finding.kind, finding.fails_with) == ("change", cause)
             assert len(points) == len(set(points)) == finding.runs <= spec.most_runs
             assert points[:2] == [spec.good, spec.bad]
@@ -90,7 +82,7 @@ def test_every_cause_wherever_it_is_and_whichever_way(cause: str, shape: tuple[i
 def test_the_answer_in_words(snapshot: Snapshot) -> None:
     """Only a new ORT on an old QNN fails: each axis is searched with the other at its bad end."""
     spec = corners(2, 2, good=("2.11", "1.20"), bad=("2.10", "1.21"))
-    finding, points = drive_corners(
+    finding, points = drive(
         VersionSearch(spec), lambda point: "bad" if point == spec.bad else "good"
     )
     assert points == [("2.11", "1.20"), ("2.10", "1.21"), ("2.10", "1.20"), ("2.11", "1.21")]
@@ -106,14 +98,14 @@ def test_the_answer_in_words(snapshot: Snapshot) -> None:
 @pytest.mark.parametrize("verdict", ["good", "bad"])
 def test_pairs_that_are_alike_have_no_change(verdict: RunAnswer, snapshot: Snapshot) -> None:
     spec = corners(3, 3)
-    finding, points = drive_corners(VersionSearch(spec), lambda _: verdict)
+    finding, points = drive(VersionSearch(spec), lambda _: verdict)
     assert (finding.kind, finding.verdict, len(points)) == ("no-change", verdict, 2)
     assert [finding.text, *finding.notes] == snapshot
 
 
 def test_pairs_that_are_the_other_way_round_are_undecided(snapshot: Snapshot) -> None:
     spec = corners(3, 3)
-    finding, points = drive_corners(
+    finding, points = drive(
         VersionSearch(spec), lambda point: "bad" if point[0] < "2.11" else "good"
     )
     assert (finding.kind, len(points)) == ("undecided", 2)
@@ -124,7 +116,7 @@ def test_pairs_that_are_the_other_way_round_are_undecided(snapshot: Snapshot) ->
 def test_a_named_pair_that_cannot_be_tested_is_asked_for_anew(end: str) -> None:
     spec = corners(3, 3)
     hole = getattr(spec, end)
-    finding, points = drive_corners(
+    finding, points = drive(
         VersionSearch(spec), lambda point: "untestable" if point == hole else "bad"
     )
     assert finding.kind == "undecided"
@@ -154,7 +146,7 @@ def test_mixed_corners_that_cannot_be_tested(
             return "untestable"
         return "bad" if CAUSES[bad](point[0] >= "2.12", point[1] >= "1.22") else "good"
 
-    finding, points = drive_corners(VersionSearch(spec), world)
+    finding, points = drive(VersionSearch(spec), world)
     assert (finding.kind, finding.fails_with) == (kind, None)
     assert finding.text == snapshot
     assert set(found_in(finding)) == searched
@@ -171,7 +163,7 @@ def test_what_is_asked_follows_from_the_answers_alone(cause: str) -> None:
     def world(point: Point) -> RunAnswer:
         return "bad" if CAUSES[cause](point[0] >= "2.13", point[1] >= "1.21") else "good"
 
-    whole, points = drive_corners(VersionSearch(spec), world)
+    whole, points = drive(VersionSearch(spec), world)
     for known in range(len(points) + 1):
         evidence = Evidence()
         for point in reversed(points[:known]):

@@ -87,7 +87,6 @@ def planted(words: tuple[str, ...], error: BaseException, *before: str) -> tuple
     """Return the end of a command whose body only raises this error."""
     command: click.Command | None = commands
     for word in words:
-        assert isinstance(command, click.Group)
         command = command.get_command(click.Context(command), word)
     assert command is not None
     body = mock.Mock(side_effect=error)

@@ -76,7 +76,6 @@ def test_beside_nothing_nothing_is_named(snapshot: Snapshot) -> None:
 
 def test_where_no_speed_was_measured_no_heading_says_so() -> None:
     view = with_speed(compared("a passed", "a passed"), [])
-    assert isinstance(view, ComparisonView)
     assert view.speed is not None
     assert "Speed" not in markdown(view) + page(view)
 

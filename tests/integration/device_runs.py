@@ -134,11 +134,16 @@ class DeviceRuns:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, **place | streams | options)
 
     def qnn_harness(
-        self, *arguments: object, timeout_s: float = RUN_TIMEOUT_S
+        self, *arguments: object, timeout_s: float = RUN_TIMEOUT_S, code: int | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """A command in a process of its own, called in the folder of the lab."""
+        """A command in a process of its own, called in the folder of the lab.
+
+        It ends with code, if that is given.
+        """
         words = ["harness.cli.main", *map(str, arguments)]
-        return run_module(words, self.folder, self.environment, timeout_s)
+        completed = run_module(words, self.folder, self.environment, timeout_s)
+        assert code in (None, completed.returncode), f"{completed.stdout}{completed.stderr}"
+        return completed
 
     def run_files(
         self, *arguments: object, timeout_s: float = RUN_TIMEOUT_S
@@ -151,8 +156,16 @@ class DeviceRuns:
         records = [json.loads(line) for line in completed.stdout.splitlines()]
         return completed.returncode, completed.stderr, records
 
-    def run(self, *arguments: object, suites: Path = ROOT / "suites", **settings: str) -> Finished:
+    def run(
+        self,
+        *arguments: object,
+        suites: Path = ROOT / "suites",
+        code: int | None = None,
+        **settings: str,
+    ) -> Finished:
+        """Run device tests, which end with code, if that is given."""
         _, _, *words = self.command(*arguments, suites)
         environment = self.environment | settings
         completed = run_module(words, ROOT, environment, RUN_TIMEOUT_S, stderr=subprocess.STDOUT)
+        assert code in (None, completed.returncode), completed.stdout
         return Finished(completed.returncode, completed.stdout, self.reports)

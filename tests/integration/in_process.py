@@ -15,12 +15,15 @@ _WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def qnn_harness(
-    *arguments: object, environment: Mapping[str, str] | None = None
+    *arguments: object, environment: Mapping[str, str] | None = None, code: int | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Output and exit code as of a process of its own: for wrong input above all."""
+    """Output and exit code as of a process of its own: for wrong input above all.
+
+    It ends with code, if that is given.
+    """
     words = ["qnn-harness", *map(str, arguments)]
     watched = {number: signal.getsignal(number) for number in _WATCHED}
-    out, err, code = io.StringIO(), io.StringIO(), None
+    out, err, ended = io.StringIO(), io.StringIO(), None
     with (
         mock.patch.object(sys, "argv", words),
         mock.patch.dict(os.environ, environment or os.environ, clear=True),
@@ -30,8 +33,9 @@ def qnn_harness(
         try:
             main()
         except SystemExit as end:
-            code = end.code
+            ended = end.code
         finally:
             for number, handler in watched.items():
                 signal.signal(number, handler)
-    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
+    assert code in (None, ended), f"{ended}: {out.getvalue()}{err.getvalue()}"
+    return subprocess.CompletedProcess(words, ended, out.getvalue(), err.getvalue())

@@ -104,8 +104,7 @@ def test_pytest_finds_cases_as_shown(lab: DeviceRuns) -> None:
     for command in sorted(line for line in shown if line.startswith("pytest ")):
         # not every computer has what a DSP takes
         words = shlex.split(command.replace(",sim-v73-dsp", ""))[1:]
-        planned = lab.run("--plan", *(word for word in words if word not in NOT_GIVEN))
-        assert planned.code == 0, planned.output
+        planned = lab.run("--plan", *(word for word in words if word not in NOT_GIVEN), code=0)
         assert re.search(r"\d cases?; ", planned.output), command
 
 
@@ -199,8 +198,7 @@ def test_python_examples_run(of_api: bool, lab: DeviceRuns, mine: Path) -> None:
         name = f"test_{page.stem}_{number}.py"
         names.add(name)
         (mine / name).write_text(text)
-    completed = lab.run(suites=mine)
-    assert completed.code == 0, completed.output
+    completed = lab.run(suites=mine, code=0)
     assert {case["outcome"] for case in completed.cases} == {"passed"}
     assert {case["case"].partition("::")[0].rpartition("/")[2] for case in completed.cases} == names
 

@@ -28,8 +28,7 @@ def opened(lab: Path) -> OpenLab:
 
 
 def test_devices_says_what_the_device_says(simulated_lab: Path) -> None:
-    completed = qnn_harness("devices", "--lab", simulated_lab, "--json")
-    assert completed.returncode == 0, completed.stderr
+    completed = qnn_harness("devices", "--lab", simulated_lab, "--json", code=0)
     (row,) = (row for row in json.loads(completed.stdout)["devices"] if row["configured"])
     assert (row["name"], row["state"], row["soc"]) == ("sim-test", "device", "QCS8550")
     assert (row["htp_arch"], row["adreno"], row["target"]) == (73, "740", "linux-x64")
@@ -42,8 +41,7 @@ def test_devices_says_what_the_device_says(simulated_lab: Path) -> None:
 
 def test_a_device_that_is_not_there_is_the_labs_fault(simulated_lab: Path) -> None:
     simulated_lab.write_text("schema: 1\ndevices:\n  - name: gone\n    serial: 127.0.0.1:9\n")
-    completed = qnn_harness("devices", "--lab", simulated_lab, "--json")
-    assert completed.returncode == 3
+    completed = qnn_harness("devices", "--lab", simulated_lab, "--json", code=3)
     assert completed.stderr == ""
     (row,) = (row for row in json.loads(completed.stdout)["devices"] if row["configured"])
     assert row["state"] == "unreachable"
@@ -61,8 +59,7 @@ def test_devices_clean_removes_what_nobody_uses(simulated_lab: Path, tmp_path: P
     assert (folder / "input.raw").exists()
 
     # this process lives, so it may still use them
-    completed = qnn_harness("devices", "--lab", simulated_lab, "clean")
-    assert completed.returncode == 0, completed.stderr
+    completed = qnn_harness("devices", "--lab", simulated_lab, "clean", code=0)
     assert f"process {os.getpid()} " in completed.stdout
     assert (folder / "input.raw").exists()
 
@@ -71,15 +68,13 @@ def test_devices_clean_removes_what_nobody_uses(simulated_lab: Path, tmp_path: P
         (mark,) = workdir.glob("inuse/*")
         content = mark.read_bytes()
         mark.unlink()
-    completed = qnn_harness("devices", "clean", "sim-test", "--lab", simulated_lab)
-    assert completed.returncode == 0, completed.stderr
+    completed = qnn_harness("devices", "clean", "sim-test", "--lab", simulated_lab, code=0)
     assert completed.stdout == "sim-test: 0.2 MB freed, 2 sets removed\n"
     assert not folder.exists()
 
     # all goes, whoever uses it
     mark.write_bytes(content)
-    completed = qnn_harness("devices", "clean", "--all", "--lab", simulated_lab)
-    assert completed.returncode == 0, completed.stderr
+    completed = qnn_harness("devices", "clean", "--all", "--lab", simulated_lab, code=0)
     assert f"process {os.getpid()} on " in completed.stdout
     assert not workdir.exists()
 
@@ -142,8 +137,7 @@ def test_why_a_device_is_in_quarantine_is_told(simulated_lab: Path, tmp_path: Pa
     with opened(simulated_lab) as lab:
         key = lab.device("sim-test").key
     entry = Quarantine(tmp_path / "quarantine").put(key, "it rebooted all day")
-    completed = qnn_harness("devices", "--lab", simulated_lab)
-    assert completed.returncode == 1
+    completed = qnn_harness("devices", "--lab", simulated_lab, code=1)
     for text in (entry.since, "it rebooted all day", "qnn-harness devices heal sim-test"):
         assert str(text) in completed.stdout
     # which ends it, once our probe has run there

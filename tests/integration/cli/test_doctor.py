@@ -76,13 +76,6 @@ def test_wrong_input_is_2(simulated_lab: Path, tmp_path: Path) -> None:
     assert "9.9.9" in checks[NAME, "runtime"]["found"]
 
 
-def test_a_lab_where_nothing_can_be_asked_is_3(simulated_lab: Path) -> None:
-    simulated_lab.write_text("schema: 1\ndevices:\n  - {name: gone, serial: '127.0.0.1:9'}\n")
-    completed, checks = run("--lab", simulated_lab)
-    assert completed.returncode == 3
-    assert checks["gone", "reachable"]["status"] == "fail"
-
-
 PHONE_AWAY = """schema: 1
 hosts: [{name: here, host: 127.0.0.1, port: PORT}]
 devices:

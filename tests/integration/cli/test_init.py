@@ -30,8 +30,7 @@ def test_what_adb_sees_is_written_and_can_be_used(
     adb: AdbClient, start_device: StartDevice, file: Path
 ) -> None:
     device = start_device()
-    completed = qnn_harness("init", "--server", f"127.0.0.1:{adb.port}", "--lab", file)
-    assert completed.returncode == 0, completed.stderr
+    completed = qnn_harness("init", "--server", f"127.0.0.1:{adb.port}", "--lab", file, code=0)
     assert f"({device.address}): QCS8550, HTP v73, linux-x64: " in completed.stdout
     found, simulated = load_lab(file).devices
     assert isinstance(found, AdbDeviceConfig)
@@ -49,8 +48,7 @@ def test_nothing_is_overwritten(file: Path) -> None:
 
 def test_a_simulated_device_alone(file: Path) -> None:
     server = f"127.0.0.1:{port_of_ones_own()}"
-    completed = qnn_harness("init", "--simulated", "--server", server, "--lab", file)
-    assert completed.returncode == 0, completed.stderr
+    completed = qnn_harness("init", "--simulated", "--server", server, "--lab", file, code=0)
     assert completed.stdout.endswith("qnn-harness doctor sim-v73\n")
     assert [config.name for config in load_lab(file).enabled_devices()] == ["sim-v73"]
     assert [path.name for path in file.parent.glob("*devices*")] == ["devices.yaml"]
@@ -58,11 +56,9 @@ def test_a_simulated_device_alone(file: Path) -> None:
 
 def test_where_nothing_answers_nothing_is_written(adb: AdbClient, file: Path) -> None:
     port = port_of_ones_own()
-    completed = qnn_harness("init", "--server", f"127.0.0.1:{port}", "--lab", file)
-    assert completed.returncode == 3
+    completed = qnn_harness("init", "--server", f"127.0.0.1:{port}", "--lab", file, code=3)
     assert f"adb -P {port} start-server`" in completed.stderr
-    completed = qnn_harness("init", "--server", f"127.0.0.1:{adb.port}", "--lab", file)
-    assert completed.returncode == 3
+    completed = qnn_harness("init", "--server", f"127.0.0.1:{adb.port}", "--lab", file, code=3)
     assert not file.exists()
 
 
@@ -71,8 +67,7 @@ def test_a_device_that_was_pulled_out_is_left_out(
 ) -> None:
     start_device("gone").stop()
     phone = start_device("kept")
-    completed = qnn_harness("init", "--server", f"127.0.0.1:{adb.port}", "--lab", file)
-    assert completed.returncode == 0, completed.stderr
+    qnn_harness("init", "--server", f"127.0.0.1:{adb.port}", "--lab", file, code=0)
     assert phone.address in [getattr(device, "serial", None) for device in load_lab(file).devices]
 
 

@@ -50,8 +50,7 @@ def runs(tmp_path: Path) -> DeviceRuns:
 def test_cases_run_by_it(runs: DeviceRuns) -> None:
     suite = runs.file.with_name("test_steps.py")
     suite.write_text(SUITE)
-    finished = runs.run(suites=suite)
-    assert finished.code == 1, finished.output
+    finished = runs.run(suites=suite, code=1)
     assert sorted(case["outcome"] for case in finished.cases) == ["crashed", "passed"]
     serial = f"env --chdir={runs.file.parents[1]}/board"
     assert {case["device"]["serial"] for case in finished.cases} == {serial}

@@ -15,7 +15,7 @@ import pytest
 from harness.core.errors import ConfigError
 from harness.core.state_folders import cache_root
 from harness.labgrid.session import PlaceRequest, found_places, lost_file
-from tests.integration.device_runs import RUN_TIMEOUT_S, DeviceRuns
+from tests.integration.device_runs import RUN_TIMEOUT_S, DeviceRuns, Finished
 from tests.integration.labgrid.rack import Rack
 from tests.waiting import wait_for
 
@@ -112,8 +112,6 @@ class Steps:
         reports = self.runs.reports / "latest" / "results.jsonl"
         cases = []
         if reports.exists():
-            from tests.integration.device_runs import Finished
-
             cases = Finished(0, "", self.runs.reports).cases
         attempts = [(case["outcome"], case["cause"], case["device"]["name"]) for case in cases]
         return self.process.returncode, output, attempts
@@ -136,27 +134,13 @@ def is_noticed(place: str) -> bool:
 
 
 @pytest.mark.slow
-def test_a_run_takes_its_places_and_gives_them_back(rack: Rack, tmp_path: Path) -> None:
-    lab = DeviceRuns(tmp_path)
-    rack.describe(lab, places=2)
-    suite = tmp_path / "test_quick.py"
-    suite.write_text(QUICK)
-    finished = lab.run("-n", "auto", suites=suite)
-    assert finished.code == 0, finished.output
-    assert [case["outcome"] for case in finished.cases] == ["passed"] * 4
-    assert {case["device"]["name"] for case in finished.cases} <= {"p1", "p2"}
-    assert not rack.holders()
-
-
-@pytest.mark.slow
 def test_a_place_is_not_held_idle_for_another(rack: Rack, tmp_path: Path) -> None:
     rack.client("-p", "p1", "acquire", user="bob")
     lab = DeviceRuns(tmp_path)
     rack.describe(lab, places=2, wait_s=2 * RUN_TIMEOUT_S)
     suite = tmp_path / "test_quick.py"
     suite.write_text(QUICK)
-    finished = lab.run("-n", "auto", suites=suite)
-    assert finished.code == 0, finished.output
+    finished = lab.run("-n", "auto", suites=suite, code=0)
     assert {case["device"]["name"] for case in finished.cases} == {"p2"}
     assert "desk/bob\n" in finished.output
     rack.client("-p", "p1", "release", user="bob")
@@ -294,13 +278,11 @@ def test_what_is_wrong_is_said(rack: Rack, tmp_path: Path) -> None:
     suite = tmp_path / "test_quick.py"
     suite.write_text(QUICK)
     rack.describe(lab, filters={"board": "other"})
-    finished = lab.run(suites=suite)
-    assert finished.code == 2
+    finished = lab.run(suites=suite, code=2)
     assert "devices.yaml: labgrid.filters: " in finished.output
     assert "(valid: adb_serial=" in finished.output
     rack.describe(lab, coordinator="127.0.0.1:1", wait_s=1)
-    finished = lab.run(suites=suite)
-    assert finished.code == 3
+    finished = lab.run(suites=suite, code=3)
     assert "127.0.0.1:1" in finished.output
     with TCPServer(("127.0.0.1", 0), Greeter) as other:
         Thread(target=other.serve_forever, daemon=True).start()

@@ -86,8 +86,7 @@ def test_ops_that_are_refused_are_named_at_once(lab: DeviceRuns) -> None:
 
 def test_a_context_says_that_its_model_is_needed(lab: DeviceRuns) -> None:
     (context,) = (ROOT / "tests/field").glob("add_add_1_quant*.bin")
-    completed = qnn_harness("model", "layers", context)
-    assert completed.returncode == 2
+    completed = qnn_harness("model", "layers", context, code=2)
     assert ".onnx" in completed.stderr
 
 
@@ -116,8 +115,7 @@ def test_wrong_input_is_told(tmp_path: Path, arguments: list[str], problem: str)
     files = [
         tmp_path / argument if argument.endswith(".onnx") else argument for argument in arguments
     ]
-    completed = qnn_harness("model", "layers", *files, "--reports", tmp_path / "reports")
-    assert completed.returncode == 2, completed.stderr
+    completed = qnn_harness("model", "layers", *files, "--reports", tmp_path / "reports", code=2)
     assert problem in completed.stderr
     assert not (tmp_path / "reports").exists()
 
@@ -132,8 +130,7 @@ def test_a_device_that_is_gone_is_the_labs_failure(tmp_path: Path) -> None:
     )
     reports = tmp_path / "reports"
     completed = qnn_harness(
-        "model", "layers", tmp_path / "a.onnx", "--lab", lab, "--reports", reports
+        "model", "layers", tmp_path / "a.onnx", "--lab", lab, "--reports", reports, code=3
     )
-    assert completed.returncode == 3, completed.stderr
     assert "the run on gone" in completed.stderr
     assert not reports.exists()

@@ -71,8 +71,7 @@ def cases(module_lab: DeviceRuns, tmp_path_factory: pytest.TempPathFactory) -> C
     suite.write_text(SUITE)
     shutil.copy(PROGRAM, folder / "whole.pte")
     write_damaged(folder)
-    completed = module_lab.run("--qnn", "2.49.40,2.51.0", suites=suite)
-    assert completed.code == 1, completed.output
+    completed = module_lab.run("--qnn", "2.49.40,2.51.0", suites=suite, code=1)
     return {
         (case["case"].partition("::test_")[2].partition("[")[0], case["axes"]["qnn"]): case
         for case in completed.cases

@@ -28,8 +28,7 @@ def test_devices_by_their_addresses_without_a_lab(
     lab.environment |= {name: os.environ[name] for name in ("PATH", "XDG_RUNTIME_DIR")}
     serials = [device.address for device in far.devices]
     urls = [f"ssh://{far.login}/{serials[0]}", f"adb://127.0.0.1:{far.adb.port}/{serials[1]}"]
-    completed = lab.run("-n", "auto", *(f"--device={url}" for url in urls), suites=suite)
-    assert completed.code == 0, completed.output
+    completed = lab.run("-n", "auto", *(f"--device={url}" for url in urls), suites=suite, code=0)
     assert len(completed.cases) == 8
     devices = {(case["device"]["serial"], case["device"]["soc"]) for case in completed.cases}
     assert devices == {(serial, "QCS8550") for serial in serials}

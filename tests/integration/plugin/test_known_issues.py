@@ -29,16 +29,14 @@ def test_what_passes_is_named_and_fails_a_strict_run(lab: DeviceRuns) -> None:
     suite = lab.write_suite(SUITE, "test_shaky.py")
     (lab.folder / "issues.yaml").write_text(ISSUE)
     known = f"--known-issues={lab.folder / 'issues.yaml'}"
-    completed = lab.run(known, suites=suite)
-    assert completed.code == 0, completed.output
+    completed = lab.run(known, suites=suite, code=0)
     assert completed.case(name="bad")["expected"] == {"known_issue": "shaky"}
     good = completed.case(name="good")
     assert good["fixed"] == {"known_issues": ["shaky"], "fails": False}
     assert "known issue shaky: fixed? " in completed.output
     assert "1 passed, 1 xfailed" in completed.output
 
-    completed = lab.run(known, "--strict-known", "-n", "1", suites=suite)
-    assert completed.code == 1, completed.output
+    completed = lab.run(known, "--strict-known", "-n", "1", suites=suite, code=1)
     good = completed.case(name="good")
     assert (good["outcome"], good["fixed"]["fails"]) == ("passed", True)
     assert "1 failed, 1 xfailed" in completed.output

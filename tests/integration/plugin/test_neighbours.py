@@ -46,8 +46,8 @@ def test_reruns_timeouts_and_allure(lab: DeviceRuns, tmp_path: Path) -> None:
         *("--reruns=2", f"--alluredir={shown}", f"--problem-file={told}"),
         *("-p", "no:cacheprovider"),
         suites=suite,
+        code=1,
     )
-    assert completed.code == 1, completed.output
     cases = {name: case for name, (case,) in completed.by_test.items()}
     assert len(completed.cases) == 4, "nothing was run again"
 
@@ -114,7 +114,6 @@ def test_the_limit_of_a_case_is_that_of_an_attempt_on_its_device(
     suite = tmp_path / "test_mine.py"
     suite.write_text(LIMITED)
     (tmp_path / "conftest.py").write_text(WITHOUT_LIMIT)
-    completed = lab.run("--retries=1", suites=suite)
-    assert completed.code == 0, completed.output
+    completed = lab.run("--retries=1", suites=suite, code=0)
     assert [case["outcome"] for case in completed.cases] == ["error", "passed"]
     assert all(0 < case["measurements"]["left_s"] <= 600 for case in completed.cases)

@@ -75,8 +75,7 @@ def test_each_device_runs_one_case_at_a_time_and_the_run_has_one_journal(
     lab: DeviceRuns, tmp_path: Path
 ) -> None:
     suite = farm(lab, tmp_path, TWO_DEVICES, SUITE)
-    completed = lab.run("-n", "auto", suites=suite)
-    assert completed.code == 0, completed.output
+    completed = lab.run("-n", "auto", suites=suite, code=0)
     assert len(completed.cases) == len({case["case"] for case in completed.cases}) == 8
     used = workers_of(completed)
     assert used.keys() == {"sim-a", "sim-b"}
@@ -122,8 +121,7 @@ def test_a_case_whose_name_has_a_device_has_its_verdict_from_there_or_none(
     lab: DeviceRuns, tmp_path: Path
 ) -> None:
     suite = farm(lab, tmp_path, POOL, SICK_SUITE)
-    completed = lab.run("--each-device", "-n", "2", "--retries", "1", suites=suite)
-    assert completed.code == 3, completed.output
+    completed = lab.run("--each-device", "-n", "2", "--retries", "1", suites=suite, code=3)
     assert misnamed(completed.cases) == []
     last = {case["case"]: case for case in completed.cases}
     assert len(last) == 10
@@ -176,8 +174,7 @@ def test_devices_of_a_pool_share_cases_and_none_waits(lab: DeviceRuns, tmp_path:
     shared = tmp_path / "shared"
     for _ in range(2):
         shared.unlink(missing_ok=True)
-        completed = lab.run("-n", "auto", suites=suite, SHARED=str(shared))
-        assert completed.code == 0, completed.output
+        completed = lab.run("-n", "auto", suites=suite, SHARED=str(shared), code=0)
         cases = {case["case"].partition("[")[2]: case for case in completed.cases}
         assert len(completed.cases) == len(cases) == 8
         assert all(name.startswith("farm-htp-") for name in cases)
@@ -216,8 +213,7 @@ def test_newest(bench):
 @pytest.mark.slow
 def test_cases_of_any_device_or_of_each_kind(lab: DeviceRuns, tmp_path: Path) -> None:
     suite = farm(lab, tmp_path, KINDS, KINDS_SUITE)
-    completed = lab.run("--any-device", "-n", "auto", suites=suite)
-    assert completed.code == 0, completed.output
+    completed = lab.run("--any-device", "-n", "auto", suites=suite, code=0)
     (unfit,) = (case for case in completed.cases if case["device"] is None)
     assert (unfit["outcome"], unfit["cause"], unfit["attempt"]) == ("unsupported", None, 1)
     assert unfit["case"].endswith("[no-device]")
@@ -230,8 +226,9 @@ def test_cases_of_any_device_or_of_each_kind(lab: DeviceRuns, tmp_path: Path) ->
     assert ran.pop("test_new[any-htp-2.51.0]") == "sim-c"
     assert sorted(ran) == [f"test_noop[any-htp-2.51.0-{number}]" for number in range(4)]
     # by their kinds
-    completed = lab.run("--any-device", "--each-soc", "-n", "auto", "-k", "noop", suites=suite)
-    assert completed.code == 0, completed.output
+    completed = lab.run(
+        "--any-device", "--each-soc", "-n", "auto", "-k", "noop", suites=suite, code=0
+    )
     assert len(completed.cases) == 12
     assert {case["device"]["name"]: case["axes"]["soc"] for case in completed.cases} == {
         "sim-a": "qcs8550-linux-x64",
@@ -322,7 +319,6 @@ def test_a_worker_that_dies_is_replaced_and_costs_no_verdict(
 
 
 def test_wrong_input_is_said_once_and_before_any_worker_starts(lab: DeviceRuns) -> None:
-    completed = lab.run("-n", "2", "--qnn", "2.99.0")
-    assert completed.code == 2, completed.output
+    completed = lab.run("-n", "2", "--qnn", "2.99.0", code=2)
     assert completed.output.count("2.99.0") == 1
     assert not lab.reports.exists()

@@ -29,8 +29,7 @@ def test_noted(bench, number):
 @pytest.mark.slow
 def test_only_what_has_no_verdict_runs(lab: DeviceRuns) -> None:
     suite = lab.write_suite(SUITE)
-    first = lab.run(suites=suite)
-    assert first.code == 1, first.output
+    lab.run(suites=suite, code=1)
     (run,) = lab.reports.glob("2*")
     journal = run / "results.jsonl"
     written = journal.read_text().splitlines(keepends=True)
@@ -41,8 +40,8 @@ def test_only_what_has_no_verdict_runs(lab: DeviceRuns) -> None:
     journal.write_text("".join([*lines[:2], json.dumps(lost) + "\n"]) + lines[3][:50])
     suite.with_name("ran").unlink()
 
-    again = lab.run("--resume", run.name, suites=suite)
-    assert again.code == 1, "the failure of the first part is still one"
+    # the failure of the first part is still one
+    lab.run("--resume", run.name, suites=suite, code=1)
     assert suite.with_name("ran").read_text().split() == ["2", "3"]
     assert list(lab.reports.glob("2*")) == [run]
     lines = journal.read_text().splitlines()
@@ -53,8 +52,7 @@ def test_only_what_has_no_verdict_runs(lab: DeviceRuns) -> None:
     assert by_number[2]["attempt"] == 4
     assert len(json.loads((run / "run.json").read_text())["resumed"]) == 1
 
-    whole = lab.run("--resume", run.name, suites=suite)
-    assert whole.code == 1, whole.output
+    lab.run("--resume", run.name, suites=suite, code=1)
     assert suite.with_name("ran").read_text().split() == ["2", "3"]
 
 
@@ -64,15 +62,13 @@ def test_what_was_stopped_before_its_first_verdict_says_how_to_go_on(
 ) -> None:
     text = "import pytest\n@pytest.mark.device\ndef test_it(bench):\n    {}\n"
     suite = lab.write_suite(text.format("raise KeyboardInterrupt"))
-    stopped = lab.run(suites=suite)
-    assert stopped.code == 2, stopped.output
+    stopped = lab.run(suites=suite, code=2)
     assert stopped.output.count("--resume") == 1
     # what began it, a night, says itself how to go on
     told = lab.run(f"--problem-file={tmp_path / 'problem.json'}", suites=suite)
     assert (told.code, "--resume" in told.output) == (2, False), told.output
     suite.write_text(text.format("bench.measure(noted=1)"))
-    completed = lab.run("--resume", "latest", suites=suite)
-    assert completed.code == 0, completed.output
+    completed = lab.run("--resume", "latest", suites=suite, code=0)
     assert [case["outcome"] for case in completed.cases] == ["passed"]
 
 
@@ -116,16 +112,16 @@ def test_plain():
 @pytest.mark.slow
 def test_what_is_named_runs_again_so_often_and_nothing_else(lab: DeviceRuns) -> None:
     suite = lab.write_suite(FLAKY)
-    first = lab.run(suites=suite)
-    assert first.code == 1, first.output
+    first = lab.run(suites=suite, code=1)
     (run,) = lab.reports.glob("2*")
     cases = {case["axes"].get("number"): case["case"] for case in first.cases}
     times = lab.folder / "again.json"
     times.write_text(json.dumps({cases[2]: 3, cases[None]: 1}))
     suite.with_name("plain").touch()
 
-    again = lab.run("--resume", run.name, "--again", str(times), "--retries", "0", suites=suite)
-    assert again.code == 1, again.output
+    again = lab.run(
+        "--resume", run.name, "--again", str(times), "--retries", "0", suites=suite, code=1
+    )
     assert suite.with_name("ran").read_text().split() == ["0", "1", "2", "3", "lost", *"222"]
     ends = {name: [] for name in cases.values()}
     for case in again.cases:
@@ -134,8 +130,7 @@ def test_what_is_named_runs_again_so_often_and_nothing_else(lab: DeviceRuns) -> 
     # what the lab then lost takes no verdict back
     assert ends[cases[None]] == [(1, "passed")]
     times.write_text("[]")
-    wrong = lab.run("--resume", run.name, "--again", str(times), suites=suite)
-    assert wrong.code == 2, wrong.output
+    lab.run("--resume", run.name, "--again", str(times), suites=suite, code=2)
 
 
 DIES = '''"""Is killed at its very end, with all verdicts in its journal and no end."""
@@ -163,18 +158,16 @@ def test_one_that_died_at_its_very_end_is_ended(lab: DeviceRuns) -> None:
     assert json.loads((run / "run.json").read_text())["finished"] is None
     suite.with_name("dies").unlink()
 
-    collected = lab.run("--resume", run.name, "--collect-only", suites=suite)
-    assert collected.code == 1, collected.output
+    lab.run("--resume", run.name, "--collect-only", suites=suite, code=1)
     assert not (run / "report.html").exists(), "who only looks ends nothing"
     # a test without a device has no verdict that could be kept
-    again = lab.run("-m", "", "--resume", run.name, suites=suite)
-    assert again.code == 1, again.output
+    lab.run("-m", "", "--resume", run.name, suites=suite, code=1)
     info = json.loads((run / "run.json").read_text())
     assert (info["exit_code"], info["problem"]) == (1, None)
     assert info["finished"] > info["resumed"][0]["started"]
     assert {"report.html", "junit.xml"} <= {path.name for path in run.iterdir()}
     assert sorted(suite.with_name("ran").read_text().split()) == ["0", "1", "2", "3"]
 
-    whole = lab.run("-m", "", "--resume", run.name, suites=suite)
-    assert whole.code == 1, "a test without a device that passes takes no failure away"
+    # a test without a device that passes takes no failure away
+    lab.run("-m", "", "--resume", run.name, suites=suite, code=1)
     assert json.loads((run / "run.json").read_text()) == info

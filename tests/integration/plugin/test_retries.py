@@ -70,8 +70,7 @@ def test_on_the_lost_device(bench):
 
 @pytest.mark.slow
 def test_the_lab_is_tried_again_and_given_up_in_the_end(lab: DeviceRuns) -> None:
-    completed = lab.run(suites=lab.write_suite(SUITE))
-    assert completed.code == 3, completed.output
+    completed = lab.run(suites=lab.write_suite(SUITE), code=3)
     attempts = {
         name: [(case["attempt"], case["outcome"], case["cause"]) for case in cases]
         for name, cases in completed.by_test.items()
@@ -105,8 +104,9 @@ def says_once(completed: Finished, text: str) -> None:
 
 
 def test_no_network_on_the_first_run(lab: DeviceRuns, tmp_path: Path) -> None:
-    completed = lab.run("-k", "tiny and 66", QNN_HARNESS_CACHE=str(tmp_path / "cache"), **OFFLINE)
-    assert completed.code == 3, completed.output
+    completed = lab.run(
+        "-k", "tiny and 66", QNN_HARNESS_CACHE=str(tmp_path / "cache"), **OFFLINE, code=3
+    )
     says_once(completed, "onnxruntime-qnn")
     ends = [(case["outcome"], case["cause"], case["attempt"]) for case in completed.cases]
     assert ends == [("error", "infra", 1)] * 3
@@ -115,7 +115,6 @@ def test_no_network_on_the_first_run(lab: DeviceRuns, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_full_device(lab: DeviceRuns) -> None:
     lab.file.write_text(lab.file.read_text() + "    storage_limit_mb: 30\n")
-    completed = lab.run("-k", "tiny and 66")
-    assert completed.code == 3, completed.output
+    completed = lab.run("-k", "tiny and 66", code=3)
     says_once(completed, "No space left on device")
     assert not any(path.stat().st_size for path in (lab.folder / "simulated").rglob("*.so"))

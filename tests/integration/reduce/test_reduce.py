@@ -58,8 +58,7 @@ def test_one_context_that_is_too_new_is_found_among_others(
     assert (code, record["error"]["code"]) == (1, 5000), output
     case, signature = record["case"], record["error"]["signature"]
     words = ("model.pte::test_contexts", "--output=small.zip", "--json", "--repeat=1")
-    completed = lab.qnn_harness("model", "reduce", *words, timeout_s=TIMEOUT_S)
-    assert completed.returncode == 0, completed.stderr
+    completed = lab.qnn_harness("model", "reduce", *words, timeout_s=TIMEOUT_S, code=0)
     document = json.loads(completed.stdout)
     jsonschema.Draft202012Validator(SCHEMA).validate(document)
     assert (document["schema"], document["kind"]) == (1, "reduce")
@@ -81,8 +80,7 @@ def test_one_context_that_is_too_new_is_found_among_others(
     log.write_text("".join(log.read_text().splitlines(keepends=True)[:4]) + '{"kind":"ans')
     for later in sorted((log.parent / "runs").iterdir())[2:]:
         shutil.rmtree(later)
-    resumed = lab.qnn_harness("model", "reduce", f"--resume={log.parent}", "--json")
-    assert resumed.returncode == 0, resumed.stderr
+    resumed = lab.qnn_harness("model", "reduce", f"--resume={log.parent}", "--json", code=0)
     changed = ("seconds", "bundle")
     assert json.loads(resumed.stdout) | {key: document[key] for key in changed} == document
     # in an empty folder, with nothing but the bundle
@@ -101,10 +99,8 @@ def test_one_context_that_is_too_new_is_found_among_others(
     assert "QNN 2.47.0: --qnn 2.47.0" in output
     for words in (("inspect",), ("fit",), ("extract", f"--output={lab.folder}/copied")):
         bundle = (words[0], empty / "small.zip", *words[1:])
-        shown_outcome = qnn_harness("model", *bundle, environment=lab.environment)
-        assert shown_outcome.returncode == 0, shown_outcome.stderr
-    suite = lab.run("--contexts", empty / "small.zip", "--qnn=2.49.40", "-k", "context_count")
-    assert suite.code == 0, suite.output
+        qnn_harness("model", *bundle, environment=lab.environment, code=0)
+    lab.run("--contexts", empty / "small.zip", "--qnn=2.49.40", "-k", "context_count", code=0)
 
 
 @pytest.mark.slow
@@ -122,8 +118,7 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
     (command,) = re.findall(
         r"(?<=^to share the first failing case: qnn-harness ).*", output, re.MULTILINE
     )
-    packed = lab.qnn_harness(*shlex.split(command))
-    assert packed.returncode == 0, packed.stderr
+    packed = lab.qnn_harness(*shlex.split(command), code=0)
     assert "    wrong-outputs (known): " in packed.stdout
     for name in ("in", "out"):
         (lab.folder / name).rename(lab.folder / f"{name} elsewhere")
@@ -142,8 +137,7 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
     assert (missing.returncode, "does not exist" in missing.stderr) == (2, True), missing.stderr
     for name in ("in", "out"):
         (lab.folder / f"{name} elsewhere").rename(lab.folder / name)
-    packed = lab.qnn_harness(*words)
-    assert packed.returncode == 0, packed.stderr
+    packed = lab.qnn_harness(*words, code=0)
     for words, message in (
         (("reduce", record["case"], "--output=none/x.zip"), "none: --output: "),
         (("reduce", "tiny.bin::test_contexts[typo]"), f"(valid: {record['case']})"),
@@ -159,10 +153,8 @@ def test_a_case_of_a_model_is_packed_as_the_context_that_was_made_of_it(lab: Dev
     (lab.folder / "model.onnx").write_bytes(Model("tiny").serialized())
     code, output, (record,) = lab.run_files("model.onnx", "--qnn=2.51.0", "--tolerance=0.01")
     assert (code, record["outcome"]) == (0, "passed"), output
-    packed = lab.qnn_harness("model", "bundle", record["case"], "--output=case.zip")
-    assert packed.returncode == 0, packed.stderr
-    passed = lab.qnn_harness("model", "reduce", record["case"])
-    assert passed.returncode == 2
+    lab.qnn_harness("model", "bundle", record["case"], "--output=case.zip", code=0)
+    passed = lab.qnn_harness("model", "reduce", record["case"], code=2)
     assert f"passed in {record['run']}" in passed.stderr
     (lab.folder / "model.onnx").unlink()
     code, output, (again,) = lab.run_files("case.zip", "--qnn=2.51.0")
@@ -220,8 +212,7 @@ def test_a_bundle_fails_again_with_the_harness_and_without(
     code, output, (record,) = lab.run_files(file, "--qnn=2.51.0", *arguments)
     assert code == 1, output
     (command,) = re.findall(r"to share the first failing case: qnn-harness (.+)", output)
-    packed = lab.qnn_harness(*shlex.split(command))
-    assert packed.returncode == 0, packed.stderr
+    lab.qnn_harness(*shlex.split(command), code=0)
     bundle = lab.folder / "case.zip"
     told_nothing_of_here(bundle, lab)
     with zipfile.ZipFile(bundle) as opened:
@@ -255,8 +246,7 @@ def write_models(folder: Path) -> None:
 def write_packed(lab: DeviceRuns) -> None:
     """Write model.onnx as an EPContext node with its context."""
     options = ("--soc=QCS8550", "--qnn=2.51.0", "-o", "packed.bin")
-    compiled = lab.qnn_harness("model", "compile", "model.onnx", *options)
-    assert compiled.returncode == 0, compiled.stderr
+    compiled = lab.qnn_harness("model", "compile", "model.onnx", *options, code=0)
     (graph,) = re.findall(r"graphs: (.+)", compiled.stdout)
     model = onnx.load(lab.folder / "model.onnx")
     context = {

@@ -12,8 +12,7 @@ def test_one_stub_and_one_skel_are_pushed_and_the_answer_is_kept(
     lab: DeviceRuns, runtime_for: RuntimeFor
 ) -> None:
     lab.file.write_text(LAB.replace("linux-x64", "linux-arm64"))
-    finished = lab.run("-k", "context_count and tiny and resident-3")
-    assert finished.code == 0, finished.output
+    finished = lab.run("-k", "context_count and tiny and resident-3", code=0)
     (case,) = finished.cases
     files = runtime_for("2.51.0", "linux-arm64").files
     store = lab.folder / "simulated/sim-v73/data/local/tmp/qnn-harness/store"

@@ -30,19 +30,16 @@ def test_a_package_adds_a_kind_of_source(
     entry = "{name: acme, kind: acme-releases, share: share}"
     lab.file.write_text(f"{lab.file.read_text()}runtimes:\n  - {entry}\n")
 
-    completed = lab.qnn_harness("runtimes", "list", "--json", "--lab", lab.file)
-    assert completed.returncode == 0, completed.stderr
+    completed = lab.qnn_harness("runtimes", "list", "--json", "--lab", lab.file, code=0)
     listed = json.loads(completed.stdout)["runtimes"]
     assert [row["cached"] for row in listed if row["name"] == "acme:2.50.40"] == [False]
 
     chosen = ("-k", "context_count and tiny and resident-3")
-    finished = lab.run("--qnn", "acme:latest", "--preflight", "strict", *chosen)
-    assert finished.code == 0, finished.output
+    finished = lab.run("--qnn", "acme:latest", "--preflight", "strict", *chosen, code=0)
     (case,) = finished.cases
     assert "sim-v73-htp-acme:2.50.40" in case["case"]
     assert case["runtime"]["source"] == "acme"
     assert case["outcome"] == "passed"
 
-    completed = lab.qnn_harness("runtimes", "verify", "--lab", lab.file)
-    assert completed.returncode == 0, completed.stderr
+    completed = lab.qnn_harness("runtimes", "verify", "--lab", lab.file, code=0)
     shutil.rmtree(cache_root() / "acme-releases")

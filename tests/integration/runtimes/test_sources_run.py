@@ -17,8 +17,7 @@ def test_a_qairt_tree_runs(lab: DeviceRuns, runtime_for: RuntimeFor, tmp_path: P
     lab.file.write_text(
         lab.file.read_text() + "runtimes:\n  - {name: sdk, kind: qairt, path: qairt}\n"
     )
-    finished = lab.run("--qnn", "sdk:latest", "--preflight", "strict", *CASE)
-    assert finished.code == 0, finished.output
+    finished = lab.run("--qnn", "sdk:latest", "--preflight", "strict", *CASE, code=0)
     (case,) = finished.cases
     assert "sim-v73-htp-sdk:2.50.40" in case["case"]
     assert (case["axes"]["qnn"], case["axes"]["compiler"]) == ("2.50.40", "2.50.40")
@@ -37,8 +36,7 @@ def test_a_missing_cpp_runtime_is_named_and_what_happens_is_kept(
     lab: DeviceRuns, runtime_for: RuntimeFor, tmp_path: Path
 ) -> None:
     folder = without_cpp_runtime(runtime_for, tmp_path / "mixed")
-    finished = lab.run(f"--qnn={folder}", "--preflight", "warn", *CASE)
-    assert finished.code == 1, finished.output
+    finished = lab.run(f"--qnn={folder}", "--preflight", "warn", *CASE, code=1)
     (case,) = finished.cases
     assert [finding["code"] for finding in case["preflight"]] == ["needed-missing"] * 3
     assert (case["outcome"], case["cause"]) == ("failed", "target")
@@ -50,8 +48,7 @@ def test_strict_runs_nothing_with_them(
     lab: DeviceRuns, runtime_for: RuntimeFor, tmp_path: Path
 ) -> None:
     folder = without_cpp_runtime(runtime_for, tmp_path / "mixed")
-    finished = lab.run(f"--qnn={folder}", "--preflight", "strict", *CASE)
-    assert finished.code == 2, finished.output
+    finished = lab.run(f"--qnn={folder}", "--preflight", "strict", *CASE, code=2)
     assert "error needed-missing: libc++" in finished.output
     assert " passed" not in finished.output
 
@@ -60,7 +57,6 @@ def test_strict_runs_nothing_with_them(
 def test_a_device_that_nobody_has_libraries_for_is_left_out(lab: DeviceRuns) -> None:
     phone = "  - {name: phone, serial: NOT-THERE, soc: SM8650, target: android-arm64}\n"
     lab.file.write_text(lab.file.read_text() + phone)
-    finished = lab.run(*CASE)
-    assert finished.code == 0, finished.output
+    finished = lab.run(*CASE, code=0)
     assert "left out: phone: for android-arm64: " in finished.output
     assert lab.run("--device", "phone", *CASE).code == 2

@@ -118,7 +118,6 @@ def test_cases_run_on_it(tmp_path: Path) -> None:
     suite.write_text(SUITE)
     here = {"name": "here", "transport": "local", "soc": "QCS8550", "workdir": f"{tmp_path}/work"}
     lab.file.write_text(yaml.safe_dump({"schema": 1, "devices": [here]}))
-    finished = lab.run("-n", "1", suites=suite)
-    assert finished.code == 1, finished.output
+    finished = lab.run("-n", "1", suites=suite, code=1)
     assert sorted(case["outcome"] for case in finished.cases) == ["crashed", "passed"]
     assert {case["device"]["serial"] for case in finished.cases} == {"this-computer"}

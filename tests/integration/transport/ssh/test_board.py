@@ -214,10 +214,7 @@ def lab(sshd: SshHost, link: FaultyLink, tmp_path: Path) -> DeviceRuns:
 
 def test_a_board_from_its_address_to_its_health(lab: DeviceRuns, link: FaultyLink) -> None:
     login, written = f"{getpass.getuser()}@{link.address}", lab.folder / "new.yaml"
-    written_lab = lab.qnn_harness(
-        "init", "--board", login, "--board", "no.invalid", "--lab", written
-    )
-    assert written_lab.returncode == 0, written_lab.stderr
+    lab.qnn_harness("init", "--board", login, "--board", "no.invalid", "--lab", written, code=0)
     (device, simulated) = yaml.safe_load(written.read_text())["devices"]
     assert (device["transport"], device["address"]) == ("ssh", login)
     assert (device["target"], simulated["enabled"]) == ("linux-x64", False)

@@ -460,18 +460,22 @@ def prefix_of(number: int) -> str:
     return f"model{number}_"
 
 
-def _with_own_tensors(model: bytes, prefix: str, known: set[bytes]) -> bytes:
-    """Return a model with a prefix for its inputs and outputs if one of them is known already."""
+def _with_own_name(model: bytes, prefix: str, known: set[tuple[str, ...]]) -> bytes:
+    """Return a model with a prefix for its inputs and outputs if its graph's name would be known.
+
+    ONNX Runtime names a graph by a hash of these names.
+    """
     import onnx
     from onnx.compose import add_prefix
 
     proto = onnx.load_model_from_string(model)
-    tensors = {tensor.SerializeToString() for tensor in (*proto.graph.input, *proto.graph.output)}
-    if tensors & known:
+    outputs = (name for node in proto.graph.node for name in node.output)
+    names = (*(tensor.name for tensor in proto.graph.input), *outputs)
+    if names in known:
         others = ("nodes", "edges", "initializers", "value_infos", "functions")
         proto = add_prefix(proto, prefix, **{f"rename_{kind}": False for kind in others})
         return bytes(proto.SerializeToString())
-    known |= tensors
+    known.add(names)
     return model
 
 
@@ -485,14 +489,14 @@ def compile_together(
 ) -> tuple[Path, Mapping[str, Any]]:
     """Compile models into one context in an empty folder, and return it with its metadata.
 
-    Each becomes a graph, and they share weights that they have in common. The compiler refuses two
-    inputs or outputs of one name, type and shape: those of later models get a prefix. `options` are
-    some of the provider. Raises CompileError if the compiler fails.
+    Each becomes a graph, and they share weights that they have in common. Inputs and outputs get a
+    prefix where graphs would have the same name, which the compiler refuses. `options` are some of
+    the provider. Raises CompileError if the compiler fails.
     """
-    known: set[bytes] = set()
+    known: set[tuple[str, ...]] = set()
     paths = [folder / f"model-{number}.onnx" for number, _ in enumerate(models)]
     for number, (model, path) in enumerate(zip(models, paths, strict=True)):
-        path.write_bytes(_with_own_tensors(model.serialized(), prefix_of(number), known))
+        path.write_bytes(_with_own_name(model.serialized(), prefix_of(number), known))
     job = compile_job((models[0], host.qnn_version, htp_arch), paths[0], folder / "made")
     job = replace(job, others=tuple(paths[1:]), options={**job.options, **options})
     refused = run_jobs(host, [job])[job.job]

@@ -35,12 +35,9 @@ void io_bind(const struct step *step, struct outcome *outcome) {
 /* Others have used its buffers since. */
 static bool fill_again(struct run *run, struct outcome *outcome) {
     struct tensors *tensors = &run->tensors;
-    for (uint32_t at = 0; at < tensors->count; at++) {
-        struct buffer *buffer = &tensors->all[at].buffer;
-        memset(buffer->data + buffer->size, GUARD_BYTE, buffer->area_size - buffer->size);
-        if (at < tensors->inputs &&
-            !file_read(step_numbered(run->borrowed, "input.", at), buffer, outcome))
-            return false;
+    for (uint32_t at = 0; at < tensors->inputs; at++) {
+        const char *file = step_numbered(run->borrowed, "input.", at);
+        if (!file_read(file, &tensors->all[at].buffer, outcome)) return false;
     }
     return true;
 }

@@ -16,7 +16,7 @@ const char *shared_allocator(void); /* the first that this device has */
 bool shared_make(struct shared *shared, struct buffer *buffer, uint64_t size,
                  struct outcome *outcome);
 void shared_free(struct shared *shared, struct buffer *buffer);
-/* The same of buffers that contexts use in turn, one for each place among a graph's tensors. */
+/* The same of buffers that contexts use in turn, one for each place and size of their tensors. */
 bool shared_borrow(uint32_t place, struct shared *shared, struct buffer *buffer, uint64_t size,
                    struct outcome *outcome);
 bool shared_is_ours(uint64_t device, uint64_t inode, const struct shared *shared);

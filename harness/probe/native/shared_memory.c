@@ -109,18 +109,19 @@ bool shared_make(struct shared *shared, struct buffer *buffer, uint64_t size,
     return true;
 }
 
-/* A larger one takes its place for those who come later. */
-struct lent {
+/* A buffer is registered with one size only. */
+static struct lent {
     struct shared shared;
     struct buffer buffer;
     uint32_t place, borrowers;
-};
-static struct lent *lent_at[2 * TENSORS_MAX];
+    struct lent *next;
+} *lenders;
 
 bool shared_borrow(uint32_t place, struct shared *shared, struct buffer *buffer, uint64_t size,
                    struct outcome *outcome) {
-    struct lent *lent = lent_at[place];
-    if (lent == NULL || lent->buffer.size < size) {
+    struct lent *lent = lenders;
+    while (lent != NULL && (lent->place != place || lent->buffer.size != size)) lent = lent->next;
+    if (lent == NULL) {
         lent = calloc(1, sizeof *lent);
         if (lent == NULL) return fail(outcome, "memory", "out of memory");
         if (!shared_make(&lent->shared, &lent->buffer, size, outcome)) {
@@ -128,19 +129,21 @@ bool shared_borrow(uint32_t place, struct shared *shared, struct buffer *buffer,
             return false;
         }
         lent->place = place;
-        lent_at[place] = lent;
+        lent->next = lenders;
+        lenders = lent;
     }
     lent->borrowers++;
     *shared = lent->shared;
     *buffer = lent->buffer;
     shared->lent = lent;
-    buffer->size = size;
     return true;
 }
 
 static void give_back(struct lent *lent) {
     if (--lent->borrowers > 0) return;
-    if (lent_at[lent->place] == lent) lent_at[lent->place] = NULL;
+    struct lent **link = &lenders;
+    while (*link != lent) link = &(*link)->next;
+    *link = lent->next;
     shared_free(&lent->shared, &lent->buffer);
     free(lent);
 }

@@ -7,6 +7,7 @@ import errno
 import os
 import re
 import stat
+import time
 from pathlib import Path
 from typing import Final, Literal, get_args
 
@@ -15,6 +16,8 @@ from harness.core.json_record import Part, RecordText
 _LOG: Final = "log"
 _REPLIES: Final = "said"
 _VOTES: Final = "votes"
+_OVER: Final = (": nothing", " its votes with it")
+_PAUSE_S: Final = 0.05
 By = Literal["kernel", "emulator"]
 BY: Final[tuple[By, ...]] = get_args(By)
 _MAX_REPLY_BYTES: Final = 1 << 17
@@ -68,12 +71,22 @@ def read_replies(folder: Path, logged: int = 0) -> tuple[DspReply, ...]:
     return tuple(dict.fromkeys([*filter(None, map(_parse_reply, whole)), *ended]))
 
 
-def read_votes(folder: Path) -> list[str]:
+def read_votes(folder: Path, wait_s: float = 0) -> list[str]:
     """Return the votes for power that arrived since `clear_replies`, oldest first.
 
-    Each is the function that the library called and what it asked for. Raises OSError, but not
-    where there is no file.
+    Each is the function that the library called and what it asked for. They are waited for as long
+    as clocks are still voted for: the DSP's process ends a moment after a killed client. Raises
+    OSError, but not where there is no file.
     """
+    ends_at = time.monotonic() + wait_s
+    while (votes := _votes(folder)) and not votes[-1].endswith(_OVER):
+        if time.monotonic() >= ends_at:
+            break
+        time.sleep(_PAUSE_S)
+    return votes
+
+
+def _votes(folder: Path) -> list[str]:
     lines = _end_of(folder / _VOTES, 0, _MAX_REPLY_BYTES)[0].decode("utf-8", "replace").split("\n")
     fields = (line.split("\t", 3) for line in lines[:-1][:_MAX_LINES])
     return [f"{vote[1]}: {vote[3]}" for vote in fields if len(vote) == 4 and vote[0] == "vote"]

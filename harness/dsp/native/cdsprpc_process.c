@@ -58,7 +58,8 @@ static int open_log(void) {
 static _Noreturn void become_the_dsp(struct beginning *begun) {
     char *argv[] = {begun->emulator, begun->loader, begun->pd->skel, NULL};
     char *environment[] = {begun->variable, NULL};
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    setsid(); /* who ends the client with its group does not reach the DSP, which tells of its end */
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);

@@ -138,6 +138,8 @@ static void on_signal(int number, siginfo_t *info, void *context) {
         on_illegal(registers);
         return;
     }
+    power_ends();
+    if (number == SIGTERM) _exit(0); /* the client has died */
     say("the protection domain crashed: signal %d at address %p, in %s", number, info->si_addr,
         skel_place((const void *)registers[PC], place, sizeof place));
     say("called from %s, while: %s", skel_place((const void *)registers[R31], place, sizeof place),
@@ -157,6 +159,6 @@ void handle_faults(void) {
     sigaction(SIGUSR1, &trial, NULL);
     raise(SIGUSR1);
     struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_NODEFER};
-    const int caught[] = {SIGILL, SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGTRAP};
+    const int caught[] = {SIGILL, SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGTRAP, SIGTERM};
     for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) sigaction(caught[i], &action, NULL);
 }

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +31,7 @@ int dsp_HAP_mem_get_stats(uint64_t *figures) {
 
 enum { DCVS_V3 = 12 };
 
-/* The corners of bus or core, as the DSP's system numbers them. */
+/* The corners of a clock, as the DSP's system numbers them: target, least, most. */
 struct corners {
     uint32_t set;
     uint8_t corners[3], other[13];
@@ -40,16 +41,19 @@ struct power_request {
     uint32_t type, padding;
     uint8_t set_scaling, scaling, mode, set_latency;
     uint32_t latency_us;
-    struct corners bus;
     struct corners core;
+    struct corners bus;
 };
+
+static atomic_bool voted;
 
 int dsp_HAP_power_set(const void *client, const struct power_request *request) {
     const uint8_t *bus = request->bus.corners, *core = request->core.corners;
     char words[200];
     (void)client;
     if (request->type != DCVS_V3) return 0; /* the skel's own, for its units */
-    if (request->set_scaling || request->set_latency || request->bus.set || request->core.set)
+    voted = request->set_scaling || request->set_latency || request->core.set || request->bus.set;
+    if (voted)
         snprintf(words, sizeof words,
                  "dcvs %u, mode %#x, latency %u us, bus %u %u %u, core %u %u %u", request->scaling,
                  request->mode, (unsigned)request->latency_us, bus[0], bus[1], bus[2], core[0],
@@ -61,6 +65,11 @@ int dsp_HAP_power_set(const void *client, const struct power_request *request) {
 }
 
 int dsp_HAP_power_destroy_client(const void *client) { return (void)client, 0; }
+
+void power_ends(void) {
+    if (atomic_exchange(&voted, false))
+        tell_harness("vote", "protection domain", "0", "ended, and its votes with it", NULL);
+}
 
 /* --- VTCM ---------------------------------------------------------------------------------------- */
 

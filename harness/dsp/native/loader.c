@@ -271,5 +271,6 @@ int main(int count, char **words) {
     }
     handle_faults();
     serve(CONTROL, skel_load(words[1], arch_number()));
+    power_ends();
     _exit(0);
 }

@@ -40,6 +40,9 @@ void handle_faults(void);
 /* What a thread is doing, for what is told of a fault. */
 extern _Thread_local char doing[96];
 
+/* hap.c: tells that what was voted for and not taken back ends with the process. */
+void power_ends(void);
+
 /* Where `size` bytes of the client's memory lie, held until `release_mapping`; NULL if they do not. */
 uint8_t *hold_mapping(int fd, uint32_t offset, uint32_t size);
 void release_mapping(int fd);

@@ -56,9 +56,8 @@ static void vote_for(struct json *json, const struct profile *profile) {
                     .set_core = 1,
                     .core = {corner, corner, corner}}};
     vote(json, "dcvs", &dcvs);
-    if (profile == &released) return;
     struct abi_power_config latency = {.option = ABI_POWER_RPC_CONTROL_LATENCY,
-                                       .as.us = CONTROL_LATENCY_US};
+                                       .as.us = profile == &released ? 0 : CONTROL_LATENCY_US};
     vote(json, "rpc_control_latency", &latency);
     struct abi_power_config polling = {.option = ABI_POWER_RPC_POLLING_TIME,
                                        .as.us = profile->polling_us};

@@ -14,6 +14,7 @@ from harness.models.session_plan import Context
 from harness.probe.plan import Settings, Step, execute
 from tests.integration.conftest import ContextFor, RuntimeFor
 from tests.integration.dsp.board import DspBoard, frees, loads, processes_of
+from tests.integration.probe.test_power import probe_with_unlike_corners
 
 pytestmark = [
     pytest.mark.needs("qemu-aarch64"),
@@ -23,8 +24,11 @@ QNN = "2.51.0"
 FAST, SLOW = "latency 9999 us", "latency 0 us"
 RELEASED = [
     "HAP_power_set: dcvs 1, mode 0x4, latency 2000 us, bus 1 1 1, core 1 1 1",
+    "DSPRPC_CONTROL_LATENCY: enable 1, latency 0 us",
+    "DSPRPC_CONTROL_LATENCY: enable 3, latency 0 us",
     "HAP_power_set: nothing",
 ]
+ENDED = "protection domain: ended, and its votes with it"
 
 
 @pytest.fixture
@@ -80,8 +84,17 @@ def test_the_votes_of_a_killed_process_end_with_its_protection_domain(board: Dsp
     assert [*processes_of(board.dsp / "loader")]
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
+    wait_for(lambda: read_votes(board.dsp)[3:] == [ENDED])
     wait_for(lambda: not [*processes_of(board.dsp / "loader")])
-    assert len(read_votes(board.dsp)) == 3, "nobody was left to take them back"
+
+
+@pytest.mark.slow
+def test_no_corner_is_in_the_place_of_another(board: DspBoard, tmp_path: Path) -> None:
+    """At the DSP's system the target comes first."""
+    board.probe = probe_with_unlike_corners(tmp_path / "probe", "linux-arm64")
+    board.run(settings=Settings(power="high_power_saver"))
+    vote = "HAP_power_set: dcvs 1, mode 0x10, latency 1000 us, bus 4 3 5, core 5 4 6"
+    assert read_votes(board.dsp)[0] == vote
 
 
 def executed(context: Context, rounds: int) -> list[Step]:
@@ -96,4 +109,4 @@ def test_outputs_are_the_same_with_votes(board: DspBoard, context_for: ContextFo
     steps = loads([context]) + executed(context, 3)
     outcome = board.run(steps, frees(1), settings=Settings(power="burst"))
     assert outcome.codes("execute") == outcome.codes("device-free") == [0]
-    assert read_votes(board.dsp)[-2:] == RELEASED
+    assert read_votes(board.dsp)[-4:] == RELEASED

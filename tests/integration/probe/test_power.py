@@ -1,13 +1,17 @@
 """Votes for power: what a backend is asked, what it answers, and that votes are released."""
 
+import re
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from harness.core.matrix_axes import POWER_PROFILES
 from harness.probe import plan
-from harness.probe.plan import Settings, Step
-from harness.probe.plan_runner import EXIT_DONE, EXIT_STEP_FAILED, ProbeRun
+from harness.probe.build import ProbeBuilder
+from harness.probe.plan import SOURCE_FOLDER, Plan, Settings, Step
+from harness.probe.plan_runner import EXIT_DONE, EXIT_STEP_FAILED, ProbeRun, run_plan_locally
 from harness.probe.transcript import StepResult
 from harness.results.probe_figures import power_votes
 from harness.runtimes.runtime import Runtime
@@ -43,6 +47,8 @@ def test_a_profile_is_voted_for_with_the_device_and_released_before_it_is_freed(
     ]
     assert texts(freed) == [
         "client 7: scaling 1, mode 4, sleep 2000, bus 48-48, core 48-48",
+        "client 7: option 2 is 0 us",
+        "client 7: option 3 is 0 us",
         "client 7 is gone",
     ]
     assert power_votes(completed.transcript) == ALL_ACCEPTED
@@ -120,6 +126,43 @@ def test_real_libraries_read_what_was_meant(
         "No perf settings support on this platform",
     ):
         assert words in log
+
+
+def probe_with_unlike_corners(folder: Path, target: str = "linux-x64") -> Path:
+    """A probe whose votes have six different corners: one that is in the wrong place is seen."""
+    sources = folder / "native"
+    shutil.copytree(SOURCE_FOLDER, sources)
+    code = (sources / "power.c").read_text()
+    for clock, first in (("bus", 0), ("core", 0x10)):
+        same = f".{clock} = {{corner, corner, corner}}"
+        assert same in code
+        apart = (f"corner + {first + step}" for step in (0, 0x10, 0x20))
+        code = code.replace(same, f".{clock} = {{{', '.join(apart)}}}")
+    (sources / "power.c").write_text(code)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("harness.probe.build.SOURCE_FOLDER", sources)
+        return ProbeBuilder(folder / "cache").build(target)
+
+
+@pytest.fixture(scope="module")
+def unlike_corners(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return probe_with_unlike_corners(tmp_path_factory.mktemp("corners"))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_no_corner_is_in_the_place_of_another(
+    runtime_for: Callable[[str], Runtime], version: str, unlike_corners: Path
+) -> None:
+    """The real library names the fields that it reads."""
+    steps, env = opening(runtime_for(version))
+    settings = Settings(power="high_power_saver", log_level="verbose", memory="off")
+    completed = run_plan_locally(unlike_corners, Plan(steps, settings), env=env, timeout_s=60)
+    log = "\n".join(texts(step_of(completed, "device-create")))
+    corners = re.findall(r"(bus|core)VoltageCorner(Min|Target|Max) (\d+)", log)
+    assert [(clock, end, int(corner)) for clock, end, corner in corners] == [
+        *(("bus", "Min", 0x50), ("bus", "Target", 0x60), ("bus", "Max", 0x70)),
+        *(("core", "Min", 0x60), ("core", "Target", 0x70), ("core", "Max", 0x80)),
+    ]
 
 
 @PLAIN_ONLY

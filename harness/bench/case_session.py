@@ -27,7 +27,7 @@ from harness.lab.lease import LeaseLost
 from harness.probe.events import kept_events
 from harness.probe.plan import Plan
 from harness.probe.plan_runner import ProbeRun, run_plan
-from harness.results.probe_figures import loaded_contexts, measure, power_votes
+from harness.results.probe_figures import loaded_contexts, measure, power_figures, refused_votes
 from harness.results.record import (
     Check,
     Execution,
@@ -49,6 +49,7 @@ _SCRATCH_S = 20.0
 _FETCH_S = 60.0
 _EVIDENCE = "evidence"
 _GATE = "gate"
+_VOTES_END_S = 2.0
 
 
 class NotPassed(Exception):
@@ -361,7 +362,7 @@ class CaseSession:
         )
         self.notes.surroundings = settings | self._surroundings
         if self.placement.power is not None:
-            self._note_power(run)
+            self._note_power(self.placement.power, run)
         replies = self._dsp_replies()
         known = self.notes.dsp_replies
         known += [reply for reply in replies if reply not in known]
@@ -382,20 +383,17 @@ class CaseSession:
             verdict = Verdict("failed", "target", error)
         return Observation(run, verdict, Figures(measure(run.transcript)))
 
-    def _note_power(self, run: ProbeRun) -> None:
-        """Record which votes for power the library accepted, and what became of them."""
-        power = dict[str, object](profile=self.placement.power)
-        votes = power_votes(run.transcript)
-        power |= {"votes": votes} if votes else {"votes_by": self.placement.engine}
+    def _note_power(self, profile: str, run: ProbeRun) -> None:
+        """Record the votes for power, the library's answers, and what arrived of them."""
+        power = power_figures(profile, self.placement.engine, run.transcript)
+        if self.device.simulated:
+            power["answer"] = f"{power['answer']}; a simulated device has no clocks"
         if self.device.simulated_dsp is not None:
             with disk_errors("cannot read the log of the simulated DSP"):
-                power["arrived"] = read_votes(self.device.simulated_dsp)
-        if self.device.simulated:
-            power["effect"] = "none: a simulated device has no clocks"
+                power["arrived"] = read_votes(self.device.simulated_dsp, _VOTES_END_S)
         self.notes.measurements["power"] = power
-        refused = [name for name, code in votes.items() if code]
-        suffix = f" ({', '.join(refused)} refused)" if refused else ""
-        self.notes.surroundings["power"] = f"{self.placement.power}{suffix}"
+        refused = refused_votes(power["votes"])
+        self.notes.surroundings["power"] = f"{profile} without {refused}" if refused else profile
 
     def _forget_dsp_replies(self) -> None:
         if self.device.simulated_dsp is not None:

@@ -194,25 +194,28 @@ _NUMBERED: Final = re.compile(r"(?:qnn_)+\d+(?:_\d+)*")
 _FEWEST: Final = 3
 """The fewest rounds with a median."""
 _USUAL: Final = ("p50", "p90", "p99")
+_DEFAULT_MODE: Final = (
+    "Without a power profile (--power) times are of the device's default mode, which few apps use."
+)
 _MADE_UP: Final = "These figures may differ with real inputs (--inputs DIR)."
 
 
-def _power(record: CaseRecord) -> str:
-    """Return a sentence about the power profile of a case; empty if there is nothing to say."""
-    power = record.measurements.get("power")
-    if not isinstance(power, dict):
-        is_phone = record.device is not None and not record.device.simulated
-        if not is_phone or record.axes.get("backend") != "htp":
-            return ""
-        return "No power profile (--power): these times are of the device's default mode."
-    votes = power.get("votes")
-    if not isinstance(votes, dict):
-        result = f"voted for by engine {power.get('votes_by')}"
-    elif refused := [f"{name} ({code})" for name, code in votes.items() if code]:
-        result = f"the library refused {', '.join(refused)}"
-    else:
-        result = "the library accepted all votes"
-    return f"Power profile {power.get('profile')}: {result}."
+def power_profiles(records: Iterable[CaseRecord]) -> list[Block]:
+    """Return a sentence for each power profile, and for each answer to its votes."""
+    numbers: Counter[tuple[str, str]] = Counter()
+    for record in records:
+        if isinstance(power := record.measurements.get("power"), dict):
+            numbers[str(power.get("profile")), str(power.get("answer"))] += 1
+    return [
+        Paragraph(shortened(f"Power profile {profile}, {counted(number, 'case')}: {answer}.", 300))
+        for (profile, answer), number in numbers.most_common(_MOST_ROWS_BRIEF)
+    ]
+
+
+def _is_default_mode(record: CaseRecord) -> bool:
+    """Return whether a phone's HTP ran in its default mode."""
+    on_phone = record.device is not None and not record.device.simulated
+    return on_phone and record.axes.get("backend") == "htp" and not record.axes.get("power")
 
 
 def latency(records: Iterable[CaseRecord]) -> list[Block]:
@@ -224,9 +227,8 @@ def latency(records: Iterable[CaseRecord]) -> list[Block]:
     rows: list[list[Line]] = []
     sure: list[list[Line]] = []
     ran: list[str] = []
-    powers: dict[str, None] = {}
     flaws: dict[str, list[str]] = {}
-    simulated, cases = False, 0
+    simulated, default_mode, cases = False, False, 0
     for record in records:
         cases += 1
         graphs = parts(record, "graphs")
@@ -245,7 +247,7 @@ def latency(records: Iterable[CaseRecord]) -> list[Block]:
                 flaws.setdefault("Never steady", []).append(name)
             ran.append(str(graph.get("on")))
             simulated |= record.device is not None and record.device.simulated
-            powers[_power(record)] = None
+            default_mode |= _is_default_mode(record)
     names = ["Case", "Graph", "First run", *_USUAL, "Rounds", "Load", "Memory"]
     if rows and not any(row[3] for row in rows):
         names, rows = [*names[:3], *names[6:]], [[*row[:3], *row[6:]] for row in rows]
@@ -255,7 +257,7 @@ def latency(records: Iterable[CaseRecord]) -> list[Block]:
         rows = [[*row, code(on)] for row, on in zip(rows, ran, strict=True)]
     elif ran:
         notes = [Paragraph(["On ", code(ran[0]), "."])]
-    notes += map(Paragraph, filter(None, powers))
+    notes += [Paragraph(_DEFAULT_MODE)] if default_mode else []
     for flaw, graph_names in flaws.items():
         notes.append(Paragraph([f"{flaw}: ", Span(shortened(first_names(graph_names), 160)), "."]))
     unknown = limits_of_simulation("speed", None, (), simulated=simulated)
@@ -340,7 +342,8 @@ def versions(records: Iterable[CaseRecord]) -> list[Block]:
         graphs = parts(record, "graphs")
         median = _usual(graphs[0], "p50") if len(graphs) == 1 else ""
         model = record.case.partition("::")[0].rpartition("/")[2]
-        place = [str(record.axes.get(axis)) for axis in ("qnn", "backend")]
+        backend, power = record.axes.get("backend"), record.axes.get("power")
+        place = [str(record.axes.get("qnn")), f"{backend}, {power}" if power else str(backend)]
         for output in parts(record, "accuracy"):
             cosine = _number(output.get("cosine"), 7)
             on: list[Line] = [code(_device(record))] if several else []
@@ -375,7 +378,7 @@ FIGURES: Final[tuple[Callable[[Iterable[CaseRecord]], list[Block]], ...]] = (
 
 
 def figure_blocks(cases: Iterable[CaseRecord], *, page: bool = False) -> list[Block]:
-    """Return all tables about the cases of users' files.
+    """Return all tables about the cases of users' files, after the power profiles of all cases.
 
     On a `page`, ops have their own section. Only a page has folded and long tables.
     """
@@ -386,7 +389,11 @@ def figure_blocks(cases: Iterable[CaseRecord], *, page: bool = False) -> list[Bl
 
     left_out = ops_tables if page else elements
     blocks = chain.from_iterable(
-        read_once(cases, *(of_files(figures) for figures in FIGURES if figures is not left_out))
+        read_once(
+            cases,
+            power_profiles,
+            *(of_files(figures) for figures in FIGURES if figures is not left_out),
+        )
     )
     return [*blocks] if page else [*_cut_tables(blocks)]
 

@@ -371,7 +371,8 @@ def grids(cases: Records) -> list[Grid]:
             device = case.device.name if case.device else "?"
             # the axes of a grid may follow from other versions
             apart = {*axes_of[test], "device", *VERSIONS}
-            others = [f"{case.axes[name]}" for name in case.axes if name not in apart]
+            named = ((name, value) for name, value in case.axes.items() if name not in apart)
+            others = [f"{value}" for name, value in named if (name, value) != ("power", None)]
             elsewhere = others if "device" in axes_of[test] else [device, *others]
             groups.setdefault((test, ", ".join(elsewhere)), []).append(case)
     shown = []

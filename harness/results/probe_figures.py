@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -86,6 +86,10 @@ def _times_of(steps: Sequence[StepResult]) -> dict[str, object]:
 
 _LIST: Final = "context-load-list"
 _OF_CONTEXTS: Final = ("context-", "execute", "executorch-")
+_VOTED: Final = re.compile(
+    r"(?:Failed to set powerConfig with error|htpPerfInfrastructureSetPowerConfig done\. status) "
+    r"0x([0-9a-f]{1,8})\b"
+)
 _ESTIMATE: Final = re.compile(r"context size estimate\s+(\d{1,15})")
 WARM_ROUNDS: Final = 8
 """The number of sessions after which a library has allocated most of what it keeps for good."""
@@ -143,19 +147,59 @@ def measure(transcript: Transcript) -> dict[str, object]:
     return figures
 
 
+def power_figures(profile: str, engine: str, transcript: Transcript) -> dict[str, Any]:
+    """Return a power profile, who voted for it, the library's answers, and these in words.
+
+    The probe votes once it has a device; then the library's answers to each vote are known. Of the
+    votes of other engines only what the library logs is.
+    """
+    votes = power_votes(transcript)
+    by_probe = bool(votes) or any(step.verb == "device-create" for step in transcript.steps)
+    if not by_probe:
+        votes = _logged_votes(transcript)
+    if refused := refused_votes(votes):
+        answer = f"the library refused {refused}"
+    elif "dcvs" in votes or (votes and not by_probe):
+        answer = "the library accepted all votes"
+    elif by_probe:
+        answer = "there was nothing to vote with"
+    else:
+        answer = f"the library logged no refusal, and {engine} does not say what it answered"
+    if "dcvs" in votes and "released" not in votes:
+        answer += "; its votes ended with the process"
+    voter = "probe" if by_probe else engine
+    return {"profile": profile, "votes_by": voter, "votes": votes, "answer": answer}
+
+
+def refused_votes(votes: Mapping[str, int]) -> str:
+    """Return the votes that a library refused, with its codes; empty if it refused none."""
+    return ", ".join(f"{name} ({code})" for name, code in votes.items() if code)
+
+
 def power_votes(transcript: Transcript) -> dict[str, int]:
     """Return the library's answer (0: accepted) to each vote for power, by name.
 
-    `released` is the answer to the vote that takes them back; without it they ended with the
-    process.
+    `released` is the answer to the votes that take them back, the first that is not 0; without it
+    they ended with the process.
     """
     votes: dict[str, int] = {}
     for step in transcript.steps:
         answers = step.data.get("power_votes")
         if isinstance(answers, dict):
             known = {str(name): code for name, code in answers.items() if type(code) is int}
-            votes |= {"released": known["dcvs"]} if "dcvs" in votes and "dcvs" in known else known
+            released = {"released": next(filter(None, known.values()), 0)}
+            votes |= released if "dcvs" in votes and "dcvs" in known else known
     return votes
+
+
+def _logged_votes(transcript: Transcript) -> dict[str, int]:
+    """Return the answer that the library logged, the first that is not 0; empty without any.
+
+    Refusals are errors in its log; what it accepts is there only from level info on.
+    """
+    lines = (line.text for step in transcript.steps for line in step.logs)
+    codes = [int(code, 16) for text in lines for code in _VOTED.findall(text)]
+    return {"setPowerConfig": next(filter(None, codes), 0)} if codes else {}
 
 
 def loaded_contexts(steps: Sequence[StepResult]) -> int:

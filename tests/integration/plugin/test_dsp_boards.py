@@ -4,6 +4,8 @@ import contextlib
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +17,8 @@ import pytest
 
 from harness.core.state_folders import BOARDS, cache_root
 from harness.dsp.emulator import VARIABLE, find_qemu
+from harness.dsp.replies import read_votes
+from harness.simulator.board import dsp_folder
 from tests.hostile_models import relu
 from tests.integration.device_runs import DeviceRuns
 from tests.needed import DSP, need
@@ -128,6 +132,79 @@ def test_each_death_of_a_dsp_has_its_true_outcome(runs: DeviceRuns) -> None:
             assert (case["outcome"], case["cause"]) == ("failed", "target"), case["error"]
             assert killed.is_set(), case["error"]
             assert any("process" in words for words in replies), case["emulated"]
+
+
+HANG = """
+import pytest
+from harness.models.session_plan import within_session
+from harness.probe.plan import Settings, Step
+
+@pytest.mark.device(backend="htp")
+def test_hangs(bench):
+    plan = within_session(bench.libraries(), [Step("hang")], [], Settings())
+    bench.run(plan, timeout_s={}).check()
+"""
+BURST = ("--device=dsp-1", "--power=burst")
+VOTED = "DSPRPC_CONTROL_LATENCY: enable 3, latency 9999 us"
+ENDED = "protection domain: ended, and its votes with it"
+
+
+@pytest.mark.slow
+def test_votes_for_power_end_with_a_killed_probe(runs: DeviceRuns) -> None:
+    completed = runs.run(*BURST, suites=runs.write_suite(HANG.format(12)))
+    (case,) = completed.cases
+    assert (case["outcome"], case["placement"]["power"]) == ("hung", "burst"), completed.output
+    power = case["measurements"]["power"]
+    assert "the library accepted all votes; its votes ended with the process" in power["answer"]
+    assert "released" not in power["votes"]
+    assert power["arrived"][-2:] == [VOTED, ENDED]
+    assert f"Power profile burst, 1 case: {power['answer']}" in completed.output
+
+
+FAR_LAB = """schema: 1
+gate: {{max_busy_percent: 100}}
+hosts: [{{name: here, socket: {socket}}}]
+devices:
+  - {{name: dsp-1, serial: "{serial}", host: here, target: linux-arm64, workdir: {workdir}}}
+"""
+
+
+@contextlib.contextmanager
+def started(lab: DeviceRuns) -> Iterator[Path]:
+    """The storage of dsp-1, which outlives what runs on it; the lab has its address."""
+    command = [sys.executable, "-m", "harness.cli.main", "simulator", "start", "dsp-1"]
+    environment, storage = lab.environment, lab.folder / "simulated/dsp-1"
+    with subprocess.Popen(
+        command, cwd=lab.folder, env=environment, stdout=subprocess.PIPE, text=True
+    ) as board:
+        try:
+            assert board.stdout is not None
+            serial, socket = (
+                board.stdout.readline().split(mark)[1].split()[0].rstrip(";")
+                for mark in (" as ", "localfilesystem:")
+            )
+            workdir = storage / "data/local/tmp/qnn-harness"
+            lab.file.write_text(FAR_LAB.format(serial=serial, socket=socket, workdir=workdir))
+            yield storage
+        finally:
+            board.terminate()
+
+
+@pytest.mark.slow
+def test_votes_for_power_end_with_a_killed_worker(runs: DeviceRuns) -> None:
+    command = runs.command(*BURST, "-n1", runs.write_suite(HANG.format(600)))
+    with started(runs) as storage:
+        environment, nowhere = runs.environment, subprocess.DEVNULL
+        with subprocess.Popen(command, env=environment, stdout=nowhere) as controller:
+            try:
+                folder = dsp_folder(storage)
+                wait_for("votes", lambda: VOTED in read_votes(folder), 90)
+                commands = processes_of(runs.folder).items()
+                (worker,) = (pid for pid, line in commands if b"exec(eval(" in line)
+                os.kill(worker, signal.SIGKILL)
+                wait_for("their end", lambda: ENDED in read_votes(folder), 20)
+            finally:
+                controller.kill()
 
 
 @pytest.mark.slow

@@ -98,29 +98,27 @@ def test_a_graph_that_was_compiled_here_is_called_like_its_model(
 
 
 @pytest.mark.parametrize(
-    ("power", "simulated", "words"),
-    [
-        (
-            {"votes": {"client": 0, "dcvs": 0}},
-            True,
-            "Power profile burst: the library accepted all",
-        ),
-        ({"votes": {"client": 0, "dcvs": 1000}}, False, "the library refused dcvs (1000)."),
-        ({"votes_by": "ort"}, False, "Power profile burst: voted for by engine ort."),
-        (None, False, "No power profile (--power): these times are of the device's default mode."),
-        (None, True, ""),
-    ],
+    ("power", "simulated", "is_told"),
+    [(None, False, True), ("burst", False, False), (None, True, False)],
 )
-def test_times_have_their_power_profile(
-    power: dict[str, Any] | None, simulated: bool, words: str
+def test_times_of_a_phone_in_its_default_mode(
+    power: str | None, simulated: bool, is_told: bool
 ) -> None:
-    figures: dict[str, Any] = {"graphs": [{"graph": "g", "p50_us": 5}]}
-    if power is not None:
-        figures["power"] = {"profile": "burst"} | power
-    ran = record(measurements=figures, axes={"backend": "htp"})
+    figures = {"graphs": [{"graph": "g", "p50_us": 5}]}
+    ran = record(measurements=figures, axes={"backend": "htp", "power": power})
     device = ran.device.model_copy(update={"simulated": simulated})
     text = markdown(latency([ran.model_copy(update={"device": device})]))
-    assert (words in text, "ower profile" in text) == (True, bool(words))
+    assert ("Without a power profile (--power) times are of" in text) is is_told
+
+
+def test_power_profiles_of_all_cases_with_their_answers() -> None:
+    def ran(profile: str, answer: str) -> CaseRecord:
+        return record(measurements={"power": {"profile": profile, "answer": answer}})
+
+    cases = [ran("burst", "accepted"), ran("burst", "refused"), ran("burst", "accepted")]
+    assert markdown(figure_blocks([*cases, record(), record(measurements={"power": 7})])) == (
+        "Power profile burst, 2 cases: accepted.\n\nPower profile burst, 1 case: refused.\n\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from harness.results.probe_figures import (
     loaded_contexts,
     measure,
     ort_figures,
+    power_figures,
     power_votes,
     session_growth,
     typical_us,
@@ -53,17 +54,72 @@ def test_what_comes_back_within_three_rounds_is_none(high: list[int], low: int) 
     assert (growth.per_round, growth.noise, growth.in_all, growth.came_back) == (0, 0, 0, 0)
 
 
-def test_answers_to_votes_for_power() -> None:
-    def step(verb: str, **answers: object) -> StepResult:
-        return StepResult(0, verb, ended=True, code=0, data={"power_votes": answers})
+def voted(verb: str, **answers: object) -> StepResult:
+    return StepResult(0, verb, ended=True, code=0, data={"power_votes": answers})
 
-    voted = step("device-create", infrastructure=0, client=0, dcvs=0, rpc_polling_time=1000)
-    freed = step("device-free", dcvs=0, client=0)
+
+def test_answers_to_votes_for_power() -> None:
+    votes = voted("device-create", infrastructure=0, client=0, dcvs=0, rpc_polling_time=1000)
+    freed = voted("device-free", dcvs=0, rpc_polling_time=1007, client=0)
     answers = {"infrastructure": 0, "client": 0, "dcvs": 0, "rpc_polling_time": 1000}
-    assert power_votes(Transcript(steps=[voted])) == answers
-    assert power_votes(Transcript(steps=[voted, freed])) == answers | {"released": 0}
+    assert power_votes(Transcript(steps=[votes])) == answers
+    assert power_votes(Transcript(steps=[votes, freed])) == answers | {"released": 1007}
     odd = StepResult(0, "device-create", data={"power_votes": [1]})
-    assert power_votes(Transcript(steps=[odd, step("device-create", dcvs="x")])) == {}
+    assert power_votes(Transcript(steps=[odd, voted("device-create", dcvs="x")])) == {}
+
+
+def logged(*texts: str) -> StepResult:
+    lines = [LogLine("error", text, 0) for text in texts]
+    return StepResult(0, "ort-session", ended=True, code=0, logs=lines)
+
+
+NOTHING = logged("<W> Initializing HtpProvider")
+ACCEPTED = logged("<I> htpPerfInfrastructureSetPowerConfig done. status 0x0 [a.cc:519 QnnLogging]")
+REFUSED = logged("<E> Failed to set powerConfig with error 0x3ef")
+
+
+@pytest.mark.parametrize(
+    ("steps", "voter", "votes", "answer"),
+    [
+        (
+            [voted("device-create", dcvs=0), voted("device-free", dcvs=0)],
+            "probe",
+            {"dcvs": 0, "released": 0},
+            "the library accepted all votes",
+        ),
+        (
+            [voted("device-create", dcvs=0)],
+            "probe",
+            {"dcvs": 0},
+            "the library accepted all votes; its votes ended with the process",
+        ),
+        (
+            [voted("device-create", infrastructure=1000)],
+            "probe",
+            {"infrastructure": 1000},
+            "the library refused infrastructure (1000)",
+        ),
+        ([StepResult(0, "device-create")], "probe", {}, "there was nothing to vote with"),
+        (
+            [NOTHING],
+            "ort",
+            {},
+            "the library logged no refusal, and ort does not say what it answered",
+        ),
+        ([ACCEPTED], "ort", {"setPowerConfig": 0}, "the library accepted all votes"),
+        (
+            [ACCEPTED, REFUSED],
+            "ort",
+            {"setPowerConfig": 1007},
+            "the library refused setPowerConfig (1007)",
+        ),
+    ],
+)
+def test_what_a_library_answered_to_a_power_profile(
+    steps: list[StepResult], voter: str, votes: dict[str, int], answer: str
+) -> None:
+    figures = {"profile": "burst", "votes_by": voter, "votes": votes, "answer": answer}
+    assert power_figures("burst", "ort", Transcript(steps=steps)) == figures
 
 
 def test_what_malloc_keeps_is_no_leak() -> None:

@@ -149,8 +149,11 @@ class Attempt(Ended):
 
     @property
     def power(self) -> str | None:
-        """The power profile that it voted for; None without a vote."""
-        return self.placement.power if self.placement is not None else None
+        """The power profile that it voted for, with refused votes; None without a vote."""
+        surroundings = self.measurements.get(SURROUNDINGS)
+        power = surroundings.get("power") if isinstance(surroundings, Mapping) else None
+        placed = self.placement.power if self.placement is not None else None
+        return power if isinstance(power, str) else placed
 
     @property
     def engine(self) -> str | None:

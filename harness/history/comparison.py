@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from harness.core.errors import ConfigError
@@ -136,7 +137,8 @@ class Comparison:
     asked_otherwise: tuple[str, ...] = ()
     """Cases of user's files with other options than before, which makes them other cases."""
     other_power: tuple[str, ...] = ()
-    """New cases that the base ran with another power profile, so that times are not compared."""
+    """Cases of which the base has another power profile or other refused votes: their times are
+    not compared."""
 
     def __getitem__(self, category: Category) -> Sequence[Pair]:
         return self.pairs[category]
@@ -251,19 +253,20 @@ def compare(
         asked_otherwise=tuple(
             name for name in new if name in old and old[name].last.test != new[name].last.test
         ),
-        other_power=_other_power(old, (pair.shown for pair in pairs["added"])),
+        other_power=_other_power(old, chain.from_iterable(pairs.values())),
     )
 
 
-def _other_power(run: Mapping[str, CaseAttempts], added: Iterable[Attempt]) -> tuple[str, ...]:
+def _other_power(base: Mapping[str, CaseAttempts], pairs: Iterable[Pair]) -> tuple[str, ...]:
     profiles: dict[str, set[str | None]] = {}
-    for case in run.values():
+    for case in base.values():
         profiles.setdefault(case.last.power_group, set()).add(case.last.power)
-    return tuple(
-        attempt.case
-        for attempt in added
-        if attempt.power not in profiles.get(attempt.power_group, {attempt.power})
-    )
+    names = []
+    for before, now in ((pair.before, pair.after) for pair in pairs):
+        if now is not None:
+            usual = {before.power} if before is not None else profiles.get(now.power_group)
+            names += [now.case] if usual and now.power not in usual else []
+    return tuple(names)
 
 
 def _versions(run: Mapping[str, CaseAttempts]) -> tuple[str, ...]:

@@ -355,7 +355,7 @@ def _blocks(
     if view.other_power:
         others = counted(len(view.other_power), "case")
         yield Paragraph(
-            f"{others} ran with another power profile before; times of different profiles are not "
+            f"{others} had another power profile or other refused votes before; such times are not "
             "compared."
         )
     if view.failed_on:
@@ -428,8 +428,9 @@ def compare_folders(
     if base.run_id == new.run_id:
         _log.warning("%s and %s are two runs with the same id", base.path, new.path)
     earlier, between = runs_around(base, new)
-    old = [pair.before for pair in comparison["passing"] if pair.before]
-    now = [pair.after for pair in comparison["passing"] if pair.after]
+    both = ((pair.before, pair.after) for pair in comparison["passing"])
+    alike = [(was, now) for was, now in both if was and now and was.power == now.power]
+    old, now = [was for was, _ in alike], [now for _, now in alike]
 
     def noise() -> tuple[Iterator[list[Attempt]], Iterator[list[Attempt]]]:
         seen_runs = {attempt.run for attempt in (*old, *now)}
@@ -496,9 +497,10 @@ class ComparisonReport(Part):
     `passing` and `untested` are numbers, `speed` is null where it was not judged, `ops` where no
     case was profiled in both. `files_changed` are files of tests, models and inputs.
     `asked_otherwise` are cases of user's files with other options, which makes them other cases of
-    the same name. `other_power` are new cases that the base ran with another power profile, so that
-    times are not compared. `failed_on` has the conditions of `--fail-on` that hold: the comparison
-    ends with 1 exactly if there are any, else with 2 or 3 if verdicts are missing in the new run.
+    the same name. `other_power` are cases of which the base has another power profile or other
+    refused votes, so that their times are not compared. `failed_on` has the conditions of
+    `--fail-on` that hold: the comparison ends with 1 exactly if there are any, else with 2 or 3 if
+    verdicts are missing in the new run.
     """
 
     schema_number: Schema1 = 1

@@ -189,19 +189,24 @@ def test_what_was_added_counts_if_it_fails_and_nobody_expects_it() -> None:
 
 
 def test_times_of_different_power_profiles_are_not_compared() -> None:
-    def ran(power: str | None, qnn: str = "2.51.0") -> list[Attempt]:
+    def ran(power: str | None, qnn: str = "2.51.0", without: str = "") -> list[Attempt]:
         name = f"t.py::test_b[sim-htp-{qnn}{f'-power-{power}' if power else ''}-a]"
         placement = PlacementRecord(
             device="sim", engine="qnn", backend="htp", qnn=qnn, ort=None, compiler=None, power=power
         )
-        return [Attempt.of(attempt("a passed", case=name, placement=placement))]
+        figures = {"surroundings": {"power": f"{power}{without}"}} if power else {}
+        return [
+            Attempt.of(attempt("a passed", case=name, placement=placement, measurements=figures))
+        ]
 
     for base, new in ((None, "burst"), ("burst", None), ("burst", "balanced")):
         comparison = compare(ran(base), ran(new, "2.50.40"))
         assert comparison.cases("vanished")
         assert [*comparison.other_power] == comparison.cases("added")
         view = view_of(comparison, (), base="old", run="new")
-        assert "1 case ran with another power profile before" in "\n".join(lines(view))
+        assert "1 case had another power profile or other refused votes" in "\n".join(lines(view))
+    refused = compare(ran("burst"), ran("burst", without=" without dcvs (1007)"))
+    assert [*refused.other_power] == refused.cases("passing")
     comparison = compare(ran("burst"), ran("burst", "2.50.40"))
     assert comparison.cases("passing")
     assert not comparison.other_power

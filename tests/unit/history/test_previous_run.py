@@ -174,6 +174,23 @@ def test_two_runs_of_one_id_are_compared_and_told(
     assert [all(str(run.path) in text for run in (base, other)) for text in messages] == [True]
 
 
+@pytest.mark.parametrize(("without", "slower"), [("", 1), (" without dcvs (1007)", 0)])
+def test_times_under_other_votes_are_no_regression(
+    tmp_path: Path, without: str, slower: int
+) -> None:
+    def run(power: str, times: list[int]) -> list[RunFolder]:
+        figures = [{"surroundings": {"power": power}, "execute_us": [t + 1]} for t in times]
+        cases = (attempt("a passed", measurements=measured) for measured in figures)
+        return [RunFolder.open(run_folder(tmp_path, case)) for case in cases]
+
+    *_, base = run("burst", [1000, 1002, 1001, 1003, 1000])
+    *_, new = run(f"burst{without}", [3000, 3002, 3001, 3003, 3001])
+    comparison = compare_folders(base, new, FailOn.parse("perf:10%"), late=False)
+    assert comparison.speed is not None
+    assert len(comparison.speed.slower) == slower
+    assert len(comparison.other_power) == 1 - slower
+
+
 def test_what_was_asked_when_a_case_was_bad_last(tmp_path: Path) -> None:
     case = attempt("a passed").case
     for ending, limit in (("passed", "9"), ("failed id=x", "1")) * 6:

@@ -16,7 +16,7 @@ from harness.bisect.folder import Answered, BisectFolder, log_text, read_log
 from harness.bisect.search import AxisSpec, CornerSpec, Task
 from harness.bisect.search_loop import pytest_arguments_to_resume, with_earlier_options
 from harness.core.errors import ConfigError, HarnessError
-from harness.core.matrix_axes import VERSIONS, AxisName
+from harness.core.matrix_axes import POWER_PROFILES, SEARCHED, AxisName
 from harness.core.outgoing_text import counted
 from harness.lab.inventory import Lab
 from harness.lab.matching import alike, kinds
@@ -37,6 +37,8 @@ class Versions:
 
     def resolve(self, axis: AxisName, spec: str, field: str) -> list[str]:
         """Return the names of the versions that `spec` means. Raises ConfigError for `field`."""
+        if axis == "power":
+            return _resolve_profiles(spec, field)
         if axis == "compiler":
             return resolve_versions(spec, field=field)
         if axis == "ort":
@@ -50,7 +52,7 @@ class Versions:
         """
         paths = {}
         for part in [part for spec in specs for part in split_specs(spec)]:
-            if axis == "compiler" or not is_path(part):
+            if axis in ("compiler", "power") or not is_path(part):
                 continue
             path = str(Path(part).expanduser().absolute())
             names = self.resolve(axis, path, f"--{axis}")
@@ -85,7 +87,7 @@ class Versions:
         Raises ConfigError for a spec that means no version, or several.
         """
         versions: dict[AxisName, str] = {}
-        for axis in VERSIONS:
+        for axis in SEARCHED:
             spec = specs.get(axis) or (named[axis] if named else None)
             if axis == "qnn" and spec is None:
                 spec = "latest"  # resolved now: it may be another one when the search is resumed
@@ -107,6 +109,14 @@ class Versions:
             for path in path_of.values():
                 with contextlib.suppress(HarnessError):
                     self.resolve(axis, path, f"--{axis}")
+
+
+def _resolve_profiles(spec: str, field: str) -> list[str]:
+    profiles = [*POWER_PROFILES] if spec == "all" else split_specs(spec)
+    if unknown := [profile for profile in profiles if profile not in POWER_PROFILES]:
+        problem = f"unknown power profile {unknown[0][:80]!r}"
+        raise ConfigError(problem, field=field, choices=POWER_PROFILES)
+    return profiles
 
 
 @dataclass(frozen=True)
@@ -204,7 +214,7 @@ def make_task(request: Request, lab: Lab, catalog: Catalog) -> Task:
     placement = choose_devices(lab, request.case, request.devices, request.backend)
     versions, specs = Versions(catalog, placement.target), dict(request.versions or {})
     candidates = {axis: _candidates(axis, request, specs, versions) for axis in axes}
-    paths = {axis: versions.paths(axis, _specs(axis, request, specs)) for axis in VERSIONS}
+    paths = {axis: versions.paths(axis, _specs(axis, request, specs)) for axis in SEARCHED}
     return Task(
         search=_spec(request, candidates, _resolved(ends, candidates, versions)),
         case=request.case,
@@ -239,13 +249,13 @@ def replay_log(file: Path, reports: Path) -> BisectFolder:
 
 
 def _axes(request: Request) -> tuple[tuple[AxisName, ...], Ends]:
-    unknown = [axis for axis in request.axes if axis not in VERSIONS]
+    unknown = [axis for axis in request.axes if axis not in SEARCHED]
     if unknown:
-        raise ConfigError(f"unknown axis {unknown[0][:80]!r}", field="--axis", choices=VERSIONS)
-    searched = tuple(axis for axis in VERSIONS if axis in request.axes)
+        raise ConfigError(f"unknown axis {unknown[0][:80]!r}", field="--axis", choices=SEARCHED)
+    searched = tuple(axis for axis in SEARCHED if axis in request.axes)
     texts = {"--good": request.good, "--bad": request.bad}
     ends = {field: _end(text, field, searched) for field, text in texts.items() if text is not None}
-    named = tuple(axis for axis in VERSIONS if any(axis in end for end in ends.values()))
+    named = tuple(axis for axis in SEARCHED if any(axis in end for end in ends.values()))
     axes = named or searched
     if len(named) > 2:
         problem = (
@@ -254,7 +264,7 @@ def _axes(request: Request) -> tuple[tuple[AxisName, ...], Ends]:
         )
         raise ConfigError(problem)
     if len(searched) < len(request.axes) or not 1 <= len(axes) <= (2 if named else 1):
-        raise ConfigError(_ONE_AXIS, field="--axis", choices=VERSIONS)
+        raise ConfigError(_ONE_AXIS, field="--axis", choices=SEARCHED)
     if searched and set(searched) != set(axes):
         problem = f"is {','.join(searched)}, but --good and --bad name {' and '.join(axes)}"
         raise ConfigError(f"{problem}; leave --axis out", field="--axis")
@@ -272,20 +282,20 @@ def _end(text: str, field: str, searched: Sequence[AxisName]) -> dict[AxisName, 
     """Parse `qnn=2.48,ort=1.27`, or a version of the only searched axis, into {axis: version}."""
     parts = [part.strip() for part in text.split(",")]
     named = [part.partition("=") for part in parts]
-    if all(axis in VERSIONS and sign for axis, sign, _ in named):
+    if all(axis in SEARCHED and sign for axis, sign, _ in named):
         if len({axis for axis, _, _ in named}) < len(named):
             raise ConfigError(f"{text[:80]!r} names an axis twice", field=field)
         return {axis: version.strip() for axis, _, version in named}
     if len(parts) == len(searched) == 1:
         return {searched[0]: parts[0]}
     problem = f"{text[:80]!r} is neither a version of --axis nor AXIS=VERSION,AXIS=VERSION"
-    raise ConfigError(problem, field=field, choices=VERSIONS)
+    raise ConfigError(problem, field=field, choices=SEARCHED)
 
 
 def _check_nothing_is_ignored(request: Request, match: Match | None) -> None:
     """Raise ConfigError for options that would have no effect."""
     if len(request.axes) == 2 and request.candidates is not None:
-        options = ", ".join(f"--{axis}" for axis in VERSIONS)
+        options = ", ".join(f"--{axis}" for axis in SEARCHED)
         problem = f"lists one axis; list the candidates of two axes with {options}"
         raise ConfigError(problem, field="--versions")
     if match is not None and match.drift_steps is not None and request.axes != ("qnn",):

@@ -33,7 +33,7 @@ from harness.cli.lab_options import (
 from harness.cli.say import say, say_result
 from harness.core.errors import ConfigError, HarnessError
 from harness.core.json_record import Printout
-from harness.core.matrix_axes import BACKENDS, VERSIONS, AxisName
+from harness.core.matrix_axes import BACKENDS, SEARCHED, AxisName
 from harness.core.outgoing_text import counted, one_line, outgoing
 from harness.core.state_folders import cache_root
 from harness.core.yaml_document import shown
@@ -185,7 +185,8 @@ def _search_text(task: Task) -> str:
     else:
         searched = search.searched()
         ends = f"{searched[0]} to {searched[-1]}"
-        text = f"bisecting {search.axis} over {counted(len(searched), 'version')}, {ends}"
+        kind = "profile" if search.axis == "power" else "version"
+        text = f"bisecting {search.axis} over {counted(len(searched), kind)}, {ends}"
     held_versions = held_text(task.held)
     return f"{text} ({held_versions} held)" if held_versions else text
 
@@ -202,8 +203,8 @@ _WITH_RESUME: Final = (
 
 
 def _axis_options(command: Callable[..., int]) -> Callable[..., int]:
-    first = VERSIONS[0]
-    for axis in reversed(VERSIONS):
+    first = SEARCHED[0]
+    for axis in reversed(SEARCHED):
         same = f"As --{first}, for this axis."
         text = "Version of this axis; or candidates, to search it." if axis == first else same
         command = click.option(f"--{axis}", metavar="VERSION", help=text)(command)
@@ -224,7 +225,7 @@ class BisectionPlanned(Printout):
 
 @click.group(invoke_without_command=True)
 @click.option("--case", metavar="NODEID", help="The case, as in reports; its versions are ignored.")
-@click.option("--axis", metavar="AXIS[,AXIS]", help=f"The axis to search: {', '.join(VERSIONS)}.")
+@click.option("--axis", metavar="AXIS[,AXIS]", help=f"The axis to search: {', '.join(SEARCHED)}.")
 @click.option(
     "--good",
     metavar="VERSION",
@@ -328,7 +329,7 @@ def replay(file: Path, reports: Path, as_json: bool) -> int:
 
 def _request(values: dict[str, Any]) -> Request:
     same = {field.name: values[field.name] for field in fields(Request) if field.name in values}
-    named: dict[AxisName, str | None] = {axis: values[axis] for axis in VERSIONS}
+    named: dict[AxisName, str | None] = {axis: values[axis] for axis in SEARCHED}
     return Request(
         **same,
         axes=tuple(part.strip() for part in (values["axis"] or "").split(",") if part.strip()),

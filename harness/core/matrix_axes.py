@@ -104,7 +104,10 @@ LISTED: Final = tuple(axis for axis in _AXES if axis.help)
 """The axes with an option for a list of values."""
 
 VERSIONS: Final = tuple(axis.name for axis in AXES.values() if axis.type == "version")
-"""The axes whose values are versions: a bisection searches along these."""
+"""The axes whose values are versions."""
+
+SEARCHED: Final = (*VERSIONS, "power")
+"""The axes that a bisection can search: versions from old to new, power profiles as listed."""
 
 IN_AXES: Final = tuple(axis.name for axis in LISTED if axis.name != "device")
 """The axes that are among the `axes` of every record, null for a case without one."""
@@ -113,4 +116,4 @@ IN_AXES: Final = tuple(axis.name for axis in LISTED if axis.name != "device")
 if TYPE_CHECKING:
     AxisName = str
 else:  # for models and their schemas, which name the values
-    AxisName = Literal[VERSIONS]
+    AxisName = Literal[SEARCHED]

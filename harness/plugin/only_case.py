@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from harness.core.errors import ConfigError
-from harness.core.matrix_axes import VERSIONS
+from harness.core.matrix_axes import SEARCHED
 from harness.core.outgoing_text import counted
 from harness.plugin.collection import own_test, parameters_of, placement_of
 from harness.results.case_names import matching_rest, split_node_id, without_placement
@@ -94,7 +94,7 @@ def _names(by_rest: dict[str, list[pytest.Item]]) -> list[str]:
 def _one_version(items: Sequence[pytest.Item]) -> None:
     """Raise ConfigError for several versions; several devices are allowed."""
     places = [place for item in items if (place := placement_of(item)) is not None]
-    versions = {tuple(getattr(place, name) for name in VERSIONS) for place in places}
+    versions = {tuple(getattr(place, name) for name in SEARCHED) for place in places}
     if len(versions) > 1:
         shown = [str(place) for place in places[:_MOST_LISTED]]
         problem = "the case has several versions; choose one of each"

@@ -8,6 +8,7 @@ import pytest
 
 from harness.bisect.request import Request, choose_devices, make_task
 from harness.core.errors import ConfigError
+from harness.core.matrix_axes import POWER_PROFILES
 from harness.core.versions import QNN_WHEELS
 from harness.lab.inventory import Lab, load_lab
 from harness.runtimes.catalog import Catalog
@@ -81,6 +82,11 @@ def test_nothing_that_lies_beside_a_file_of_contexts_is_run(lab: Lab, catalog: C
         ({"versions": {"qnn": ">=2.49"}}, QNN[2:]),
         ({"axes": ("compiler",)}, QNN),
         ({"good": "2.48", "bad": "2.50"}, QNN),
+        ({"axes": ("power",), "candidates": "all"}, [*POWER_PROFILES]),
+        (
+            {"axes": ("power",), "versions": {"power": "power_saver,default,burst"}},
+            ["default", "burst", "power_saver"],
+        ),
     ],
 )
 def test_candidates(
@@ -88,6 +94,16 @@ def test_candidates(
 ) -> None:
     task = make_task(request(**more), lab, catalog)
     assert list(task.search.candidates) == candidates
+
+
+def test_a_power_profile_is_held_as_in_the_name_of_the_case(lab: Lab, catalog: Catalog) -> None:
+    case = CASE.replace("-tiny", "-power-burst-tiny")
+    assert case != CASE
+    task = make_task(request(case=case), lab, catalog)
+    assert task.held == {"compiler": "2.48.40", "power": "burst"}
+    assert "--qnn-power=burst" in task.arguments(("2.50.40",), Path("/r"), ["a"])
+    other = make_task(request(case=case, versions={"power": "default"}), lab, catalog)
+    assert other.held["power"] == "default"
 
 
 @pytest.mark.parametrize("axes", [(), ("qnn", "ort"), ("ort", "qnn")])

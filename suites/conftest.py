@@ -20,7 +20,7 @@ EMULATED_BY_DEFAULT: Final = {
     "test_operator": "8bit",
 }
 # Cases that run only on devices that are named: the test, and a pattern of its cases.
-SLOW_EVERYWHERE: Final = {"test_context_remedies": "-230$"}
+SLOW_EVERYWHERE: Final = {"test_context_remedies": r"-230$|weight-sharing"}
 # Cases that an emulated DSP never runs: the test, a pattern of its cases, and the reason.
 NEVER_EMULATED: Final = {
     "test_context_count": (

@@ -109,10 +109,9 @@ def try_remedy(
     Without a number each is loaded once. With `most_executed` only so many execute, the first and
     the last among them. The record's measurements get `remedy`, also if it fails: `remedy` (its
     name), `options` (those tried), `contexts` and `chosen` (how many were to load, and to execute),
-    `loaded`, `executed`, `outputs_equal` (to those of the contexts one after the other; None:
-    nothing executed), `load_us` (all loads together), `first_us` and `steady_us` (medians),
-    `memory_bytes`: what the library shares with the DSP, or else what the processes grew by. None:
-    not measured.
+    `loaded`, `executed`, `outputs_equal` (to those of the contexts one after the other), `load_us`
+    (all loads together), `first_us` and `steady_us` (medians), `memory_bytes` (what the library
+    shares with the DSP, or else what the processes grew by). None: not measured.
 
     Raises TargetFailure if it is not supported (`unsupported`), if a context does not load or
     execute, or if outputs differ. Raises ConfigError for an unknown remedy.
@@ -121,7 +120,7 @@ def try_remedy(
         raise ConfigError(f"no remedy {name[:80]!r}", field="remedy", choices=REMEDIES)
     remedy = REMEDIES[name]
     facts: dict[str, object] = {"remedy": name, "options": {}}
-    bench.measure(remedy={**facts, **remedy_figures([], {}, 1)})
+    bench.measure(remedy=facts | remedy_figures([], {}, 1))
     sources: list[Any] = list(contexts) if isinstance(contexts, Sequence) else [contexts]
     if name == "reused-io-limit":  # otherwise the library allocates memory for I/O when it loads
         models = (source for source in sources if isinstance(source, Model))
@@ -135,16 +134,9 @@ def try_remedy(
     timeout_s = CASE_TIMEOUT_S
     if bench.device.simulated_dsp is not None:
         timeout_s += _EMULATED_S * number
-    in_turn = bench.context_plan(deployed, schedule(len(deployed), "sequential"), _QUIET)
-    baseline = bench.attempt(in_turn, timeout_s=timeout_s)
-    baseline.check()
-    digests = output_digests([(0, baseline.run.transcript)], len(deployed))
+    binaries = deployed
     if name == "weight-sharing":
-        digests = {
-            source // 2: digests[source] | digests.get(source + 1, set())
-            for source in range(0, len(deployed), 2)
-        }
-        deployed, number = _in_pairs(bench, deployed), math.ceil(number / 2)
+        binaries, number = _in_pairs(bench, deployed), math.ceil(number / 2)
     processes: list[tuple[int, Transcript]] = []
     most = min(number, most_executed or number)
     executed = {place * (number - 1) // max(1, most - 1) for place in range(most)}
@@ -155,16 +147,26 @@ def try_remedy(
         share = _part_of(bench, deployed, number)
         words["processes"] = math.ceil(number / share)
     for start in range(0, number, share):
-        turned = [*deployed[start % len(deployed) :], *deployed[: start % len(deployed)]]
+        turned = [*binaries[start % len(binaries) :], *binaries[: start % len(binaries)]]
         moves = schedule(min(share, number - start), remedy.residency, window)
         session = bench.context_plan(turned, moves, _QUIET, options=options)
         chosen = {context - start for context in executed}
         plan = remedy_plan(session, chosen, share=name == "reused-io-limit")
         result = bench.run(plan, timeout_s=timeout_s)
         processes.append((start, result.run.transcript))
-        figures = remedy_figures(processes, digests, len(deployed))
-        bench.measure(remedy={**facts, **figures})
+        bench.measure(remedy=facts | remedy_figures(processes, {}, len(binaries)))
         result.check()
+    in_turn = bench.context_plan(deployed, schedule(len(deployed), "sequential"), _QUIET)
+    baseline = bench.attempt(in_turn, timeout_s=timeout_s)
+    digests = output_digests([(0, baseline.run.transcript)], len(deployed))
+    if name == "weight-sharing":
+        digests = {
+            source // 2: digests.get(source, set()) | digests.get(source + 1, set())
+            for source in range(0, len(deployed), 2)
+        }
+    figures = remedy_figures(processes, digests, len(binaries))
+    bench.measure(remedy=facts | figures)
+    baseline.check()
     bench.outputs_compared()
     if len(executed) < number:
         bench.conclude(f"of {number} contexts {len(executed)} executed: more take too long here")
@@ -328,11 +330,11 @@ def remedy_figures(
         by_label = samples.shared_bytes if samples.visible else samples.rss_bytes
         memory += [by_label["executed"] - by_label["before"]] if "executed" in by_label else []
     outputs = output_digests(processes, sources)
-    equal = all(made == baseline.get(source) for source, made in outputs.items())
+    equal = [made == baseline[source] for source, made in outputs.items() if source in baseline]
     return {
         "loaded": sum(loaded_contexts(transcript.steps) for _, transcript in processes),
         "executed": executed,
-        "outputs_equal": equal if outputs else None,
+        "outputs_equal": all(equal) if equal else None,
         "load_us": load_us or None,
         "first_us": round(statistics.median(first)) if first else None,
         "steady_us": round(statistics.median(steady)) if steady else None,

@@ -12,7 +12,7 @@ from typing import Final, Literal
 from harness.core.errors import ConfigError
 
 OptionValue = int | str
-_MOST: Final[Mapping[str, int]] = {"flag": 1, "MB": 1 << 20, "bytes": 1 << 40}
+_NUMBERS: Final = {"flag": range(2), "MB": range((1 << 20) + 1), "bytes": range(1, (1 << 40) + 1)}
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,14 @@ class ContextOption:
     @property
     def words(self) -> list[str]:
         """The words that it takes, none for a number."""
-        return [] if self.value in _MOST else self.value.split()
+        return [] if self.value in _NUMBERS else self.value.split()
 
     @property
     def valid(self) -> list[str]:
         """The values that it takes, as a user writes them."""
         if self.value in ("MB", "bytes"):
-            return [f"{self.name}=N, 0 to {_MOST[self.value]} ({self.value})"]
+            numbers = _NUMBERS[self.value]
+            return [f"{self.name}=N, {numbers[0]} to {numbers[-1]} ({self.value})"]
         return [f"{self.name}={word}" for word in self.words or ("0", "1")]
 
     def check(self, value: object, field: str) -> OptionValue:
@@ -59,7 +60,7 @@ class ContextOption:
         if text in self.words:
             return text
         number = int(text) if re.fullmatch("[0-9]{1,15}", text) else -1
-        if not 0 <= number <= _MOST.get(self.value, -1):
+        if number not in _NUMBERS.get(self.value, ()):
             problem = f"{text[:80]!r} is not a value of {self.name}"
             raise ConfigError(problem, field=field, choices=self.valid)
         return number

@@ -59,8 +59,9 @@ def _failures(
                 code=fitting.rule.id,
                 severity="warning" if needs > limit << 20 else "info",
                 files=(file,),
-                explanation=f"{works}, a graph of {file} that needs more than its "
-                f"memory_alloc_limit is refused ({refusal}); this one needs {needs:,} bytes",
+                explanation=f"{works}, a graph of {file} that needs more than {limit:,} MiB "
+                f"(memory_alloc_limit; {more:,} in {others[0].file}) is refused; its largest "
+                f"context needs {needs:,} bytes",
                 fix=fitting.rule.fix,
                 thread=next(iter(fitting.rule.urls), None),
             )

@@ -71,6 +71,7 @@ class OnnxRuntime(Engine):
     def cases(self, path: Path, options: ModelOptions) -> list[WholeFile]:
         """Return one case: a session of the model."""
         require_no_graph(self, path, options)
+        _provided(options.context_options)
         inputs, expected = (
             own_folder(files, path.name) for files in (options.inputs, options.expected)
         )
@@ -208,6 +209,20 @@ def provider_options(ort: OrtOnDevice, options: Mapping[str, OptionValue]) -> di
     The provider ignores a name that it does not know. Raises TargetFailure with the outcome
     `unsupported` if this version has no such option, ConfigError if no version has one.
     """
+    provided = _provided(options)
+    runtime = ort.runtime.runtime
+    library = ort_library_of(runtime) if ort.plugin is None else PLUGIN
+    (path,) = (file.path for file in runtime.files if posixpath.basename(file.name) == library)
+    for name in provided:
+        if name.encode() + b"\0" not in path.read_bytes():
+            message = (
+                f"ONNX Runtime's QNN provider with QNN {runtime.qnn_version} has no option {name}"
+            )
+            raise TargetFailure(Verdict("unsupported", None, ErrorRecord.of(message=message)))
+    return provided
+
+
+def _provided(options: Mapping[str, OptionValue]) -> dict[str, str]:
     implied = {CONTEXT_OPTIONS[name].needs for name in options}  # the provider sets these itself
     provided = {}
     for name, value in options.items():
@@ -218,15 +233,6 @@ def provider_options(ort: OrtOnDevice, options: Mapping[str, OptionValue]) -> di
             raise ConfigError(problem, field="--context-option", choices=able)
         if name not in implied:
             provided[option.ort] = str(value if option.value == "MB" else int(bool(value)))
-    runtime = ort.runtime.runtime
-    library = ort_library_of(runtime) if ort.plugin is None else PLUGIN
-    (path,) = (file.path for file in runtime.files if posixpath.basename(file.name) == library)
-    for name in provided:
-        if name.encode() + b"\0" not in path.read_bytes():
-            message = (
-                f"ONNX Runtime's QNN provider with QNN {runtime.qnn_version} has no option {name}"
-            )
-            raise TargetFailure(Verdict("unsupported", None, ErrorRecord.of(message=message)))
     return provided
 
 

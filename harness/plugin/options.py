@@ -279,7 +279,7 @@ class ContextOptions:
     warmup: int | None = _option(
         "--qnn-contexts-warmup M",
         "rounds before the measured ones (default: 0, with auto 2)",
-        "Rounds before the measured ones (default: 2).",
+        "Rounds before the measured ones (default: 2, or none with --rounds).",
         type=warmup,
     )
     profile_run: Literal["full"] | None = _option(

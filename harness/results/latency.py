@@ -50,11 +50,14 @@ def steady_start(times: Sequence[float]) -> int:
     return half
 
 
-def is_steady(times: Sequence[float]) -> bool:
-    """Return whether the medians of the first and the second half may be the same, within 1 %."""
+def is_steady(times: Sequence[float]) -> bool | None:
+    """Return whether the medians of the first and the second half may be the same, within 1 %.
+
+    None: fewer than twenty times tell nothing.
+    """
     half = len(times) // 2
     if half < _WINDOW:
-        return True
+        return None
     parts = (percentile(part, 0.5) for part in (times[:half], times[half:]))
     lower, upper = sorted(parts, key=lambda part: part.value)
     return (lower.high or math.inf) * (1 + _STABLE) >= (upper.low or 0)

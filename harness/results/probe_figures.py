@@ -40,8 +40,8 @@ def graph_figures(
     graph are put together. `first_us` is its very first execution, `warmup_count` the number of
     rounds before its steady state, `rounds` of those in it. `p50_us`, `p90_us` and `p99_us` are
     percentiles of the latter, each with a 95 % interval as in `p50_interval_us` (null: no bound).
-    `steady` is false if it was never stable, `throttled_share` the part of the rounds in which the
-    device throttled (null: it does not say).
+    `steady` is false if it was never stable (null: too few rounds), `throttled_share` the part of
+    the rounds in which the device throttled (null: it does not say).
     """
     by_graph: dict[tuple[int, str | None], list[StepResult]] = {}
     for step in steps:

@@ -46,6 +46,7 @@ def test_options_are_parsed(texts: list[str], expected: dict[str, object]) -> No
         (["reused_io=64"], r"no context option 'reused_io' \(valid: weight_sharing, "),
         (["reused_io_limit_mb"], r"'reused_io_limit_mb' is not of the form NAME=VALUE"),
         (["reused_io_limit_mb=1048577"], r"valid: reused_io_limit_mb=N, 0 to 1048576 \(MB\)"),
+        (["spill_fill_group=0"], r"valid: spill_fill_group=N, 1 to \d+ \(bytes\)"),
         (["reused_io_limit_mb=-1"], r"'-1' is not a value of reused_io_limit_mb"),
         (["reused_io_limit_mb=\u0663"], "is not a value"),
         (["reused_io_limit_mb=" + "9" * 99], "is not a value"),

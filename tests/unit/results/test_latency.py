@@ -101,4 +101,4 @@ def test_percentiles_of_any_times_are_of_them(times: list[int], part: float) -> 
     assert sum(time < of_all.value for time in times) < part * len(times)
     twice = percentile([2 * time for time in times], part)
     assert (twice.value, steady_start([2 * time for time in times])) == (2 * of_all.value, start)
-    assert is_steady([5] * len(times))
+    assert is_steady([5] * len(times)) is (True if len(times) >= 20 else None)

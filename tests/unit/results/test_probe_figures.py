@@ -342,7 +342,7 @@ def test_steps_of_one_graph_are_one_line() -> None:
         "p50_interval_us": [None, None],
         "p90_interval_us": [20, None],
         "p99_interval_us": [30, None],
-        "steady": True,
+        "steady": None,
         "throttled_share": None,
         "on": "HTP v73",
     }

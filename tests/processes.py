@@ -1,8 +1,10 @@
-"""Processes of this computer that have to do with a folder."""
+"""Processes of this computer: those that have to do with a folder, and those that are run."""
 
 import contextlib
 import os
+import subprocess
 from pathlib import Path
+from typing import Any
 
 
 def processes_of(folder: Path) -> dict[int, bytes]:
@@ -19,3 +21,9 @@ def processes_of(folder: Path) -> dict[int, bytes]:
             if os.fsencode(f"{folder}/") in b"\n".join([command, environment, place]):
                 processes[int(process.name)] = command
     return processes
+
+
+def run_to_end(*command: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Return the result of `subprocess.run`, with nothing on stdin and both outputs in one."""
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    return subprocess.run([*map(str, command)], check=False, **streams | {"text": True} | options)

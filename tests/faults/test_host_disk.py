@@ -1,13 +1,13 @@
 """The host's disk is full: before a run, in the middle of it, and when the reports are written."""
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from harness.results.journal import read_journal
 from tests.integration.device_runs import ROOT, RUN_TIMEOUT_S, DeviceRuns
+from tests.processes import run_to_end
 
 BYTES = 256 << 10
 CONFTEST = '''"""Fills the disk with the reports at one moment."""
@@ -71,19 +71,12 @@ def test_a_full_disk_is_told_and_spoils_nothing(moment: str, recorded: int, tmp_
     after = tmp_path / "reports-after"
     after.mkdir()
     script = MOUNTED.format(size=BYTES)
-    completed = subprocess.run(
-        [
-            *("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script),
-            *(str(runs.reports), *runs.command(suite)),
-        ],
+    completed = run_to_end(
+        *("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script),
+        *(runs.reports, *runs.command(suite)),
         cwd=ROOT,
         env=runs.environment | {"QNN_FAULT_FILLS": moment, "QNN_FAULT_DISK": str(runs.reports)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
         timeout=RUN_TIMEOUT_S,
-        check=False,
     )
     journals = list(after.glob("2*/results.jsonl"))
     if recorded:

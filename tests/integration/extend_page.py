@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.integration.forked import ROOT
+from tests.processes import run_to_end
 from tests.unit.core.test_hooks import installed
 
 
@@ -28,12 +29,5 @@ def run_with_plugin(
     if not packages.exists():
         packages.mkdir()
         installed(packages, module)
-    return subprocess.run(
-        [sys.executable, "-m", *map(str, words)],
-        cwd=folder,
-        env=dict(environment) | {"PYTHONPATH": f"{packages}:{ROOT}"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=300,
-    )
+    environment = dict(environment) | {"PYTHONPATH": f"{packages}:{ROOT}"}
+    return run_to_end(sys.executable, "-m", *words, cwd=folder, env=environment, timeout=300)

@@ -1,7 +1,6 @@
 """The files in docs/ci: their commands run, as their systems run them, on a simulated device."""
 
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 import yaml
 
 from tests.integration.device_runs import LAB, ROOT, DeviceRuns
+from tests.processes import run_to_end
 
 CI = ROOT / "docs/ci"
 SET_UP = ["python3 -m venv .venv", ".venv/bin/pip install -q /opt/qnn-harness"]
@@ -80,16 +80,8 @@ class Project:
             lines = [line.strip() for line in script.splitlines()]
             set_up = (SET_UP[0], ".venv/bin/pip install")
             commands = "\n".join(line for line in lines if not line.startswith(set_up))
-            completed = subprocess.run(
-                ["bash", "-e", "-o", "pipefail", "-c", commands],
-                cwd=self.folder,
-                env=self.environment | more,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                timeout=300,
-                check=False,
-            )
+            shell, environment = ("bash", "-e", "-o", "pipefail", "-c"), self.environment | more
+            completed = run_to_end(*shell, commands, cwd=self.folder, env=environment, timeout=300)
             results.append((completed.returncode, completed.stdout))
         return results
 

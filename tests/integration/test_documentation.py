@@ -5,7 +5,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from harness.models.builtin_models import Model
 from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import ROOT, DeviceRuns
 from tests.integration.forked import run_module
+from tests.processes import run_to_end
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 PROGRAM = ROOT / "tests/field/executorch-3-contexts.pte"
@@ -150,16 +150,8 @@ def test_a_page_says_what_happens(page: Path, lab: DeviceRuns, tmp_path: Path) -
             (folder / name).write_text(block[3])
         for step in re.split(r"^\$ ", block[3], flags=re.MULTILINE)[1:]:
             command, _, expected = step.partition("\n")
-            completed = subprocess.run(
-                ["bash", "-c", command],
-                cwd=folder,
-                env={**lab.environment, "PATH": programs},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                timeout=600,
-                check=False,
-            )
+            environment = lab.environment | {"PATH": programs}
+            completed = run_to_end("bash", "-c", command, cwd=folder, env=environment, timeout=600)
             output = _lasting(completed.stdout.replace(f"{folder}/", ""))
             assert "Traceback" not in output, completed.stdout
             assert all(_lasting(part) in output for part in expected.split("...\n")), (
@@ -209,14 +201,7 @@ def test_examples_of_the_api_have_the_right_types(tmp_path: Path) -> None:
         if page.stem == "api":
             (tmp_path / f"example_{number}.py").write_text(text)
     words = ("--strict", "--no-incremental", f"--cache-dir={os.devnull}", tmp_path)
-    completed = subprocess.run(
-        [sys.executable, "-m", "mypy", *words],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=600,
-    )
+    completed = run_to_end(sys.executable, "-m", "mypy", *words, cwd=tmp_path, timeout=600)
     assert completed.returncode == 0, completed.stdout
     assert len([*tmp_path.iterdir()]) > 5
 

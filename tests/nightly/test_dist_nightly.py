@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import run_to_end
+
 pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).parents[2]
@@ -37,16 +39,7 @@ def test_my_contexts(bench: Bench, contexts: int) -> None:
 def run(*words: str | Path, cwd: Path, code: int = 0, path: str = os.defpath) -> str:
     prefixes = ("HOME", "PIP_", "SSL_", "XDG_")
     environment = {k: v for k, v in os.environ.items() if k.startswith(prefixes)}
-    completed = subprocess.run(
-        [str(word) for word in words],
-        cwd=cwd,
-        env=environment | {"PATH": path},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
+    completed = run_to_end(*words, cwd=cwd, env=environment | {"PATH": path}, timeout=TIMEOUT_S)
     assert completed.returncode == code, completed.stdout
     return completed.stdout
 

@@ -1,18 +1,15 @@
 """`qnn_run_finished`: a package outside of the tree acts on runs whose reports are written."""
 
 import json
-import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from tests.integration.device_runs import ROOT, DeviceRuns
+from tests.integration.device_runs import DeviceRuns
+from tests.integration.extend_page import run_with_plugin, shown_module
 from tests.integration.nightly.servers import Webhook
-from tests.unit.core.test_hooks import installed
 
 SUITE = """
 import pytest
@@ -32,17 +29,6 @@ def qnn_run_finished(folder):
 """
 
 
-def example() -> str:
-    """Return the module in the section of docs/extend.md."""
-    (module,) = re.findall(
-        r'```python\n("""acme_plugin.py: the figures .*?)```',
-        (ROOT / "docs/extend.md").read_text(),
-        re.DOTALL,
-    )
-    assert len(module.splitlines()) <= 40
-    return str(module)
-
-
 @dataclass(frozen=True)
 class Ended:
     """A run with the plug-in: its exit code, its output, its run.json."""
@@ -54,20 +40,11 @@ class Ended:
 
 def run_with(plugin: str, lab: DeviceRuns, *words: str, **variables: str) -> Ended:
     """Run two cases in a process that has the plug-in installed."""
-    packages = lab.folder / "packages"
-    packages.mkdir()
-    installed(packages, plugin)
     (lab.folder / "test_mine.py").write_text(SUITE)
     (lab.folder / "pytest.ini").write_text("[pytest]\n")
-    command = [sys.executable, "-m", "pytest", "-m", "device", "--qnn=2.51.0", *words]
-    completed = subprocess.run(
-        command,
-        cwd=lab.folder,
-        env=lab.environment | variables | {"PYTHONPATH": f"{packages}:{ROOT}"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=300,
+    command = ("pytest", "-m", "device", "--qnn=2.51.0", *words)
+    completed = run_with_plugin(
+        plugin, lab.folder, *command, environment=lab.environment | variables
     )
     info = lab.reports / "latest/run.json"
     content = json.loads(info.read_text()) if info.is_file() else {}
@@ -84,7 +61,7 @@ def dashboard() -> Iterator[Webhook]:
 @pytest.mark.slow
 def test_a_package_sends_the_figures_of_a_run(lab: DeviceRuns, dashboard: Webhook) -> None:
     url = f"http://{dashboard.address}/runs"
-    ended = run_with(example(), lab, "-n2", "--dist=load", ACME_DASHBOARD=url)
+    ended = run_with(shown_module("the figures "), lab, "-n2", "--dist=load", ACME_DASHBOARD=url)
     assert (ended.code, ended.info["plugin_errors"]) == (0, []), ended.output
     (figures,) = dashboard.got
     assert figures.pop("seconds") > 0

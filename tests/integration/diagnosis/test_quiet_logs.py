@@ -8,7 +8,6 @@ a project's that uses QNN would.
 import io
 import os
 import shutil
-import subprocess
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from harness.diagnosis.explain_log import explain
 from harness.diagnosis.log_reader import read_log
 from tests.android.bionic import x64_root
 from tests.needed import C_COMPILERS, need
+from tests.processes import run_to_end
 
 ROWS: Final = Path(__file__).parents[2] / "quiet" / "failures.txt"
 FOLDER: Final = "qnn-htp-genie"
@@ -46,17 +46,10 @@ class Failure:
         folder.mkdir()
         (folder / "data.bin").write_bytes(_DATA)
         (folder / "data.bin").chmod(0o755)
-        completed = subprocess.run(
-            ("bash", "-c", self.line),
-            cwd=folder,
-            env=_environment(folder),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=_LONGEST_S,
-            check=False,
-        )
-        return completed.stdout
+        command, environment = ("bash", "-c", self.line), _environment(folder)
+        return run_to_end(
+            *command, cwd=folder, env=environment, text=False, timeout=_LONGEST_S
+        ).stdout
 
 
 def failures() -> list[Failure]:
@@ -120,15 +113,8 @@ def test_what_androids_own_programs_say(tmp_path: Path) -> None:
     root, answers = x64_root(), []
     for line in ANDROID_LINES.read_text().splitlines():
         command = ("sh", ENTER, root, tmp_path, "/system/bin/sh", "-c", f"cd {tmp_path}; {line}")
-        completed = subprocess.run(
-            command,
-            env={"PATH": "/system/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=120,
-            check=False,
-        )
+        environment = {"PATH": "/system/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+        completed = run_to_end(*command, env=environment, text=False, timeout=120)
         answers.append((line, answer(completed.stdout)))
     print(f"\n{len(answers)} logs of Android's programs")
     assert [entry for entry in answers if entry[1]] == []

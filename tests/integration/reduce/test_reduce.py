@@ -24,6 +24,7 @@ from harness.runtimes.catalog import Catalog
 from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import ROOT, DeviceRuns
 from tests.integration.in_process import qnn_harness
+from tests.processes import run_to_end
 from tests.unit.containers.made import Pte, wrapped
 
 FIELD = ROOT / "tests/field"
@@ -178,16 +179,9 @@ def plain_onnx(bundle: Path, lab: DeviceRuns) -> subprocess.CompletedProcess[str
         f"get_library_path = lambda: {str(host.plugin)!r}\n"
         f"get_qnn_htp_path = lambda: {str(host.backend)!r}\n"
     )
-    return subprocess.run(
-        [sys.executable, "reproduce.py"],
-        cwd=folder,
-        env={"PYTHONPATH": f"{stand_in.parent}:{host.ort_root}", "PATH": os.environ["PATH"]},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
+    environment = {"PYTHONPATH": f"{stand_in.parent}:{host.ort_root}", "PATH": os.environ["PATH"]}
+    program = (sys.executable, "reproduce.py")
+    return run_to_end(*program, cwd=folder, env=environment, timeout=TIMEOUT_S)
 
 
 @pytest.mark.slow

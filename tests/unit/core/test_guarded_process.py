@@ -166,8 +166,5 @@ def test_a_command_has_its_grace_to_end_in_order(tmp_path: Path) -> None:
     """A run writes its reports then, which takes longer than most commands need."""
     script = "trap 'sleep 2.2; touch done; exit' TERM; touch begun; while :; do sleep 0.1; done"
     with spawn_guarded(["sh", "-c", script], cwd=tmp_path, grace_s=60.0):
-        until = Deadline(60.0)
-        while not (tmp_path / "begun").exists():
-            assert not until.expired
-            time.sleep(0.01)
+        wait_for((tmp_path / "begun").exists, "it begins")
     assert (tmp_path / "done").exists()

@@ -75,11 +75,8 @@ def test_logs_of_windows_are_read(encoding: str, mark: bytes) -> None:
     assert [line.text for line in log.lines] == [LINE]
 
 
-def test_a_hole_of_zeros_at_the_start_hides_nothing() -> None:
+def test_what_stands_at_the_start_of_a_log_hides_nothing() -> None:
     assert LINE in read(b"\0" * 64 + b"\n" + LINE.encode()).lines[0].text
-
-
-def test_a_letter_at_the_start_of_a_log_is_kept() -> None:
     assert read(f"錯 {LINE}".encode()).lines[0].text == f"錯 {LINE}"
 
 

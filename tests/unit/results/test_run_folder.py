@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from harness.report.report_files import finish, project
 from harness.results.run_folder import UNSEEN, RunFolder, case_slug, new_run_id
 from tests.snapshots import Snapshot
 from tests.unit.results.records import record
+from tests.waiting import wait_for
 
 MOMENTS = st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1))
 
@@ -226,11 +226,9 @@ def test_a_run_that_is_alive_is_not_gone_on_with(tmp_path: Path) -> None:
     for _ in range(2):
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         racing = [subprocess.Popen(words, **pipes) for _ in range(4)]  # type: ignore[call-overload]
-        until = time.monotonic() + 120
-        while (
-            sum(process.poll() is not None for process in racing) < 3 and time.monotonic() < until
-        ):
-            time.sleep(0.05)
+        wait_for(
+            lambda racing=racing: [one.poll() for one in racing].count(None) == 1, "one is left"
+        )
         (holder,) = (process for process in racing if process.poll() is None)
         assert holder.stdout.readline() == "held\n"
         others = [process.communicate()[1] for process in racing if process is not holder]

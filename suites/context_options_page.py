@@ -102,7 +102,7 @@ def _row(
 ) -> tuple[str, ...]:
     value = ", ".join(option.words) or option.value
     versions = sorted(taken.get(option.name, ()), key=QnnVersion.parse)
-    since = f"QNN {versions[0]} on" if versions else "no version tried"
+    since = f"QNN {versions[0]} on" if versions else "none of these versions"
     return (
         f"`{option.name}`",
         f"{option.kind} {option.number}",

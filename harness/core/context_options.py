@@ -92,10 +92,13 @@ def checked_options(
     Raises ConfigError, listing what is valid, for an unknown name, a value that an option does not
     take, and an option without the one that it needs.
     """
+    if not isinstance(options, Mapping):
+        problem = 'they are no names with values, as {"reused_io_limit_mb": 64}'
+        raise ConfigError(problem, field=field)
     values = {}
     for name, value in options.items():
         if name not in CONTEXT_OPTIONS:
-            problem = f"no context option {name[:80]!r}"
+            problem = f"no context option {str(name)[:80]!r}"
             raise ConfigError(problem, field=field, choices=CONTEXT_OPTIONS)
         values[name] = CONTEXT_OPTIONS[name].check(value, field)
     for name in values:

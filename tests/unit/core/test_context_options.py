@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from harness.core.context_options import (
@@ -60,6 +62,14 @@ def test_options_are_parsed(texts: list[str], expected: dict[str, object]) -> No
 def test_a_wrong_option_is_refused_with_what_is_valid(texts: list[str], problem: str) -> None:
     with pytest.raises(ConfigError, match=rf"--context-option: .*{problem}"):
         parsed_options(texts, "--context-option")
+
+
+@pytest.mark.parametrize("options", [["reused_io_limit_mb"], {17: 64}])
+def test_a_suite_that_gives_no_options_by_name_is_told_so(options: Any) -> None:
+    with pytest.raises(
+        ConfigError, match=r"options: (they are no names with|no context option '17')"
+    ):
+        checked_options(options)
 
 
 def test_options_become_fields_of_a_step() -> None:

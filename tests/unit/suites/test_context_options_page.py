@@ -56,7 +56,7 @@ def test_the_answers_of_targets_and_versions(page: ModuleType) -> None:
         f"2.47.0: {refused}<br>2.51.0: accepted",
     ]
     assert row(text, "weight_sharing")[-3:] == [
-        "`enable_htp_weight_sharing`, no version tried",
+        "`enable_htp_weight_sharing`, none of these versions",
         "not tried",
         "not tried",
     ]

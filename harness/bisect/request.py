@@ -16,7 +16,7 @@ from harness.bisect.folder import Answered, BisectFolder, log_text, read_log
 from harness.bisect.search import AxisSpec, CornerSpec, Task
 from harness.bisect.search_loop import pytest_arguments_to_resume, with_earlier_options
 from harness.core.errors import ConfigError, HarnessError
-from harness.core.matrix_axes import POWER_PROFILES, SEARCHED, AxisName
+from harness.core.matrix_axes import POWER_PROFILES, SEARCHED, AxisName, check_names
 from harness.core.outgoing_text import counted
 from harness.lab.inventory import Lab
 from harness.lab.matching import alike, kinds
@@ -113,9 +113,7 @@ class Versions:
 
 def _resolve_profiles(spec: str, field: str) -> list[str]:
     profiles = [*POWER_PROFILES] if spec == "all" else split_specs(spec)
-    if unknown := [profile for profile in profiles if profile not in POWER_PROFILES]:
-        problem = f"unknown power profile {unknown[0][:80]!r}"
-        raise ConfigError(problem, field=field, choices=POWER_PROFILES)
+    check_names({"power": profiles}, field)
     return profiles
 
 

@@ -207,7 +207,8 @@ def _axis_options(command: Callable[..., int]) -> Callable[..., int]:
     for axis in reversed(SEARCHED):
         same = f"As --{first}, for this axis."
         text = "Version of this axis; or candidates, to search it." if axis == first else same
-        command = click.option(f"--{axis}", metavar="VERSION", help=text)(command)
+        metavar = "NAME" if axis == "power" else "VERSION"
+        command = click.option(f"--{axis}", metavar=metavar, help=text)(command)
     return command
 
 
@@ -269,7 +270,7 @@ class BisectionPlanned(Printout):
 @json_option
 @click.pass_context
 def bisect(context: click.Context, /, **values: Any) -> int:
-    """Find the version that changed a case: which QNN runtime, ONNX Runtime or compiler.
+    """Find what changed a case: QNN runtime, ONNX Runtime, compiler or power profile.
 
     \b
     Exit codes: 0 found, 1 nothing changed or only a range is known, 2 the input is wrong,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, get_args
+
+from harness.core.errors import ConfigError
 
 Backend = Literal["htp", "gpu", "cpu"]
 BACKENDS: Final[tuple[Backend, ...]] = get_args(Backend)
@@ -117,3 +119,12 @@ if TYPE_CHECKING:
     AxisName = str
 else:  # for models and their schemas, which name the values
     AxisName = Literal[SEARCHED]
+
+
+def check_names(axes: Mapping[str, Sequence[str]], field: str | None = None) -> None:
+    """Raise ConfigError for a value that its axis does not have."""
+    for name, values in axes.items():
+        known, noun = AXES[name].values, "power profile" if name == "power" else name
+        if known and (unknown := [value for value in values if value not in known]):
+            problem = f"unknown {noun} {unknown[0][:80]!r}"
+            raise ConfigError(problem, field=field or f"--{name}", choices=known)

@@ -12,7 +12,7 @@ from harness.bench.case_placement import Placement
 from harness.containers.artefact import named_version
 from harness.core.engine import DEFAULT_ENGINE, ENGINES, Engine
 from harness.core.errors import ConfigError, VersionError
-from harness.core.matrix_axes import AXES, DEFAULT_POWER
+from harness.core.matrix_axes import DEFAULT_POWER
 from harness.core.socs import TARGETS
 from harness.lab.device_config import DeviceConfig
 from harness.lab.matching import misfits
@@ -88,14 +88,6 @@ def device_runtimes(
     if reasons and not any(runtimes.values()):
         raise VersionError("; ".join(reasons))
     return DeviceRuntimes(runtimes, orts, list(reasons))
-
-
-def check_names(axes: Mapping[str, Sequence[str]]) -> None:
-    """Raise ConfigError for a value that its axis does not have."""
-    for name, values in axes.items():
-        known = AXES[name].values
-        if known and (unknown := [value for value in values if value not in known]):
-            raise ConfigError(f"unknown {name} {unknown[0]!r}", field=f"--{name}", choices=known)
 
 
 def placements(

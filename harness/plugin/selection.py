@@ -184,7 +184,8 @@ class Selection:
         backend or requirement.
         """
         from harness.bench.case_placement import merge_pools
-        from harness.plugin.axes import check_names, placements, required_engine
+        from harness.core.matrix_axes import check_names
+        from harness.plugin.axes import placements, required_engine
 
         axes = self.options.axes
         check_names(axes)

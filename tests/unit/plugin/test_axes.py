@@ -6,13 +6,13 @@ import pytest
 
 from harness.bench.case_placement import Placement
 from harness.core.errors import ConfigError, VersionError
+from harness.core.matrix_axes import check_names
 from harness.lab.device_config import AdbDeviceConfig, DeviceConfig, SimulatedDeviceConfig
 from harness.models.builtin_models import Model
 from harness.models.context_file import ContextFile
 from harness.plugin.axes import (
     DeviceRuntimes,
     axis_value,
-    check_names,
     chosen_backends,
     device_runtimes,
     placements,
@@ -108,6 +108,8 @@ def test_a_name_that_its_axis_does_not_have(snapshot: Snapshot) -> None:
     check_names({"device": ["any"], "backend": ["htp", "cpu"], "qnn": ["latest"], "ort": []})
     with snapshot.raises(ConfigError):
         check_names({"device": ["any"], "backend": ["htp", "npu"]})
+    with snapshot.raises(ConfigError):
+        check_names({"power": ["burst", "fast"]})
 
 
 def test_what_does_not_fit_says_why() -> None:

@@ -285,6 +285,7 @@ def _content(file: Path) -> str:
     "--remedies", is_flag=True, help="Try on a device what makes them fit, and rank what works."
 )
 @click.option("--device", metavar="NAME", help="Device for --remedies (default: as `run`).")
+@click.option("--resume", metavar="RUN", help="Run of --remedies to complete.")
 @lab_option
 @json_option
 def fit_command(
@@ -299,6 +300,7 @@ def fit_command(
     qnn: str | None,
     remedies: bool,
     device: str | None,
+    resume: str | None,
     lab_file: Path,
     as_json: bool,
 ) -> int:
@@ -317,9 +319,10 @@ def fit_command(
     """
     if remeasure and budget is not None:
         raise click.UsageError("--remeasure and --budget cannot be combined")
-    if device is not None and not remedies:
-        raise click.UsageError("--device is that for --remedies")
-    chosen = {"device": device, "version": qnn, "lab": lab_to_name(lab_file) or None}
+    if not remedies and (device is not None or resume is not None):
+        raise click.UsageError("--device and --resume are those of --remedies")
+    chosen = {"device": device, "resume": resume, "version": qnn, "contexts-window": window}
+    chosen["lab"] = lab_to_name(lab_file) or None
     words = [f"--qnn-{name}={value}" for name, value in chosen.items() if value is not None]
     artefact = require_one(artefacts_with_contexts(files)) if remedies else None
     catalog = open_catalog(lab_file)

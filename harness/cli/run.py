@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 # Options that are parsed here and not by pytest, so that errors have the names of `run`.
 _READ: Final[Mapping[str, Any]] = {
     "--residency": click.Choice(RESIDENCIES),
+    "--window": click.IntRange(1, 99999),
     "--rounds": click.IntRange(1, 99999),
     "--warmup": click.IntRange(0, 99999),
     "--fail-on": str,
@@ -219,6 +220,7 @@ def _say_remedy(folder: RunFolder, options: Mapping[str, Any]) -> None:
         if found is not None:
             lead, words = f"it worked with {found.remedy}", ["run", *str(found.use["run"]).split()]
         words += [f"--contexts={number}"] if options["contexts_number"] else []
+        words += [f"--qnn={record.axes['qnn']}"] if options["qnn"] and "qnn" in record.axes else []
         words += [f"--device={name}", *lab, file]
         say(f"{lead}: {shlex.join(['qnn-harness', *words])}", err=True)
         return

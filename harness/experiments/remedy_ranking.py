@@ -156,12 +156,11 @@ def remedy_lines(report: RemedyReport) -> Iterator[str]:
         yield from aligned([_COLUMNS, *rows])
         for row in table.remedies:
             if row.result == "works":
-                yield f"{row.remedy}: {row.title}"
+                since = f" (QNN {row.since} or newer)" if row.since else ""
+                yield f"{row.remedy}: {row.title}{since}"
                 yield f"    costs: {row.costs}; forbids: {row.forbids}"
-                since = f" (since QNN {row.since})" if row.since else ""
                 for tool, title in _TOOLS.items():
-                    text = row.use[tool]
-                    yield f"    {title}: {f'{text}{since}' if text else 'none'}"
+                    yield f"    {title}: {row.use[tool] or 'none'}"
             else:
                 yield f"{row.remedy}: {row.result}: {row.reason or 'no reason was given'}"
 
@@ -228,6 +227,8 @@ def _row(name: str, result: Result, reason: str, figures: Mapping[str, Any]) -> 
 def _use(remedy: Remedy, options: Mapping[str, Any]) -> dict[str, str | None]:
     words = [f"--context-option={key}={options[key]}" for key in CONTEXT_OPTIONS if key in options]
     words += [f"--residency={remedy.residency}"] if remedy.name in RESIDENCIES else []
+    if remedy.residency == "window" and "window" in options:
+        words.append(f"--window={options['window']}")
     words = [] if remedy.name == _SHARES_BUFFERS else words
     lines = remedy.lines(defaultdict(str, options))
     return {tool: lines.get(tool) for tool in _TOOLS} | {"run": " ".join(words) or None}

@@ -39,6 +39,7 @@ def test_contexts(
             workload,
             contexts,
             residency,
+            window=pytestconfig.getoption("--qnn-contexts-window"),
             keep_outputs=keep_outputs,
             rounds=rounds,
             options=workload.context_options,
@@ -52,10 +53,14 @@ def test_contexts(
 
 
 @pytest.mark.device(backend="htp")
-def test_remedy(bench: Bench, workload: SourceList, remedy: str, contexts: int) -> None:
+def test_remedy(
+    bench: Bench, workload: SourceList, remedy: str, contexts: int, pytestconfig: pytest.Config
+) -> None:
     """Load and execute all contexts by a remedy, and record what that takes."""
     is_alone = remedy == "weight-sharing" and len(workload) == 1
-    try_remedy(bench, remedy, (*workload, *workload) if is_alone else workload, contexts)
+    sources = (*workload, *workload) if is_alone else workload
+    window = pytestconfig.getoption("--qnn-contexts-window")
+    try_remedy(bench, remedy, sources, contexts, window=window)
 
 
 @dataclass

@@ -63,6 +63,11 @@ def warmup(text: str) -> int:
     return _number(text, 0)
 
 
+def window(text: str) -> int:
+    """Return the N of `--contexts-window`."""
+    return _number(text, 1)
+
+
 def rounds_option(options: ContextOptions, *, is_bundle: bool = False) -> Rounds:
     """Return the rounds of these options, limited so that they end before their case must.
 
@@ -89,7 +94,7 @@ def rounds_option(options: ContextOptions, *, is_bundle: bool = False) -> Rounds
 
 def _number(text: str, least: int, other: str = "") -> int:
     if not (text.isdecimal() and len(text) <= len(str(_MOST)) and int(text) >= least):
-        message = f"{text[:40]!r} is not a number of rounds: {other}{least} to {_MOST}"
+        message = f"{text[:40]!r} is not a whole number: {other}{least} to {_MOST}"
         raise argparse.ArgumentTypeError(message)
     return int(text)
 
@@ -249,6 +254,13 @@ class ContextOptions:
         "--qnn-contexts-residency NAME",
         "how contexts of a file are loaded: resident, sequential or window (default: resident)",
         **_WORDS,
+    )
+    window: int = _option(
+        "--qnn-contexts-window N",
+        "most contexts of a file that are loaded at once with residency window (default: 4)",
+        chooses=True,
+        type=window,
+        default=4,
     )
     remedies: tuple[str, ...] = _option(
         "--qnn-remedies NAME[,NAME]",

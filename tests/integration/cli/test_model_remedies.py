@@ -81,7 +81,7 @@ def test_one_case_alone(lab: DeviceRuns, context_for: ContextFor) -> None:
 @pytest.mark.slow
 def test_each_remedy_is_a_case_with_an_answer(lab: DeviceRuns, context_for: ContextFor) -> None:
     shutil.copyfile(context_for("tiny", "2.51.0").path, lab.folder / "tiny.bin")
-    code, rows = remedies(lab, "tiny.bin", "--contexts=2")
+    code, rows = remedies(lab, "tiny.bin", "--contexts=2", "--window=2")
     assert code == 0
     works = {name for name, result in results(rows).items() if result == "works"}
     assert works == {*ON_X86, "resident"}
@@ -94,7 +94,7 @@ def test_each_remedy_is_a_case_with_an_answer(lab: DeviceRuns, context_for: Cont
     best = rows["window"]
     assert (best["loaded"], best["executed"], best["outputs_equal"]) == (2, 2, True)
     assert all(best[name] for name in ("load_us", "first_us", "steady_us", "turn_us"))
-    assert best["use"]["run"] == "--residency=window"
+    assert best["use"]["run"] == "--residency=window --window=2"
 
 
 @pytest.mark.nightly
@@ -120,7 +120,7 @@ def test_following_what_a_run_without_room_prints_passes(
     assert {*works} == {*ON_X86}
     words, diagnosis = printed()
     best = next(name for name in works if name != "spread-over-pds")  # `run` has one process
-    assert words == ["run", f"--residency={best}", "--device=sim-v73", "m.pte"]
+    assert words == ["run", *rows[best]["use"]["run"].split(), "--device=sim-v73", "m.pte"]
     assert diagnosis["fix"].startswith(f"on sim-v73 these contexts worked with {', '.join(works)};")
     code, stderr, (record,) = lab.run_files(*words[1:])
     assert (code, record["measurements"]["loaded"]) == (0, 66), stderr

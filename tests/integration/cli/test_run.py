@@ -45,7 +45,7 @@ def test_files_are_run_compared_and_gone_on_with(lab: DeviceRuns, tiny: Path) ->
     arguments = ("--inputs=elsewhere/in", "--expected=elsewhere/out", "--tolerance=0.01")
     versions = "--qnn=2.47.0,2.51.0"
     code, stderr, records = lab.run_files(
-        file, *arguments, versions, "--contexts=2,5,2", "--residency=window"
+        file, *arguments, versions, "--contexts=2,5,2", "--residency=window", "--window=2"
     )
     assert code == 1, stderr
     by_axes = {(record["axes"]["qnn"], record["axes"]["contexts"]): record for record in records}
@@ -54,6 +54,9 @@ def test_files_are_run_compared_and_gone_on_with(lab: DeviceRuns, tiny: Path) ->
     assert (newer["outcome"], newer["error"]["code"]) == ("failed", 5000)
     assert [record["code"] for record in newer["preflight"]] == ["context-newer"]
     assert (fine["outcome"], fine["measurements"]["loaded"]) == ("passed", 5)
+    plan = next(name for name in fine["logs"] if name.endswith("probe.plan"))
+    steps = (lab.reports / fine["run"] / plan).read_text()
+    assert steps.index("context-free context=0") < steps.index("context-load context=2")
     assert fine["case"] == "elsewhere/tiny.ctx::test_contexts[sim-v73-htp-2.51.0-tiny.ctx-window-5]"
     assert (fine["suite"], fine["axes"]["workload"]) == ("run_contexts", "tiny.ctx")
     assert fine["measurements"]["context_files"]["tiny.ctx"]["outputs"] == "compared"

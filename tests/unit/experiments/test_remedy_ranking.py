@@ -70,6 +70,7 @@ def test_figures_that_are_none_are_not_ranked_nor_shown() -> None:
 def test_the_report(snapshot: Snapshot) -> None:
     records = [
         of("sequential"),
+        of("window", options={"window": 8}),
         of("reused-io-limit", options={"reused_io_limit_mb": 8}),
         of("init-acceleration", options={"init_acceleration": 1, "unknown": "x"}),
         of("resident", "failed id=pd-exhausted message=no_room", loaded=2, executed=0),
@@ -81,6 +82,7 @@ def test_the_report(snapshot: Snapshot) -> None:
     uses = {row.remedy: row.use["run"] for row in tables[0].remedies}
     assert uses == {
         "sequential": "--residency=sequential",
+        "window": "--residency=window --window=8",
         "reused-io-limit": None,
         "init-acceleration": "--context-option=init_acceleration=1",
         "resident": None,

@@ -51,7 +51,7 @@ def test_nothing_is_given(tmp_path: Path) -> None:
     assert (options.axes, options.known_issues) == ({axis: [] for axis in axes}, None)
     assert (options.retries, options.preflight, options.fan_out) == (2, "warn", None)
     none = (None, None, None, None, None, None, None, None)
-    nothing = type(options.contexts)((), (), (), (), None, None, 0.0, *none, (), "refuse")
+    nothing = type(options.contexts)((), (), (), 4, (), None, None, 0.0, *none, (), "refuse")
     assert options.contexts == nothing
 
 

@@ -154,6 +154,7 @@ def remedy_lines(report: RemedyReport) -> Iterator[str]:
         yield f"{contexts} of {report.file} on {table.device}, QNN {table.qnn}:"
         rows = [_cells(place, row) for place, row in enumerate(table.remedies, 1)]
         yield from aligned([_COLUMNS, *rows])
+        alike: dict[str, list[str]] = {}
         for row in table.remedies:
             if row.result == "works":
                 since = f" (QNN {row.since} or newer)" if row.since else ""
@@ -162,7 +163,9 @@ def remedy_lines(report: RemedyReport) -> Iterator[str]:
                 for tool, title in _TOOLS.items():
                     yield f"    {title}: {row.use[tool] or 'none'}"
             else:
-                yield f"{row.remedy}: {row.result}: {row.reason or 'no reason was given'}"
+                reason = f"{row.result}: {row.reason or 'no reason was given'}"
+                alike.setdefault(reason, []).append(row.remedy)
+        yield from (f"{', '.join(names)}: {reason}" for reason, names in alike.items())
 
 
 _FIGURES: Final = ("loaded", "executed", "load_us", "first_us", "steady_us", "memory_bytes")

@@ -74,6 +74,7 @@ def test_the_report(snapshot: Snapshot) -> None:
         of("reused-io-limit", options={"reused_io_limit_mb": 8}),
         of("init-acceleration", options={"init_acceleration": 1, "unknown": "x"}),
         of("resident", "failed id=pd-exhausted message=no_room", loaded=2, executed=0),
+        of("spill-fill", "failed id=pd-exhausted message=no_room", loaded=2, executed=0),
     ]
     tables = on_devices(records, {"weight-sharing": "needs the .onnx"})
     report = RemedyReport(1, "model.bin", "run", FORECAST, tables)
@@ -86,6 +87,7 @@ def test_the_report(snapshot: Snapshot) -> None:
         "reused-io-limit": None,
         "init-acceleration": "--context-option=init_acceleration=1",
         "resident": None,
+        "spill-fill": None,
         "weight-sharing": None,
     }
 

@@ -15,6 +15,8 @@ from harness.runtimes.preflight_findings import Finding
 
 _PARTS: Final = ("contexts", "models", "graphs", "inputs", "outputs")
 _LEFT_OUT: Final = {"schema", "qnn", "file", "sha256", "signature", "socs"}
+_FEW: Final = 8
+"""So many compiler options that are not main ones are shown without --long."""
 _OF_GRAPHS: Final = {"weights_bytes", "io_bytes", "spill_fill_bytes", "vtcm_bytes"}
 
 
@@ -117,19 +119,22 @@ def _name(part: Mapping[str, Any]) -> str:
 
 
 def diff_lines(report: ModelDiff, *, whole: bool = False) -> Iterator[str]:
-    """Yield a difference as text, with the main compiler options only unless `whole`."""
+    """Yield a difference as text; of many compiler options only the main ones unless `whole`."""
     yield from (f"A {report.a}", f"B {report.b}")
     for part, changes in groupby(report.changes, lambda change: change.part):
         yield part or "file"
-        hidden = 0
+        others = []
         for change in changes:
             kind, _, name = change.field.rpartition("compiler_options.")
-            if change.field != name and name not in MAIN_OPTIONS and not whole:
-                hidden += 1
+            line = f"    {kind}{name}: {_value(change.a)} -> {_value(change.b)}"
+            if change.field != name and name not in MAIN_OPTIONS:
+                others.append(line)
             else:
-                yield f"    {kind}{name}: {_value(change.a)} -> {_value(change.b)}"
-        if hidden:
-            yield f"    {counted(hidden, 'more compiler option')}; --long shows all"
+                yield line
+        if whole or len(others) <= _FEW:
+            yield from others
+        else:
+            yield f"    {len(others)} more compiler options; --long shows all"
     yield from map(str, report.failures)
     equal = counted(report.equal, "value is equal", "values are equal")
     yield f"{counted(len(report.changes), 'difference')}; {equal}"

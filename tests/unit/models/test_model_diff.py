@@ -132,5 +132,8 @@ def test_the_text(snapshot: Snapshot) -> None:
     other = changed(**NEWER, origin="forward/0", graphs=(graph,), compiler_options=options)
     report = difference(inspection(CONTEXT), other)
     assert [*diff_lines(report)] == snapshot
-    assert len([*diff_lines(report, whole=True)]) == len([*diff_lines(report)])
+    options = options | {f"tile{number}": "1" for number in range(9)}
+    many = difference(inspection(CONTEXT), changed(compiler_options=options))
+    assert "    10 more compiler options; --long shows all" in diff_lines(many)
+    assert len([*diff_lines(many, whole=True)]) == len([*diff_lines(many)]) + 9
     assert [*diff_lines(difference(other, other))] == snapshot

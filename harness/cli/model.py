@@ -217,7 +217,9 @@ def inspection(files: Sequence[Path], qnn: str | None, lab_file: Path) -> Inspec
 @click.argument("b", type=NamedPath())
 @click.option("--qnn", metavar="VERSION", help="QNN version that reads them (default: newest).")
 @lab_option
-@click.option("--long", "whole", is_flag=True, help="Show all compiler options that differ, however many.")
+@click.option(
+    "--long", "whole", is_flag=True, help="Show all compiler options that differ, however many."
+)
 @json_option
 def diff_command(
     a: Path, b: Path, qnn: str | None, lab_file: Path, whole: bool, as_json: bool

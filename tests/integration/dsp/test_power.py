@@ -2,8 +2,6 @@
 
 import os
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ from harness.probe.plan import Settings, Step, execute
 from tests.integration.conftest import ContextFor, RuntimeFor
 from tests.integration.dsp.board import DspBoard, frees, loads, processes_of
 from tests.integration.probe.test_power import probe_with_unlike_corners
+from tests.waiting import wait_for
 
 pytestmark = [
     pytest.mark.needs("qemu-aarch64"),
@@ -64,13 +63,6 @@ def test_five_profiles_as_they_arrive(board: DspBoard) -> None:
 def test_without_a_profile_no_vote_arrives(board: DspBoard) -> None:
     assert board.run().codes("device-create") == [0]
     assert read_votes(board.dsp) == []
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    ends = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.05)
 
 
 @pytest.mark.slow

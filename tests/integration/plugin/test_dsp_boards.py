@@ -151,7 +151,7 @@ ENDED = "protection domain: ended, and its votes with it"
 
 @pytest.mark.slow
 def test_votes_for_power_end_with_a_killed_probe(runs: DeviceRuns) -> None:
-    completed = runs.run(*BURST, suites=runs.write_suite(HANG.format(12)))
+    completed = runs.run(*BURST, suites=runs.write_suite(HANG.format(20)))
     (case,) = completed.cases
     assert (case["outcome"], case["placement"]["power"]) == ("hung", "burst"), completed.output
     power = case["measurements"]["power"]
@@ -198,11 +198,11 @@ def test_votes_for_power_end_with_a_killed_worker(runs: DeviceRuns) -> None:
         with subprocess.Popen(command, env=environment, stdout=nowhere) as controller:
             try:
                 folder = dsp_folder(storage)
-                wait_for("votes", lambda: VOTED in read_votes(folder), 90)
+                wait_for(lambda: VOTED in read_votes(folder), "votes", 90)
                 commands = processes_of(runs.folder).items()
                 (worker,) = (pid for pid, line in commands if b"exec(eval(" in line)
                 os.kill(worker, signal.SIGKILL)
-                wait_for("their end", lambda: ENDED in read_votes(folder), 20)
+                wait_for(lambda: ENDED in read_votes(folder), "their end", 20)
             finally:
                 controller.kill()
 

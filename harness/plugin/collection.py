@@ -403,6 +403,7 @@ def _file_options(contexts: ContextOptions) -> FileOptions | None:
     fields = {name: getattr(contexts, name) for name in FileOptions.model_fields}
     fields["tolerance"] = contexts.tolerance or None
     fields["fallback"] = "allow" if contexts.fallback == "allow" else None
+    fields["context_option"] = ", ".join(sorted(contexts.context_option)) or None
     # an unreadable file is recorded by its path; its case reports the error
     fields |= {
         name: _digest(path) or str(path) for name, path in fields.items() if isinstance(path, Path)

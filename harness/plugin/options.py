@@ -323,7 +323,7 @@ class ContextOptions:
         "the graph to execute of contexts with several graphs",
         chooses=True,
     )
-    context_options: tuple[str, ...] = _option(
+    context_option: tuple[str, ...] = _option(
         "--qnn-context-option NAME=VALUE",
         "an option of each context of a file, as in reused_io_limit_mb=64 (repeatable); "
         "docs/context-options.md lists them",

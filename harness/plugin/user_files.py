@@ -251,7 +251,7 @@ def _model_options(path: Path, engine: Engine, options: ContextOptions) -> Model
     closeness = ClosenessLimits(
         options.max_error, options.min_cosine, options.min_sqnr, options.reference
     )
-    loads = parsed_options(options.context_options, "--context-option")
+    loads = parsed_options(options.context_option, "--context-option")
     if loads and not engine.takes_context_options:
         problem = f"{engine.title} sets the options of contexts when it compiles a file"
         able = [f"--engine {each.name}" for each in ENGINES.values() if each.takes_context_options]

@@ -317,7 +317,7 @@ class Fixed(Part):
 
 
 class FileOptions(Part):
-    """The options given for a user's file: its inputs, and when it passes.
+    """The options given for a user's file: its inputs, how it loads, and when it passes.
 
     `inputs`, `expected` and `reference` are SHA-256 of the contents of these files; the others are
     the options of these names.
@@ -332,12 +332,13 @@ class FileOptions(Part):
     min_cosine: float | None = None
     min_sqnr: float | None = None
     fallback: Literal["allow"] | None = None
+    context_option: RecordText | None = None
 
     def __str__(self) -> str:
         hashed = ("inputs", "expected", "reference")
         options = ((name, value) for name, value in self if value is not None)
         words = (f"{name} {value[:8] if name in hashed else value}" for name, value in options)
-        return re.sub(r"[^\w.,+ -]", ".", ", ".join(words).replace("_", "-"))
+        return re.sub(r"[^\w.,+ -]", ".", ", ".join(words).replace("_", "-").replace("=", " "))
 
 
 class CaseRecord(Part, Ended):

@@ -312,6 +312,7 @@ def test_contexts_load_with_options(lab: DeviceRuns, tiny: Path) -> None:
     assert (error["api"], error["code"]) == ("QnnContext_createFromBinary", 5010)
     assert "HTP Config option: 17 not supported" in error["message"]
     assert refused["measurements"]["context_options"] == {"reused_io_limit_mb": 64}
+    assert refused["asked"]["context_option"] == "reused_io_limit_mb=64"
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_a_name_ends_with_its_unit(name: str, unit: str | None, step: float) -> 
 
 
 VALUES = {name: "allow" if name == "fallback" else 3 for name in FileOptions.model_fields}
-VALUES |= dict.fromkeys(("inputs", "expected", "reference", "graph"), "0a" * 32)
+VALUES |= dict.fromkeys(("inputs", "expected", "reference", "graph", "context_option"), "0a" * 32)
 
 
 def of_file(words: str, day: int, **options: object) -> CaseRecord:

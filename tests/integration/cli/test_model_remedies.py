@@ -98,6 +98,8 @@ def test_each_remedy_is_a_case_with_an_answer(lab: DeviceRuns, context_for: Cont
     assert (best["loaded"], best["executed"], best["outputs_equal"]) == (2, 2, True)
     assert all(best[name] for name in ("load_us", "first_us", "steady_us", "turn_us"))
     assert best["use"]["run"] == "--residency=window --window=2"
+    again = remedies(lab, "tiny.bin", "--contexts=2", "--window=2", "--resume=latest")
+    assert again == (0, rows)  # nothing was missing
 
 
 @pytest.mark.nightly

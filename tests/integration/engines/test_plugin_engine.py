@@ -128,18 +128,6 @@ def test_commands_accept_the_engine_and_its_files(simulated_lab: Path, tmp_path:
 
 
 @pytest.mark.slow
-def test_a_failure_is_bundled_with_its_engine(simulated_lab: Path, tmp_path: Path) -> None:
-    build(tmp_path, "7")
-    run_with_plugin(ENGINE, tmp_path, "pytest", "-m", "device", "app.acme")
-    (record,) = case_records(tmp_path)
-    assert record["outcome"] == "failed"
-    main = "harness.cli.main"
-    run_with_plugin(ENGINE, tmp_path, main, "model", "bundle", record["case"], "-o", "case.zip")
-    completed = run_with_plugin(ENGINE, tmp_path, main, "run", "case.zip", f"--lab={simulated_lab}")
-    assert completed.returncode == 1
-
-
-@pytest.mark.slow
 def test_an_engine_names_its_versions_graphs_and_findings(
     simulated_lab: Path, tmp_path: Path
 ) -> None:

@@ -22,13 +22,6 @@ def test_exec_in_loses_nothing(shared: OnDevice) -> None:
     assert whole.read_bytes() == content
 
 
-def test_a_command_that_was_given_nothing_dies_with_exec(shared: OnDevice) -> None:
-    stream = shared.adb.open(shared.device.address, "exec:echo $$; exec sleep 1000")
-    pid = int(stream.recv(100).decode())
-    stream.close()
-    wait_for(lambda: not Path(f"/proc/{pid}").exists(), "it is gone", 5)
-
-
 def test_environment_is_clean(shared: OnDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = dict(line.split("=", 1) for line in shared.text("env").splitlines())
     names = {"PATH", "HOME", "TMPDIR", "LANG", "ANDROID_DATA", "ANDROID_ROOT"}

@@ -13,8 +13,7 @@ import pytest
 from harness.lab.inventory import load_lab
 from harness.lab.lease import Leases
 from harness.simulator.farm import SimulatedFarm
-from tests.integration.device_runs import DeviceRuns, misnamed
-from tests.integration.simulator.farm_chaos import Chaos, problems
+from tests.integration.device_runs import DeviceRuns
 
 NAMES = ("farm-01", "farm-02")
 
@@ -76,17 +75,6 @@ def _command(pid: int) -> bytes:
     words = Path(f"/proc/{pid}/cmdline").read_bytes()
     # what guards a command has it among its own words
     return b"" if b"guard" in words else words
-
-
-@pytest.mark.nightly
-def test_disturbed_devices_say_nothing_under_the_names_of_others(tmp_path: Path) -> None:
-    chaos = Chaos(tmp_path, devices=3, cases=20)
-    quiet, _, leftovers = chaos.run(None, option="--each-device")
-    assert not leftovers
-    assert misnamed(quiet.cases) == []
-    run, did, leftovers = chaos.run(seed=2, every_s=1.5, option="--each-device")
-    assert did, "it was over before anything was done to it"
-    assert problems(quiet, run, 60, leftovers, may_lose=True) == [], f"{did}\n{run.output}"
 
 
 @pytest.mark.slow

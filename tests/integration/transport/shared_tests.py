@@ -20,7 +20,6 @@ from tests.integration.transport.adb.test_files import (  # noqa: F401
 from tests.integration.transport.adb.test_shell import (  # noqa: F401
     test_50_mb_of_input_come_back,
     test_a_caller_that_ends_leaves_nothing,
-    test_a_syntax_error_is_an_exit_code,
     test_an_error_of_the_callers_passes_and_ends_the_script,
     test_calls_leave_no_descriptor_open,
     test_endless_output_is_bounded_and_ended,

@@ -49,14 +49,6 @@ def test_the_manifest_is_taken_again(tmp_path: Path) -> None:
     assert manifests[0] == manifests[1]
 
 
-def test_a_hidden_file_is_extracted_under_another_name(tmp_path: Path) -> None:
-    for name in (".bin", ".context"):
-        (tmp_path / name).write_bytes(CONTEXT if name == ".bin" else OTHER)
-    extract(open_artefacts([tmp_path / ".bin", tmp_path / ".context"]), tmp_path / "out")
-    names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {"file.bin", "2-file.bin", "manifest.json"}
-
-
 def test_files_of_the_same_name_and_empty_caches(tmp_path: Path, logged: Logged) -> None:
     for folder, content in (("a", CONTEXT), ("b", OTHER)):
         (tmp_path / folder).mkdir()
@@ -166,13 +158,13 @@ def test_pieces_that_cannot_be_had(tmp_path: Path, snapshot: Snapshot) -> None:
 
 def test_no_name_becomes_a_program_or_the_manifest(tmp_path: Path) -> None:
     """A name of somebody else's is kept only if nothing that it may be called is ever run."""
-    for name in ("conftest.py", "x.BIN", "manifest.json"):
+    for name in ("conftest.py", "x.BIN", ".bin", "manifest.json"):
         (tmp_path / name).write_bytes(CONTEXT)
     node = {"embed_mode": 0, "ep_cache_context": "manifest.json"}
     (tmp_path / "model.onnx").write_bytes(epcontext([node]))
-    paths = [tmp_path / name for name in ("conftest.py", "x.BIN", "model.onnx")]
+    paths = [tmp_path / name for name in ("conftest.py", "x.BIN", ".bin", "model.onnx")]
     manifest = extract(map(open_artefact, paths), tmp_path / "out")
-    names = ["conftest.py.bin", "x.BIN.bin", "manifest.json.bin"]
+    names = ["conftest.py.bin", "x.BIN.bin", "file.bin", "manifest.json.bin"]
     assert [piece.file for piece in manifest.pieces] == names
     assert {path.name for path in (tmp_path / "out").iterdir()} == {*names, "manifest.json"}
 

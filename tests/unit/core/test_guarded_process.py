@@ -5,15 +5,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
 
 from harness.core.deadline import Deadline
-from harness.core.guarded_process import GuardedProcess, spawn_guarded
+from harness.core.guarded_process import spawn_guarded
 from tests.waiting import wait_for
 
 
@@ -120,24 +118,14 @@ def test_no_descriptor_of_ours_is_inherited_but_those_named() -> None:
         os.close(write)
 
 
-@contextmanager
-def ended_without_users(folder: Path) -> Iterator[tuple[GuardedProcess, Path, Path, int]]:
-    """A process, the lock and the pipe of its users, and the descriptor of its first user."""
-    lock, pipe = folder / "lock", folder / "users"
-    os.mkfifo(pipe)
-    user = os.open(pipe, os.O_RDWR)
-    stdin = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    process = spawn_guarded(["sleep", "100"], stdin=stdin, lock=lock)
-    os.close(stdin)
-    try:
-        yield process, lock, pipe, user
-    finally:
-        process.stop()
-
-
 def test_whoever_opens_its_stdin_under_the_lock_keeps_it(tmp_path: Path) -> None:
     """Else a connection that its last user left is given to the next and ended under its hands."""
-    with ended_without_users(tmp_path) as (process, lock, pipe, first):
+    lock, pipe = tmp_path / "lock", tmp_path / "users"
+    os.mkfifo(pipe)
+    first = os.open(pipe, os.O_RDWR)
+    stdin = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with spawn_guarded(["sleep", "100"], stdin=stdin, lock=lock) as process:
+        os.close(stdin)
         with FileLock(lock):
             os.close(first)
             assert process.wait(Deadline(0.5)) is None
@@ -145,20 +133,6 @@ def test_whoever_opens_its_stdin_under_the_lock_keeps_it(tmp_path: Path) -> None
         assert process.wait(Deadline(0.5)) is None
         os.close(second)
         assert process.wait(Deadline(5)) == 128 + signal.SIGTERM
-
-
-def test_users_that_follow_each_other_closely_keep_it(tmp_path: Path) -> None:
-    """The guardian looks at its stdin at any moment between the end of one and the next."""
-    with ended_without_users(tmp_path) as (process, lock, pipe, user):
-        time.sleep(0.5)  # until it waits
-        for number in range(1500):
-            with FileLock(lock):
-                os.close(user)
-                time.sleep(number % 30 * 1e-5)
-                user = os.open(pipe, os.O_RDWR)
-            assert process.running, number
-        assert process.wait(Deadline(0.5)) is None
-        os.close(user)
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """Plug-ins in other packages, found by their entry points, and their engines."""
 
-import subprocess
 import sys
 import types
 from collections.abc import Iterator
@@ -84,14 +83,6 @@ def test_a_blocked_module_is_not_loaded(plugin: pluggy.PluginManager) -> None:
     hooks.use(plugin)
     assert ["an engine"] not in hooks.hooks().qnn_engines()
     hooks.leave(plugin)
-
-
-def test_a_plug_in_of_a_run_implements_a_hook(tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text(ENGINES_OF_A_PLUG_IN)
-    command = [sys.executable, "-m", "pytest", "--engine", "acme", tmp_path]
-    completed = subprocess.run(command, capture_output=True, text=True)
-    assert completed.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "conftest.py: qnn_engines" in completed.stderr
 
 
 MODULE = """

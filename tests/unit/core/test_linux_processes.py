@@ -16,21 +16,14 @@ from tests.waiting import wait_for
 WAITS = [sys.executable, "-c", "import sys; sys.stdin.read()"]
 
 
-def test_our_children() -> None:
+def test_our_children_and_one_that_has_ended() -> None:
     with subprocess.Popen(WAITS, stdin=subprocess.PIPE) as child:
-        try:
-            assert child.pid in children()
-            assert os.getpid() not in children()
-        finally:
-            child.kill()
-    assert child.pid not in children()
-
-
-def test_a_child_that_has_ended() -> None:
-    with subprocess.Popen(WAITS, stdin=subprocess.PIPE) as child:
+        assert child.pid in children()
+        assert os.getpid() not in children()
         assert not has_ended(child)
         child.stdin.close()
         wait_for(lambda: has_ended(child))
+    assert child.pid not in children()
 
 
 def test_who_keeps_a_file_locked(tmp_path: Path) -> None:

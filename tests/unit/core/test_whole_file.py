@@ -14,7 +14,6 @@ import pytest
 from harness.core.files import (
     open_regular,
     read_bounded,
-    read_json,
     read_note,
     scratch_folder,
     write_json,
@@ -58,22 +57,10 @@ def test_one_byte_more_is_too_long(tmp_path: Path) -> None:
     assert caught.value.errno == errno.EFBIG
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000])
-def test_what_is_no_json(content: bytes, tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", ["{", "[]", '{"sha256": 1}', '{"sha256": "%s"}' % ("zz" * 32)])
+def test_a_note_without_a_hash_is_none(content: str, tmp_path: Path) -> None:
     path = tmp_path / "file.json"
-    path.write_bytes(content)
-    with pytest.raises(ValueError):
-        read_json(path, 1 << 20)
-    assert read_note(path) is None
-
-
-@pytest.mark.parametrize(
-    "content", [[], {}, {"sha256": 1}, {"sha256": "00"}, {"sha256": "zz" * 32}]
-)
-def test_a_note_without_a_hash_is_none(content: object, tmp_path: Path) -> None:
-    path = tmp_path / "file.json"
-    write_json(path, content)  # type: ignore[arg-type]
-    assert read_json(path, 1000) == content
+    path.write_text(content)
     assert read_note(path) is None
     write_json(path, {"sha256": "ab" * 32})
     assert read_note(path) == {"sha256": "ab" * 32}

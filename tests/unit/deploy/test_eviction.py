@@ -104,12 +104,10 @@ def read(*lines: str) -> Inventory:
     ("line", "expected"),
     [
         (f"store 10|1|store/{A}.1", {"entries": {f"{A}.1": 10}}),
-        (f"store 10|1|store/{A}-x.1", {"entries": {f"{A}-x.1": 10}}),
         (f"store 10|1|store/more/{A}.2", {}),
         ("store 7|1|store/.incoming/mine.77/ready/x", {"incoming": {"mine.77": 7}}),
         ("store 7|1|store/.incoming/../x", {}),
         ("list 3|44|listed/one.1", {"sets": {"one.1": (44, frozenset())}}),
-        ("list 3|44|listed/../one.2", {}),
         ("list 3|44|listed/-rf", {}),
         ("store 3|44|listed/one.1", {}),
         ("list 3|listed/one.1", {}),

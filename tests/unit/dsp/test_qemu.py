@@ -1,7 +1,6 @@
 """The choice of a qemu-hexagon, its abilities, and reasons why no DSP can be simulated."""
 
 import os
-import struct
 import sys
 from pathlib import Path
 
@@ -107,18 +106,6 @@ def test_the_patch_tells_what_was_built_with_it(tmp_path: Path) -> None:
     assert emulator.patch_key(tmp_path) == before
     (tmp_path / "target" / "x.c").write_text("two")
     assert emulator.patch_key(tmp_path) != before
-
-
-def test_a_program_of_words_is_an_elf_with_its_data_where_it_was_asked_for() -> None:
-    file = emulator.hexagon_program([1, 2], b"data", data_at=0x500000)
-    assert file[:4] == b"\x7fELF"
-    machine, _, entry = struct.unpack_from("<HII", file, 18)
-    kind, offset, address, _, size = struct.unpack_from("<5I", file, 52)
-    assert (machine, kind, offset) == (164, 1, 0)
-    assert struct.unpack_from("<2I", file, entry - address) == (1, 2)
-    assert entry - address + 8 == size
-    kind, offset, address, _, size = struct.unpack_from("<5I", file, 84)
-    assert (kind, address, file[offset : offset + size]) == (1, 0x500000, b"data")
 
 
 def test_what_is_missing_is_named(tmp_path: Path, snapshot: Snapshot) -> None:

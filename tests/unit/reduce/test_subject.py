@@ -215,9 +215,3 @@ def test_the_simplest_residency_that_fails(residency: Residency) -> None:
         return WayAnswer(way.order.count(2) > 1 and order[way.residency] >= order[residency], None)
 
     assert last((0, 1, 2, 3, 2), rule) == Way((2, 2), residency)
-
-
-def test_one_context_stays_one() -> None:
-    rule = Counted(lambda way: WayAnswer(True, 0))
-    assert last((7,), rule) == Way((7,), "resident")
-    assert rule.tried == [Way((7,), "resident")]

@@ -41,7 +41,6 @@ def test_a_library_of_android_and_code_for_the_dsp() -> None:
     ("versions", "oldest"),
     [
         (["GLIBC_2.9", "GLIBC_2.10"], (2, 10)),
-        (["GLIBC_2.2.5"], (2, 2)),
         (["GLIBC_PRIVATE"], None),
         (["GLIBC_2.17", "GLIBC_ABI_DT_RELR"], (2, 36)),
         (["GLIBC_2.99999999"], None),

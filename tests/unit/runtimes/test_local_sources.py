@@ -113,7 +113,6 @@ def test_any_text_beside_a_tree_is_survived(yaml: str, header: str, folder: str)
         ("linux-arm64", None, "aarch64-oe-linux-gcc11.2"),
         ("linux-arm64", "aarch64-oe-linux-gcc9.3", "aarch64-oe-linux-gcc9.3"),
         ("linux-arm64", "aarch64-oe-linux-gcc8.2", None),
-        ("android-arm64", "aarch64-oe-linux-gcc9.3", "aarch64-android"),
         ("linux-x64", None, "x86_64-linux-clang"),
         ("windows", None, None),
     ],

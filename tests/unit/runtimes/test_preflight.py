@@ -47,6 +47,7 @@ def stub(arch: int, content: bytes = BUILD) -> LibraryFacts:
 
 BACKEND = library("libQnnHtp.so")
 STAMP = b"\000260929181845\0"
+OTHER_STAMP = b"\000260831140417\0"
 SYSTEM = library("libQnnSystem.so", content=STAMP)
 SYSTEM_4K = library("libQnnSystem.so", content=STAMP, pages=4096)
 PLUGIN = library("libonnxruntime_providers_qnn.so", content=b"QNN EP requires ORT >= 1.%u")
@@ -108,11 +109,7 @@ CLEAN_ONES = [
     replace(ON_BOARD, contexts=[C("a", "2.51.0", 73, 8 << 20, 3840 << 20)]),
     replace(ON_BOARD, files=(library("libQnnGpu.so"),), backend="gpu", contexts=[TOO_LARGE]),
     # the same SoC under its other name, one that was not chosen, and a device that is not known
-    replace(
-        ON_BOARD,
-        device=replace(BOARD, soc="SM8550"),
-        contexts=[C("a", "2.51.0", 73, soc_model=43), C("b", "2.51.0", 73, soc_model=0)],
-    ),
+    *(replace(ON_BOARD, contexts=[C("a", "2.51.0", 73, soc_model=soc)]) for soc in (43, 0)),
     replace(
         ON_BOARD, device=replace(BOARD, soc=None), contexts=[C("a", "2.51.0", 73, soc_model=57)]
     ),
@@ -128,7 +125,9 @@ def test_nothing_is_found_in_a_clean_set(subject: PreflightInput) -> None:
 S = "libQnnHtpV73Stub.so"
 K = "libQnnHtpV73Skel.so"
 HTP = "libQnnHtp.so"
-SYSTEM_NAME = "libQnnSystem.so"
+SYSTEM_SO = "libQnnSystem.so"
+PREPARE = "libQnnHtpPrepare.so"
+STUB_75 = stub(75)
 DSP_68 = replace(ON_BOARD, files=(*without(S, K), stub(68), skel(68)))
 
 
@@ -161,30 +160,13 @@ def floats(place: PreflightInput) -> PreflightInput:
 
 FAULTS: list[tuple[Any, ...]] = [
     (board(stub(73, OTHER)), "sdk-mix", "error", S, HTP),
-    (
-        more(library("libQnnHtpPrepare.so", content=OTHER)),
-        "sdk-mix",
-        "error",
-        "libQnnHtpPrepare.so",
-        HTP,
-    ),
-    (
-        board(library(SYSTEM_NAME, content=b"\000260831140417\0")),
-        "sdk-mix",
-        "warning",
-        SYSTEM_NAME,
-        HTP,
-    ),
+    (more(library(PREPARE, content=OTHER)), "sdk-mix", "error", PREPARE, HTP),
+    (board(library(SYSTEM_SO, content=OTHER_STAMP)), "sdk-mix", "warning", SYSTEM_SO, HTP),
     (replace(ON_BOARD, qnn_version="2.50.40"), "version-label", "warning", HTP),
     (more(replace(BACKEND, name=f"more/{HTP}")), "library-twice", "error", HTP, f"more/{HTP}"),
     (replace(ON_BOARD, files=without(HTP)), "backend-missing", "error"),
-    (replace(ON_BOARD, files=without(SYSTEM_NAME)), "system-missing", "warning"),
-    (
-        replace(ON_BOARD, files=(*without(S), stub(75))),
-        "stub-missing",
-        "error",
-        "libQnnHtpV75Stub.so",
-    ),
+    (replace(ON_BOARD, files=without(SYSTEM_SO)), "system-missing", "warning"),
+    (replace(ON_BOARD, files=(*without(S), STUB_75)), "stub-missing", "error", STUB_75.name),
     (replace(ON_BOARD, files=without(K)), "skel-missing", "error"),
     (on("QCS610"), "no-htp", "error"),
     (on("SM8650", htp_arch=73), "soc-arch", "warning"),
@@ -200,26 +182,16 @@ FAULTS: list[tuple[Any, ...]] = [
     (floats(SIMULATOR), "context-floats", "info", "c.bin"),
     (on("SM8550", *FLOATS_73, lacks_floats=True), "emulator-floats", "warning", "c.bin"),
     (on(None, TOO_LARGE), "context-memory", "error", "c.bin"),
-    (board(library_facts(SYSTEM_NAME, b"<html>")), "elf-damaged", "error", SYSTEM_NAME),
-    (board(library(SYSTEM_NAME, **X64)), "wrong-machine", "error", SYSTEM_NAME),
-    (board(library(SYSTEM_NAME, "arm", bits=32)), "wrong-machine", "error", SYSTEM_NAME),
+    (board(library_facts(SYSTEM_SO, b"<html>")), "elf-damaged", "error", SYSTEM_SO),
+    (board(library(SYSTEM_SO, **X64)), "wrong-machine", "error", SYSTEM_SO),
+    (board(library(SYSTEM_SO, "arm", bits=32)), "wrong-machine", "error", SYSTEM_SO),
     (board(library(K)), "wrong-machine", "error", K),
-    (board(android(SYSTEM_NAME)), "wrong-libc", "error", SYSTEM_NAME),
-    (
-        replace(ON_PHONE, files=(*PHONE_FILES[::2], skel(73), SYSTEM)),
-        "wrong-libc",
-        "error",
-        SYSTEM_NAME,
-    ),
-    (board(library(SYSTEM_NAME, glibc="GLIBC_2.38")), "glibc-too-old", "error", SYSTEM_NAME),
+    (board(android(SYSTEM_SO)), "wrong-libc", "error", SYSTEM_SO),
+    (on_phone(), "wrong-libc", "error", "x.so"),
+    (board(library(SYSTEM_SO, glibc="GLIBC_2.38")), "glibc-too-old", "error", SYSTEM_SO),
     (on_phone(needed=["libc.so"], android_api=35), "android-api", "warning", "x.so"),
-    (replace(LARGE_PAGES, files=with_(SYSTEM_4K)), "page-size", "error", SYSTEM_NAME),
-    (
-        board(library(SYSTEM_NAME, needed=["libc++-71bc274c.so.1"])),
-        "needed-missing",
-        "error",
-        SYSTEM_NAME,
-    ),
+    (replace(LARGE_PAGES, files=with_(SYSTEM_4K)), "page-size", "error", SYSTEM_SO),
+    (board(library(SYSTEM_SO, needed=["libc++-7.so.1"])), "needed-missing", "error", SYSTEM_SO),
     (on_phone(needed=["libc++_shared.so"], android_api=30), "needed-missing", "error", "x.so"),
     (on("SM8550", libraries=frozenset(LINUX)), "needed-missing", "error", S),
     (more(PLUGIN, ort("1.22.0")), "ort-too-old", "error", PLUGIN.name, "libonnxruntime.so.1"),
@@ -251,12 +223,6 @@ def test_the_worst_comes_first() -> None:
 
 def test_a_finding_as_a_line(snapshot: Snapshot) -> None:
     assert str(preflight(board(stub(73, OTHER)))[0]) == snapshot
-
-
-def test_a_wrong_file_is_not_told_twice() -> None:
-    """An Android stub on Linux: that its libc.so is missing follows from that."""
-    findings = preflight(board(android(S)))
-    assert [finding.code for finding in findings] == ["wrong-libc"]
 
 
 def test_the_codes_are_documented() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from harness.core.errors import ConfigError, VersionError
 from harness.runtimes.catalog import Catalog, resolve_versions
 from harness.runtimes.runtime import Runtime, version_key
-from harness.runtimes.version_specs import choose, is_path, names, split_specs
+from harness.runtimes.version_specs import choose, is_path, names
 from tests.properties import damaged, reached, reaches
 from tests.snapshots import Snapshot
 
@@ -49,18 +49,6 @@ def catalog(tmp_path: Path) -> Catalog:
 
 
 @pytest.mark.parametrize(
-    ("text", "parts"),
-    [
-        ("2.51,2.47", ["2.51", "2.47"]),
-        ("2.47,>=2.48, <2.51 ,latest", ["2.47", ">=2.48,<2.51", "latest"]),
-        ("<2.48,2.50,>2.50", ["<2.48", "2.50", ">2.50"]),
-    ],
-)
-def test_lists_of_ranges(text: str, parts: list[str]) -> None:
-    assert split_specs(text) == parts
-
-
-@pytest.mark.parametrize(
     ("spec", "target", "expected"),
     [
         ("latest", "android-arm64", ["maven:2.49.0"]),
@@ -70,7 +58,6 @@ def test_lists_of_ranges(text: str, parts: list[str]) -> None:
         (">=2.32,<2.40,sdk:latest", "android-arm64", ["maven:2.34.0", "sdk:2.31.0.250130"]),
         ("2.51.0", "linux-x64", ["2.51.0"]),
         ("pypi:2.51", "linux-x64", ["2.51.0"]),
-        ("sdk:2.51", "linux-x64", ["sdk:2.51.0"]),
         ("2.28.2", "linux-x64", ["sdk:2.28.2.241116"]),
     ],
 )
@@ -132,8 +119,7 @@ def test_the_compiler_of_a_runtime_is_never_newer(
         ("v2.48", ["2.48.40"]),
         ("all", ALL),
         (" 2.47 , latest ", ["2.47.0", "2.51.0"]),
-        ("2.51,latest,2.51.0", ["2.51.0"]),
-        (">=2.48,<2.51", ["2.48.40", "2.49.40", "2.50.40"]),
+        ("2.51,>=2.48, <2.50 ,2.47", ["2.51.0", "2.48.40", "2.49.40", "2.47.0"]),
         ("2.47.0,>2.50.40", ["2.47.0", "2.51.0"]),
         ("2.50.40,all", ["2.50.40", "2.47.0", "2.48.40", "2.49.40", "2.51.0"]),
     ],
@@ -160,7 +146,6 @@ def test_a_target_without_a_source(tmp_path: Path, snapshot: Snapshot) -> None:
         ("sdk:latest", False),
         (">=2.48,<2.51", False),
         ("/opt/qairt/2.31.0", True),
-        ("./sdk", True),
         ("~/sdk", True),
         ("some/folder", True),
         ("qnn-runtime-2.49.0.aar", True),

@@ -10,14 +10,12 @@ from harness.simulator.services import ShellRequest, parse_shell
     ("name", "expected"),
     [
         ("shell,v2,raw:ls -l", ShellRequest("ls -l", v2=True)),
-        ("shell,v2:ls", ShellRequest("ls", v2=True)),
         ("shell,v2,TERM=xterm-256color,pty:", ShellRequest("", v2=True)),
         ("shell:echo a:b", ShellRequest("echo a:b", v2=False)),
         ("shell:a\nb", ShellRequest("a\nb", v2=False)),
         ("exec:cat", ShellRequest("cat", v2=False)),
         ("exec:", None),
         ("shell", None),
-        ("sync:", None),
     ],
 )
 def test_names(name: str, expected: ShellRequest | None) -> None:

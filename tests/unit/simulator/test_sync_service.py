@@ -91,7 +91,6 @@ def sending(path: str, content: bytes = CONTENT, mtime: int = 1600000000) -> byt
     [
         message(b"NOPE", "x"),
         b"STAT" + struct.pack("<I", 1025),
-        b"STAT" + b"\xff" * 4,
         message(b"SEND", "no-mode"),
         message(b"SEND", "x,-5"),
         message(b"SEND", "x,99999999999"),
@@ -99,7 +98,6 @@ def sending(path: str, content: bytes = CONTENT, mtime: int = 1600000000) -> byt
         message(b"SEND", "x,33188") + message(b"STAT", "y"),
         message(b"STAT", b"a\0b"),
         message(b"SEND", f"l,{0o120777}") + DONE,
-        message(b"SND2", "x"),
     ],
 )
 def test_nonsense_is_refused_and_ends_the_stream(tmp_path: Path, data: bytes) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from harness.core.errors import DeviceError, DeviceLost, DeviceRefused, InfraError
+from harness.core.errors import DeviceError, DeviceLost, DeviceRefused
 from harness.transport.files import PushItem, RemoteStat
 from tests.properties import reached, reaches
 from tests.snapshots import Snapshot
@@ -156,18 +156,6 @@ def test_whatever_a_device_says_is_an_answer_or_one_of_the_errors(
                 stream.pull("/f", local, 1)
         except DeviceError:
             reached()
-
-
-@pytest.mark.parametrize("path", ["", "a\0b", "/" + "x" * 1024])
-def test_paths_that_adbd_cannot_take(path: str, tmp_path: Path) -> None:
-    with MockAddress(OPENED).sync() as stream:
-        for call in (
-            lambda: stream.stat(path),
-            lambda: stream.push([PushItem(b"", path)]),
-            lambda: stream.pull(path, tmp_path / "f", 1),
-        ):
-            with pytest.raises(InfraError, match="not a path"):
-                call()
 
 
 def test_what_a_device_cannot_look_at_is_told_from_what_is_missing() -> None:

@@ -70,7 +70,6 @@ def test_parts_without_a_token_end_where_the_next_one_begins() -> None:
         (["/dev/x 9 5 1 60% /", "free 300 512"], 1024),
         (["free 300 512"], 153600),
         (["/dev/x 9 9 -1 100% /"], 0),
-        (["/dev/x 9 5 4 60%"], 4096),
         (["9 5 4 60% /"], 4096),
         (["/dev/a/long/name", "9 5 4 60% /"], 4096),
         (["/dev/x 9 5 4 60% /mnt 7 50%/x 50% y"], 4096),

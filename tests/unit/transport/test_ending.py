@@ -33,7 +33,6 @@ TOKEN = secrets.token_hex(10)  # what carries it is looked for on the whole comp
         (b"found 7 x\nfound 8 Z\nlooked 12.34\nended\n", RemoteProcesses(12.34, {}, True)),
         (b"found 7 S\n", RemoteProcesses()),
         (b"found 7 S\nlooked 12.3", RemoteProcesses()),
-        (b"ended\n", RemoteProcesses()),
         (b"sh: not found\nlooked 1.00\nnot ended\n", RemoteProcesses(1.0, {}, False)),
         (b"looked 1.00\nfound 7 S\n", RemoteProcesses(1.0, {}, False)),
     ],

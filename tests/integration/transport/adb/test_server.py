@@ -143,7 +143,6 @@ REFUSED = [
     ("127.0.0.1:1", 0.4, "Connection refused"),
     ("no-such-host.invalid:5555", 5, "resolve"),
     ("127.0.0.1:port", 5, "bad port"),
-    ("", 5, "empty address"),
 ]
 
 

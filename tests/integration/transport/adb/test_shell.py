@@ -18,12 +18,8 @@ from tests.waiting import wait_for
 STATUSES = [
     ("true", 0, None),
     ("exit 7", 7, None),
-    ("exit 255", 255, None),
-    ("sh -c 'exit 3'", 3, None),
     ("kill -11 $$", None, 11),
-    ("sh -c 'kill -9 $$'", None, 9),
     ("no-such-program", 127, None),
-    ("exec true", 0, None),
     ("", 0, None),
 ]
 
@@ -33,10 +29,6 @@ def test_status(any_device: AdbDevice, script: str, code: int | None, number: in
     completed = any_device.shell(script, timeout_s=60)
     assert (completed.exit_code, completed.signal, completed.truncated) == (code, number, False)
     assert completed.ok == (code == 0)
-
-
-def test_a_syntax_error_is_an_exit_code(any_device: AdbDevice) -> None:
-    assert any_device.shell("echo 'unterminated", timeout_s=60).exit_code not in (0, None)
 
 
 def test_streams_are_kept_apart_and_binary(device: AdbDevice) -> None:

@@ -73,7 +73,6 @@ site: $(READY_DEV)
 
 # whoever makes it twice of one commit gets the same bytes
 dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
-dist: export ANDROID_NDK_HOME ?= $(QNN_HARNESS_ANDROID_ROOTS:%=%/ndk)
 dist: $(READY_DEV)
 	@rm -rf dist
 	@$(VENV)/bin/python -m harness.cli.build_probes

@@ -87,10 +87,6 @@ class ProvisionedDevice:
         return self.lab_device.config.htp_arch or self.device.htp_arch
 
     @property
-    def android_api(self) -> int | None:
-        return self.device.facts.android_api if "android" in self.target else None
-
-    @property
     def record(self) -> DeviceRecord:
         device = self.device
         if self._recorded is None or self._recorded[0] is not device:
@@ -118,7 +114,7 @@ class ProvisionedDevice:
 
     @property
     def probe(self) -> Path:
-        return self._provisioner.probe(self.target, self.android_api)
+        return self._provisioner.probe(self.target)
 
     def with_placement(self, placement: Placement) -> PreparedPlacement:
         """Return a placement on it, without deploying anything."""

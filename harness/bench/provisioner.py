@@ -180,7 +180,7 @@ class Provisioner:
         self.builds = builds
         self._wholes: dict[tuple[object, ...], Runtime] = {}
         self._narrowed: dict[tuple[object, ...], Runtime] = {}
-        self._built: dict[tuple[str, int | None], Path] = {}
+        self._built: dict[str, Path] = {}
 
     def runtime(self, placement: Placement, target: str, htp_arch: int | None) -> Runtime:
         """Return the libraries to push, with the stub and skel for `htp_arch` (73; None: all).
@@ -244,11 +244,11 @@ class Provisioner:
             ort=whole.ort_version if placement.takes_models else None,
         )
 
-    def probe(self, target: str, android_api: int | None) -> Path:
-        """Build the probe for a target; `android_api` is that of an Android device."""
-        if (target, android_api) not in self._built:
-            self._built[target, android_api] = self.probes.build(target, android_api=android_api)
-        return self._built[target, android_api]
+    def probe(self, target: str) -> Path:
+        """Build the probe for a target."""
+        if target not in self._built:
+            self._built[target] = self.probes.build(target)
+        return self._built[target]
 
 
 PreflightMode = Literal["strict", "warn", "off"]

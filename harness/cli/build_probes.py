@@ -10,30 +10,20 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import Final
 
-from harness.cli.say import say
-from harness.core.errors import ConfigError
+from harness.core.socs import TARGETS
 from harness.probe.build import SHIPPED, ProbeBuilder, built_by_zig
-
-_ALWAYS: Final = ("linux-x64", "linux-arm64")
 
 
 def main() -> None:
-    """Build all probes, including the Android one if an NDK is found. Raises ConfigError."""
+    """Build the probes for all targets. Raises ConfigError."""
     shutil.rmtree(SHIPPED, ignore_errors=True)
     SHIPPED.mkdir()
     environment = {**os.environ, **built_by_zig(f"{sys.executable} -m ziglang")}
     with tempfile.TemporaryDirectory() as folder:
         builder = ProbeBuilder(Path(folder), environment)
-        for target in (*_ALWAYS, "android-arm64"):
-            try:
-                built = builder.build(target)
-            except ConfigError:
-                if target in _ALWAYS:
-                    raise
-                say(f"no probe for {target}: no NDK found; set ANDROID_NDK_HOME", err=True)
-                continue
+        for target in TARGETS:
+            built = builder.build(target)
             shutil.copyfile(built, SHIPPED / f"{built.name}-{target}")
 
 

@@ -33,7 +33,6 @@ from harness.doctor.check_results import Checked, DoctorReport, report_of
 from harness.evidence.redaction import EvidenceFile, clean, fit, redact
 from harness.lab.device_config import SshDeviceConfig
 from harness.lab.inventory import Lab
-from harness.probe.build import VARIABLES as NDK_VARIABLES
 from harness.runtimes.local_sources import SDK_VARIABLES
 from harness.transport.adb_address import USER_SERVER
 
@@ -87,8 +86,7 @@ def private_words(
 ) -> dict[str, str]:
     """Return {word: replacement} for all private words: `words`, and those of this computer."""
     words = dict(words)
-    variables = (*NDK_VARIABLES, *SDK_VARIABLES)
-    words |= {environment.get(name, "").strip(): f"<{name}>" for name in variables}
+    words |= {environment.get(name, "").strip(): f"<{name}>" for name in SDK_VARIABLES}
     words |= {
         sys.prefix: "<Python>",
         str(cache): "<cache>",

@@ -94,7 +94,7 @@ def visit(workbench: Workbench, name: str, options: Options) -> Iterator[Checked
     yield from device_checks(examined)
     health = judge_health(answers.vitals, examined.rules, has_dsp=device.has_dsp)
     if health.state == "bad":
-        yield from host_needs(workbench, name, device.target, device.facts.android_api, options)
+        yield from host_needs(workbench, name, device.target, options)
         yield from untried(
             examined, CheckResult("unknown", f"not tested: the device is not healthy: {health}")
         )
@@ -123,16 +123,14 @@ def absent_checks(workbench: Workbench, name: str, options: Options) -> Iterator
         text = "unknown until the device answers: devices.yaml has no `target`"
         yield Checked("device", name, "target", "unknown", text)
     else:
-        yield from host_needs(workbench, name, config.target, None, options)
+        yield from host_needs(workbench, name, config.target, options)
 
 
-def host_needs(
-    workbench: Workbench, name: str, target: str, android_api: int | None, options: Options
-) -> Iterator[Checked]:
+def host_needs(workbench: Workbench, name: str, target: str, options: Options) -> Iterator[Checked]:
     """Check what a device of this target needs of this computer: a probe, and libraries."""
     builder = ProbeBuilder(options.cache / "probe", options.environment)
     try:
-        probe = builder.build(target, android_api=android_api)
+        probe = builder.build(target)
         result = CheckResult("ok", f"{probe.parent.name}/{probe.name} is built")
     except HarnessError as error:
         result = CheckResult("fail", str(error), _SEE_HOST)
@@ -144,7 +142,7 @@ def probe_result(device: AttachedDevice, options: Options) -> CheckResult:
     """Check that the probe can be built for a device and runs there."""
     builder = ProbeBuilder(options.cache / "probe", options.environment)
     try:
-        probe = builder.build(device.target, android_api=device.facts.android_api)
+        probe = builder.build(device.target)
         why = built_probe_problem(builder, device)
     except ConfigError as error:
         return CheckResult("fail", str(error), _SEE_HOST)

@@ -354,9 +354,13 @@ def _compiler(environment: Mapping[str, str]) -> tuple[str, ...] | None:
     if named:
         program = shutil.which(named[0], path=environment.get("PATH"))
         return None if program is None else (program, *named[1:])
-    if importlib.util.find_spec(_ZIG) is None:
-        return None
-    return (sys.executable, "-m", _ZIG, "cc", "-target", "hexagon-linux-musl")
+    zig = find_zig()
+    return None if zig is None else (*zig, "cc", "-target", "hexagon-linux-musl")
+
+
+def find_zig() -> tuple[str, ...] | None:
+    """Return the command of the wheel `ziglang`, None where it is not installed."""
+    return (sys.executable, "-m", _ZIG) if importlib.util.find_spec(_ZIG) else None
 
 
 def _loader_path(cache: Path, environment: Mapping[str, str]) -> Path:

@@ -1,15 +1,11 @@
 """The probe for a target: that of the package, or built once per source, flags and compiler.
 
-The layout is that of the NDK's own documentation ("Use the NDK with other build systems"):
-toolchains/llvm/prebuilt/<host>/bin/aarch64-linux-android<API>-clang, one per API level.
-
 A wheel has probes in `shipped` (`python -m harness.cli.build_probes` makes them), so that its users
 need no compiler.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import re
@@ -22,44 +18,13 @@ from typing import Final
 
 from harness.core.errors import ConfigError
 from harness.core.files import read_bounded
-from harness.core.socs import PLATFORMS
+from harness.core.socs import PLATFORMS, TARGETS
 from harness.core.verified_folder import make_file
+from harness.dsp.emulator import find_zig
+from harness.probe import bionic
 from harness.probe.plan import SOURCE_FOLDER
 from harness.runtimes.elf import ElfError, read_elf
 from harness.simulator.board import HOST_COMPILERS, ZIG_TARGET, find_compiler, run_program
-
-VARIABLES: Final = ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT", "ANDROID_NDK")
-_CLANG: Final = "toolchains/llvm/prebuilt/*/bin/aarch64-linux-android*-clang"
-_LEVEL: Final = re.compile(r"aarch64-linux-android(\d{1,3})-clang", re.ASCII)
-
-
-def ndk_compiler(environment: Mapping[str, str], device_api: int | None) -> Path | None:
-    """Return the compiler of the NDK that the environment names, if any, for a device.
-
-    It is that of the newest API level that the device supports; the oldest if that is unknown: a
-    program for an older level runs on newer systems, not the other way round. Raises ConfigError if
-    the NDK has none that is old enough, or none at all.
-    """
-    variable = next((name for name in VARIABLES if environment.get(name, "").strip()), None)
-    if variable is None:
-        return None
-    root, compilers = Path(environment[variable].strip()), dict[int, Path]()
-    with contextlib.suppress(OSError):
-        for path in sorted(root.glob(_CLANG)):
-            if match := _LEVEL.fullmatch(path.name):
-                compilers.setdefault(int(match[1]), path)
-    if not compilers:
-        why = "is not an NDK: it has no toolchains/llvm/prebuilt/*/bin/aarch64-linux-android*-clang"
-        raise ConfigError(f"{root} {why}", field=variable)
-    older = [level for level in compilers if device_api is None or level <= device_api]
-    if not older:
-        raise ConfigError(
-            f"the NDK compiles for API {min(compilers)} and newer, but the device has "
-            f"{device_api}; use an older NDK",
-            field=variable,
-        )
-    return compilers[min(older) if device_api is None else max(older)]
-
 
 SHIPPED: Final = Path(__file__).with_name("shipped")
 """Folder of probes in the package, if it has any."""
@@ -123,18 +88,18 @@ _KEPT_ERROR_CHARS: Final = 4000
 class _Target:
     """Compilers for a target: the host's own, or the first of these that exists."""
 
-    native_on: str | None
+    native_on: str
     variable: str
-    cross_compilers: tuple[str, ...] = ()
-    package: str = ""
-    zig: str = ""
-    flags: tuple[str, ...] = ()
+    cross_compilers: tuple[str, ...]
+    package: str
+    zig: str
 
     @property
     def chosen_by(self) -> str:
         return "CC" if self.native_on == os.uname().machine else self.variable
 
 
+_ANDROID: Final = "android-arm64"
 _TARGETS: Final[Mapping[str, _Target]] = {
     "linux-x64": _Target(
         "x86_64",
@@ -150,18 +115,15 @@ _TARGETS: Final[Mapping[str, _Target]] = {
         package="aarch64-linux-gnu",
         zig=ZIG_TARGET,
     ),
-    # For phones with pages of 16 KB, which load no program laid out for 4 KB. Older NDKs do that.
-    "android-arm64": _Target(None, "CC_ANDROID_ARM64", flags=("-Wl,-z,max-page-size=16384",)),
 }
 
 
 def built_by_zig(zig: str) -> dict[str, str]:
-    """Return variables that make a builder use zig for all targets it can, with old C libraries.
+    """Return variables that make a builder use zig for all targets, with old C libraries.
 
     Such a probe has no debug information, and no path of this computer.
     """
-    can = [known for known in _TARGETS.values() if known.zig]
-    return {known.chosen_by: f"{zig} cc -target {known.zig} -s" for known in can}
+    return {known.chosen_by: f"{zig} cc -target {known.zig} -s" for known in _TARGETS.values()}
 
 
 CAME_ALONG: Final = "not needed: the probe came with the package"
@@ -172,33 +134,38 @@ CAME_ALONG: Final = "not needed: the probe came with the package"
 class ProbeBuilder:
     """Builder of probes with a `cache`; safe to use from several processes at once.
 
-    `environment` names compilers: CC for this host's own architecture; CC_LINUX_X64,
-    CC_LINUX_ARM64 and CC_ANDROID_ARM64 for the others, which never fall back to the host's. For
-    Android it is also found in the NDK of ANDROID_NDK_HOME.
+    `environment` names compilers: CC for this host's own architecture; CC_LINUX_X64 and
+    CC_LINUX_ARM64 for the others, which never fall back to the host's. For Android it is always the
+    wheel `ziglang`.
     """
 
     cache: Path
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
-    def build(self, target: str = "linux-x64", *, android_api: int | None = None) -> Path:
+    def build(self, target: str = "linux-x64") -> Path:
         """Return the probe for a target, built if its sources, flags or compiler are new.
 
-        `android_api` is the API level of the device, by which the NDK's compiler is chosen. Raises
-        ConfigError if there is no compiler for the target, or it does not accept the sources.
-        Raises InfraError if it hangs or the result cannot be stored.
+        Raises ConfigError if there is no compiler for the target, or it does not accept the
+        sources. Raises InfraError if it hangs or the result cannot be stored.
         """
         sources = read_sources()
         digest = source_hash(sources)
-        if target in _TARGETS and (shipped := shipped_probe(target, source=digest)) is not None:
+        if target in TARGETS and (shipped := shipped_probe(target, source=digest)) is not None:
             return self._runnable(shipped, digest)
-        compiler = self.compiler(target, android_api=android_api)
-        flags = (*_FLAGS, *_RELEASE, *_TARGETS[target].flags)
-        identity = (*compiler, _identity(compiler), *flags, digest)
+        compiler = self.compiler(target)
+        flags = (*_FLAGS, *(bionic.FLAGS if target == _ANDROID else _RELEASE))
+        linked_with = bionic.identity() if target == _ANDROID else ""
+        identity = (*compiler, _identity(compiler), *flags, linked_with, digest)
 
         def compile_in(folder: Path) -> None:
             files = [str(folder / file) for file in sources if file.endswith(".c")]
-            command = [*compiler, *flags, f'-DPROBE_SOURCE="{digest}"', *files]
-            _compile(command, folder / PROBE_NAME, _LIBRARIES)
+            command = [*compiler, *flags, f'-DPROBE_SOURCE="{digest}"', f"-I{folder}", *files]
+            if target == _ANDROID:
+                _compile(command, folder / bionic.OBJECT)
+                for output, arguments in bionic.links(folder, PROBE_NAME):
+                    _compile([*compiler[: -len(bionic.CC)], *arguments], output)
+            else:
+                _compile(command, folder / PROBE_NAME, _LIBRARIES)
 
         return self._once(target, target, identity, sources, compile_in)
 
@@ -279,26 +246,25 @@ class ProbeBuilder:
             return CAME_ALONG
         return " ".join(self.compiler(target))
 
-    def compiler(self, target: str, *, android_api: int | None = None) -> tuple[str, ...]:
+    def compiler(self, target: str) -> tuple[str, ...]:
         """Return the command that compiles for a target, or raise ConfigError with advice."""
+        if target == _ANDROID:
+            if (zig := find_zig()) is None:
+                raise ConfigError(f"no C compiler found for {target}; pip install ziglang")
+            return (*zig, *bionic.CC)
         known = _TARGETS.get(target)
         if known is None:
-            raise ConfigError(f"no target {target!r}", field="target", choices=_TARGETS)
+            raise ConfigError(f"no target {target!r}", field="target", choices=TARGETS)
         variable = known.chosen_by
         native = variable == "CC"
         names = HOST_COMPILERS if native else known.cross_compilers
         if command := self._find(variable, names, zig_target=known.zig):
             return command
-        is_android = target.startswith("android")
-        if is_android and (clang := ndk_compiler(self.environment, android_api)) is not None:
-            return (str(clang),)
         if native:
             raise ConfigError("no C compiler found; install gcc or clang, or set CC")
-        android = ", or ANDROID_NDK_HOME to an NDK" if is_android else ""
-        install = f" (apt install gcc-{known.package}, or zig)" if known.package else ""
         raise ConfigError(
-            f"no C compiler found for {target}; set {variable} to a cross compiler{install}"
-            f"{android}"
+            f"no C compiler found for {target}; set {variable} to a cross compiler (apt install "
+            f"gcc-{known.package}, or zig)"
         )
 
     def _find(

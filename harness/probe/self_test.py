@@ -60,7 +60,7 @@ def built_probe_problem(builder: ProbeBuilder, device: AttachedDevice) -> str | 
     store the probe.
     """
     try:
-        probe = builder.build(device.target, android_api=device.facts.android_api)
+        probe = builder.build(device.target)
     except ConfigError as error:
         _log.warning(f"the probe was not tested on {device.name}: {error}")
         return None

@@ -73,27 +73,25 @@ def compiler(kind: str, api: int = API) -> str:
 def bionic_probe(kind: str, cache: Path, folder: Path) -> ProbeBuild:
     """The probe for one of `BIONIC`, to be run on this host as any program."""
     if kind == ARM64:
-        return _arm64(cache, folder)
+        return under_qemu(ProbeBuilder(cache).build("android-arm64"), folder)
     system = x64_root() / "system"
     native = (f"-Wl,-dynamic-linker,{system}/bin/linker64", f"-Wl,-rpath,{system}/lib64")
     return ProbeBuild(android_probe(folder, *native), compiler(X64))
 
 
-def android_probe(folder: Path, *flags: str) -> Path:
-    """The probe for Android on x86-64, which is no target of the harness."""
+def android_probe(folder: Path, *flags: str, cc: str | None = None) -> Path:
+    """The probe as the NDK builds it: by default for x86-64, which is no target of the harness."""
     probe = folder / PROBE_NAME
     sources = [SOURCE_FOLDER / name for name in read_sources() if name.endswith(".c")]
     identity = f'-DPROBE_SOURCE="{source_hash(read_sources())}"'
-    compile_c(compiler(X64), *sources, *flags, identity, "-fPIE", "-pie", "-o", probe, "-ldl")
+    compile_c(cc or compiler(X64), *sources, *flags, identity, "-fPIE", "-pie", "-o", probe, "-ldl")
     return probe
 
 
-def _arm64(cache: Path, folder: Path) -> ProbeBuild:
-    """The one that a phone gets; its name is qemu's, too, since threads are named after that."""
+def under_qemu(built: Path, folder: Path) -> ProbeBuild:
+    """A probe for phones; its name is qemu's, too, since threads are named after that."""
     need("qemu-aarch64")
     root = roots() / "arm64-android11"
-    builder = ProbeBuilder(cache, {"PATH": os.environ["PATH"], "ANDROID_NDK_HOME": str(ndk())})
-    built = builder.build("android-arm64", android_api=API)
     signals = plain_signals(folder)
     qemu = folder / "qemu" / PROBE_NAME
     qemu.parent.mkdir()

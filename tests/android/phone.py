@@ -11,7 +11,6 @@ from typing import Any, Self
 
 import yaml
 
-from tests.android.bionic import ndk
 from tests.android.system import SOC, android
 from tests.faults.breakable import KeptServer
 from tests.integration.device_runs import DeviceRuns
@@ -42,7 +41,6 @@ class Phone:
         self._options = options
         self._cleanup = contextlib.ExitStack()
         self._port = 0
-        self.runs.environment["ANDROID_NDK_HOME"] = str(ndk())
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as cleanup:

@@ -24,7 +24,6 @@ from harness.simulator.device import SimulatedDevice
 from harness.simulator.private_server import harness_key
 from harness.transport.adb_address import TcpAddress
 from harness.transport.adb_server import AdbServer, adb_binary
-from tests.android.bionic import ndk
 from tests.android.runtimes import NO_BUDGET, add_stand_in
 from tests.android.system import android
 from tests.faults.control import VARIABLE, controlled
@@ -123,7 +122,6 @@ class BreakableLab:
         self.link: FaultyLink
         if kind == ANDROID:
             need(FORMATS)
-            self._runs.environment["ANDROID_NDK_HOME"] = str(ndk())
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as cleanup:

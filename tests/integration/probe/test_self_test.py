@@ -24,7 +24,7 @@ def device(simulated_lab: Path, tmp_path: Path) -> Iterator[AttachedDevice]:
 class Given(ProbeBuilder):
     """Gives a program that was made elsewhere, without looking at it."""
 
-    def build(self, target: str = "linux-x64", *, android_api: int | None = None) -> Path:
+    def build(self, target: str = "linux-x64") -> Path:
         return self.cache
 
 

@@ -122,7 +122,7 @@ def test_a_lab_tells_nothing_of_whom_it_belongs_to() -> None:
     qairt = {"name": "q", "kind": "qairt", "path": "/ours/qairt"}
     runtimes, hosts = [maven | {"repository": nexus}, qairt], [{"name": "far", "host": "lab-7"}]
     lab = {"schema": 1, "devices": devices, "runtimes": runtimes, "hosts": hosts}
-    environment = {"ANDROID_NDK_HOME": "/ours/ndk"}
+    environment = {"QAIRT_SDK_ROOT": "/ours/sdk"}
     words = private_words(lab_words(Lab.model_validate(lab)), Path("/c"), environment)
     for text, expected in {
         "192.0.2.7:5555 and 192.0.2.7": "<serial> and <serial>",
@@ -130,7 +130,7 @@ def test_a_lab_tells_nothing_of_whom_it_belongs_to() -> None:
         "answers at lab-7:5037": "answers at <adb host>:5037",
         f"{nexus}/x, nexus.example.com": "<source>/x, <source>",
         "/ours/qairt/lib, com.qualcomm.qti:qnn": "<source>/lib, com.qualcomm.qti:qnn",
-        "24 in /ours/ndk, API 24": "24 in <ANDROID_NDK_HOME>, API 24",
+        "24 in /ours/sdk, API 24": "24 in <QAIRT_SDK_ROOT>, API 24",
         f"{sys.prefix}/bin/adb": "<Python>/bin/adb",
     }.items():
         assert redact_words(text, words) == expected

@@ -33,6 +33,7 @@ from harness.doctor.examine import (
 )
 from harness.doctor.smoke import verdict_result
 from harness.lab.device_config import AdbDeviceConfig
+from harness.probe import build
 from harness.probe.build import ProbeBuilder
 from harness.transport.adb_server import AdbServer
 from tests.snapshots import Snapshot
@@ -55,13 +56,19 @@ def host(
         ("linux-arm64", LabNeeds(), "not-applicable", ""),
         ("linux-arm64", PHONE_AND_BOARD, "fail", "gcc-aarch64-linux-gnu"),
         ("android-arm64", LabNeeds(), "not-applicable", ""),
-        ("android-arm64", PHONE_AND_BOARD, "fail", "ANDROID_NDK_HOME"),
-        ("android-arm64", LabNeeds(no_target=("a", "b")), "warn", "NDK"),
+        ("android-arm64", PHONE_AND_BOARD, "fail", "pip install ziglang"),
+        ("android-arm64", LabNeeds(no_target=("a", "b")), "warn", "pip install ziglang"),
     ],
 )
 def test_a_compiler_is_missed_where_the_lab_needs_one(
-    tmp_path: Path, target: str, needs: LabNeeds, status: str, advice: str
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    target: str,
+    needs: LabNeeds,
+    status: str,
+    advice: str,
 ) -> None:
+    monkeypatch.setattr(build, "find_zig", lambda: None)
     result = probe_origin(ProbeBuilder(tmp_path, BARE), target, needs)
     assert result.status == status
     assert advice in result.advice

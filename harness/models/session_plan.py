@@ -16,6 +16,7 @@ from harness.core.outgoing_text import counted
 from harness.models.context_metadata import entries, named_build, needs
 from harness.probe.ort_plan import context_load_list
 from harness.probe.plan import (
+    DEFAULT_WINDOW,
     LIMITS,
     ONCE,
     Plan,
@@ -199,7 +200,7 @@ class Schedule:
     frees: tuple[Move, ...]
 
 
-def schedule(contexts: int, residency: Residency, window: int = 4) -> Schedule:
+def schedule(contexts: int, residency: Residency, window: int = DEFAULT_WINDOW) -> Schedule:
     """Return the moves that run `contexts` contexts with the given residency.
 
     `resident` loads all of them before the first executes; `sequential` loads, executes and frees

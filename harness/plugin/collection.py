@@ -23,6 +23,7 @@ from harness.plugin.options import OPTIONS, WITH_VALUE, in_long_forms, with_our_
 from harness.plugin.pytest_internals import compile_markexpr
 from harness.plugin.terminal import NO_DEVICE, NO_LAB
 from harness.plugin.user_files import USER_CONTEXTS, ArtefactFile, choose_contexts, suite_of
+from harness.probe.plan import DEFAULT_WINDOW
 from harness.results.case_names import NO_PLACEMENT, named, split_node_id, without_placement
 
 if TYPE_CHECKING:
@@ -402,6 +403,7 @@ def _file_options(contexts: ContextOptions) -> FileOptions | None:
 
     fields = {name: getattr(contexts, name) for name in FileOptions.model_fields}
     fields["tolerance"] = contexts.tolerance or None
+    fields["window"] = None if contexts.window == DEFAULT_WINDOW else contexts.window
     fields["fallback"] = "allow" if contexts.fallback == "allow" else None
     fields["context_option"] = ", ".join(sorted(contexts.context_option)) or None
     # an unreadable file is recorded by its path; its case reports the error

@@ -22,7 +22,7 @@ from harness.core.error_codes import PROFILES, ProfileAsked
 from harness.core.errors import ConfigError
 from harness.core.matrix_axes import AXES, IN_AXES, LISTED
 from harness.plugin.pytest_internals import names_of_options
-from harness.probe.plan import FULL, Rounds
+from harness.probe.plan import DEFAULT_WINDOW, FULL, Rounds
 from harness.results.case_names import placement_in, split_node_id
 
 
@@ -260,7 +260,7 @@ class ContextOptions:
         "most contexts of a file that are loaded at once with residency window (default: 4)",
         chooses=True,
         type=window,
-        default=4,
+        default=DEFAULT_WINDOW,
     )
     remedies: tuple[str, ...] = _option(
         "--qnn-remedies NAME[,NAME]",

@@ -199,6 +199,8 @@ class Rounds:
 
 
 ONCE: Final = Rounds()
+DEFAULT_WINDOW: Final = 4
+"""The contexts that a window keeps loaded, unless a number is asked for."""
 FULL: Final = Rounds(1024, 2, budget_ms=600_000, least_ms=60_000)
 """MLPerf's `min_query_count`, `max_duration` and `min_duration` of a performance run."""
 

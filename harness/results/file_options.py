@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-_CONTEXTS: Final = ("inputs", "expected", "tolerance", "graph")
+_CONTEXTS: Final = ("inputs", "expected", "tolerance", "graph", "window")
 _LIMITS: Final = ("max-error", "min-cosine", "min-sqnr", "reference", "fallback", "context-option")
 _OPTION: Final = re.compile(
     rf"--(?:qnn-)?(?:contexts-)?({'|'.join((*_CONTEXTS, *_LIMITS))})(?:=(.*))?", re.S

@@ -327,6 +327,7 @@ class FileOptions(Part):
     expected: RecordText | None = None
     reference: RecordText | None = None
     graph: RecordText | None = None
+    window: int | None = None
     tolerance: float | None = None
     max_error: float | None = None
     min_cosine: float | None = None

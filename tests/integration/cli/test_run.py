@@ -56,6 +56,7 @@ def test_files_are_run_compared_and_gone_on_with(lab: DeviceRuns, tiny: Path) ->
     assert (fine["outcome"], fine["measurements"]["loaded"]) == ("passed", 5)
     plan = next(name for name in fine["logs"] if name.endswith("probe.plan"))
     steps = (lab.reports / fine["run"] / plan).read_text()
+    assert fine["asked"]["window"] == 2
     assert steps.index("context-free context=0") < steps.index("context-load context=2")
     assert fine["case"] == "elsewhere/tiny.ctx::test_contexts[sim-v73-htp-2.51.0-tiny.ctx-window-5]"
     assert (fine["suite"], fine["axes"]["workload"]) == ("run_contexts", "tiny.ctx")

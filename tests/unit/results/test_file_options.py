@@ -37,5 +37,5 @@ def test_every_name_is_an_option_of_pytest_and_of_run() -> None:
         [f"{name.replace('--contexts-', '--')}=x" for name in options_by_name]
     )
     words = [option.partition("=")[0] for option in pytest_options(options)]
-    assert len(words) == 10
+    assert len(words) == 11
     assert all(options_by_name[word].run is not None for word in words), "`run` has it, too"

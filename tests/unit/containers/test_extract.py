@@ -16,7 +16,6 @@ from tests.snapshots import Snapshot
 from tests.unit.containers.made import CONTEXT, FIELD, OTHER, bytes_of, epcontext
 
 PTE = FIELD / "executorch-3-contexts.pte"
-LITE = "simple_model_qualcomm_sm8650_precompiled.tflite"
 
 
 def contents(artefacts: list[Artefact]) -> list[tuple[str, bytes]]:
@@ -31,7 +30,7 @@ def test_the_manifest_is_taken_again(tmp_path: Path) -> None:
         *[f"executorch-3-contexts.pte.{number}.bin" for number in range(3)],
         "manifest.json",
         *[f"qnn_multi_ctx_embed.onnx.{number}.bin" for number in range(2)],
-        f"{LITE}.bin",
+        "simple_model_qualcomm_sm8650_precompiled.tflite.bin",
         "test_abs.dlc",
     ]
     again = open_artefact(tmp_path / "out/manifest.json")

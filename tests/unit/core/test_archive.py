@@ -94,10 +94,6 @@ BAD: dict[str, Callable[[], bytes]] = {
 }
 
 
-def written(folder: Path) -> set[str]:
-    return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
-
-
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_archive_is_refused(name: str, tmp_path: Path) -> None:
@@ -107,7 +103,7 @@ def test_a_bad_archive_is_refused(name: str, tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     with pytest.raises(InfraError, match=r"bad\.whl"):
         unpack(archive, folder, lambda _: True)
-    assert written(tmp_path) - {"bad.whl", "inner", "inner/unpacked"} <= {"inner/unpacked/a"}
+    assert {*tmp_path.rglob("*")} <= {archive, folder.parent, folder, folder / "a"}
 
 
 def test_what_is_wanted_comes_out(tmp_path: Path) -> None:

@@ -98,7 +98,6 @@ MISLEADING = (
     "This session contains graph nodes that are assigned to the default CPU EP, but fallback to "
     "CPU EP has been explicitly disabled by the user."
 )
-FINISHED = "QnnGraph_finalize done. status 0x3ea"
 WRONG_CONFIG = "Failed to create device. Error: QNN_DEVICE_ERROR_INVALID_CONFIG: Invalid config"
 
 
@@ -113,7 +112,7 @@ WRONG_CONFIG = "Failed to create device. Error: QNN_DEVICE_ERROR_INVALID_CONFIG:
             None,
         ),  # 25334
         (" <E> Failed to finalize graph (id: 1) with err 1002", 1002, None),  # 21800
-        (FINISHED, 1002, None),  # 21800
+        ("QnnGraph_finalize done. status 0x3ea", 1002, None),  # 21800
         ("Failed to parse platform config: 14001", None, None),
         ("Error code: 0x138d", 5005, None),
         # of QNN's numbers the low 16 bits count, however many there are

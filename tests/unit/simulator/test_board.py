@@ -8,10 +8,8 @@ import pytest
 
 from harness.core.errors import ConfigError
 from harness.dsp.simulated_dsp import DspLimits, DspPrograms
-from harness.probe import build
 from harness.simulator.board import (
     CROSS_COMPILER_VARIABLE,
-    CROSS_COMPILERS,
     FOLDER,
     LIBRARIES_VARIABLE,
     LOADER,
@@ -150,13 +148,6 @@ def test_tools_are_found_where_variables_say(tmp_path: Path) -> None:
     assert tools.cross == (str(tmp_path / "my-cross"), "-O1")
     del environment[CROSS_COMPILER_VARIABLE]
     assert find_tools(environment).cross == (str(tmp_path / "zig"), "cc", "-target", ZIG_TARGET)
-
-
-def test_the_probe_is_built_by_the_same_compilers() -> None:
-    target = build._TARGETS["linux-arm64"]
-    assert target.variable == CROSS_COMPILER_VARIABLE
-    assert target.zig
-    assert (*target.cross_compilers, "zig") == CROSS_COMPILERS
 
 
 def test_a_compiler_that_refuses(tmp_path: Path) -> None:

@@ -342,9 +342,7 @@ def written(folder: Path) -> Path:
 
 def leads_of(page: Path) -> list[str]:
     """Return the targets of a page's links, relative to the site's folder; each exists."""
-    site = next(
-        parent for parent in page.parents if parent.name == "site" or parent.name == "moved"
-    )
+    site = next(parent for parent in page.parents if parent.name in ("site", "moved"))
     links = [unquote(unescape(link)) for link in re.findall(r' href="([^"#]+)', page.read_text())]
     leads = [(page.parent / entry).resolve() for entry in links]
     assert all(entry.is_file() for entry in leads), (page, links)

@@ -12,7 +12,6 @@ import adbutils
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.transport import adb_client as module
 from harness.transport.adb_address import ServerAddress
 from harness.transport.adb_server import AdbServer, SeenDevice
 from harness.transport.transport_errors import BROKEN, AdbFailError, ProtocolError
@@ -116,20 +115,6 @@ def test_any_list_is_survived(text: str) -> None:
         reached()
         assert device.serial
         assert device.state
-
-
-@pytest.mark.parametrize(
-    ("kind", "names"),
-    [
-        (module.Connection, {"_safe_connect", "close", "read", "send_command", "check_okay"}),
-        (module.Client, {"make_connection", "device", "list", "wait_for", "connect", "disconnect"}),
-        (module.Device, {"open_transport", "get_features"}),
-        (module.SyncStream, {"_prepare_sync", "iter_content"}),
-    ],
-)
-def test_what_is_overridden_is_there(kind: type, names: set[str]) -> None:
-    """A method of another name would leave adbutils' own in use, which starts servers."""
-    assert names <= set(dir(kind.__base__))
 
 
 def run_python(code: str, **environment: str) -> str:

@@ -21,14 +21,17 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from harness.core.deadline import Deadline
+from harness.core.state_folders import cache_root
+from harness.probe.build import ProbeBuilder
 from harness.simulator.device import SimulatedDevice
 from harness.simulator.private_server import PrivateAdbServer, harness_key
 from harness.transport.adb_device import AdbDevice
 from harness.transport.adb_server import AdbServer
-from tests.android.bionic import x64_root
+from harness.transport.files import PushItem
+from tests.android.bionic import android_probe, x64_root
 from tests.integration.transport.adb.faulty_link import FaultyLink
 from tests.integration.transport.adb.real_adbd import Android, RealDevice
-from tests.needed import ANDROID
+from tests.needed import ANDROID, C_COMPILERS, need
 
 REAL = pytest.mark.needs("QNN_HARNESS_ADBD_ROOT")
 NEEDS_ANDROID = pytest.mark.needs(ANDROID)
@@ -283,6 +286,22 @@ def caller(device: AdbDevice) -> str:
         "from harness.transport.adb_server import AdbServer\n"
         f"device = AdbDevice({device.serial!r}, AdbServer({device.server.address!r}))"
     )
+
+
+@pytest.fixture(scope="module")
+def probe_folder(
+    lab: Lab, shared_daemon: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> str:
+    """A folder on the device with the probe in it."""
+    if lab.kind == "android":
+        probe = android_probe(tmp_path_factory.mktemp("android"))
+    else:
+        need(*C_COMPILERS)
+        probe = ProbeBuilder(cache_root() / "probe").build()
+    address, top = shared_daemon
+    folder = f"{top}/probe"
+    lab.connect(address).push([PushItem(probe, f"{folder}/qnn-probe", 0o755)], timeout_s=60)
+    return folder
 
 
 @dataclass

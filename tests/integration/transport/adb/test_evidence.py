@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from harness.core.deadline import Deadline
-from harness.core.state_folders import cache_root
 from harness.evidence.case_evidence import (
     SUMMARY,
     CaseEvidence,
@@ -17,34 +16,14 @@ from harness.evidence.case_evidence import (
     take_baseline,
 )
 from harness.evidence.device_replies import Baseline
-from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings, Step
 from harness.probe.plan_runner import run_plan
 from harness.transport.adb_device import AdbDevice
-from harness.transport.files import PushItem
-from tests.android.bionic import android_probe
 from tests.integration.transport.adb.conftest import NEWEST_SERVER, Lab, Place, linked_to
 from tests.integration.transport.adb.remote import SLACK_S
-from tests.needed import C_COMPILERS, need
 
 pytestmark = NEWEST_SERVER
 COLLECT_S = 20
-
-
-@pytest.fixture(scope="module")
-def probe_folder(
-    lab: Lab, shared_daemon: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> str:
-    """A folder on the device with the probe in it."""
-    if lab.kind == "android":
-        probe = android_probe(tmp_path_factory.mktemp("android"))
-    else:
-        need(*C_COMPILERS)
-        probe = ProbeBuilder(cache_root() / "probe").build()
-    address, top = shared_daemon
-    folder = f"{top}/evidence"
-    lab.connect(address).push([PushItem(probe, f"{folder}/qnn-probe", 0o755)], timeout_s=60)
-    return folder
 
 
 @pytest.fixture

@@ -8,14 +8,10 @@ import pytest
 
 from harness.core.deadline import Deadline
 from harness.core.errors import InfraError
-from harness.core.state_folders import cache_root
 from harness.diagnosis.verdict import judge
-from harness.probe.build import ProbeBuilder
 from harness.probe.plan import Plan, Settings, Step
 from harness.probe.plan_runner import ProbeRun, run_plan
-from harness.transport.files import PushItem
 from tests.integration.transport.adb.conftest import REAL_BY_DAY, Lab, Linked, Place, linked_to
-from tests.needed import C_COMPILERS, need
 
 pytestmark = REAL_BY_DAY
 
@@ -24,16 +20,6 @@ TIMEOUT_S = 2.0
 EARLY = b'"start"'
 """The first event; the plan is still on its way."""
 RUNNING = b'"begin"'
-
-
-@pytest.fixture(scope="module")
-def probe_folder(lab: Lab, shared_daemon: tuple[str, str]) -> str:
-    """A folder on the device with the probe in it."""
-    need(*C_COMPILERS)
-    probe = ProbeBuilder(cache_root() / "probe").build()
-    address, top = shared_daemon
-    lab.connect(address).push([PushItem(probe, f"{top}/late/qnn-probe", 0o755)], timeout_s=60)
-    return f"{top}/late"
 
 
 def run_stalled(

@@ -65,9 +65,6 @@ def connect_raw(device: SimulatedDevice) -> socket.socket:
     return socket.create_connection((host, int(port)), timeout=60)
 
 
-CNXN = encode(Packet(protocol.CNXN, protocol.VERSION, 1 << 20, b"host::\0"))
-
-
 @pytest.mark.parametrize(
     "data",
     [

@@ -9,11 +9,10 @@ from tests.integration.transport.adb.test_device_lock import (  # noqa: F401
 from tests.integration.transport.adb.test_files import (  # noqa: F401
     test_a_file_larger_than_allowed_is_not_kept,
     test_a_file_replaces_the_one_before,
-    test_a_folder_cannot_be_pulled,
     test_a_link_on_the_device,
     test_a_path_that_adb_cannot_carry,
     test_a_path_where_nobody_may_write,
-    test_pull_of_a_missing_path_leaves_nothing,
+    test_pull_of_what_is_missing_or_a_folder_leaves_nothing,
     test_there_and_back,
     test_trouble_on_this_host_is_told_as_such,
 )

@@ -89,7 +89,9 @@ def _padded(blob: bytes) -> bytes:
     return blob + bytes(-len(blob) % 16)
 
 
-def tflite(operators: Sequence[tuple[str, bytes | None]], *, appended: bytes = b"") -> bytes:
+def tflite(
+    operators: Sequence[tuple[str, bytes | None]], *, appended: bytes = b"", graphs: int = 1
+) -> bytes:
     """A LiteRT model: its operators with their options; behind it, what they point to."""
     build = flatbuffers.Builder(1 << 12)
     codes = []
@@ -104,7 +106,7 @@ def tflite(operators: Sequence[tuple[str, bytes | None]], *, appended: bytes = b
             fields.append(("offset", 5, build.CreateByteVector(options)))
         offsets.append(_table(build, fields))
     subgraph = _table(build, [("offset", 3, _tables(build, offsets))])
-    lists = {1: _tables(build, codes), 2: _tables(build, [subgraph])}
+    lists = {1: _tables(build, codes), 2: _tables(build, [subgraph] * graphs)}
     build.Finish(
         _table(build, [("offset", number, vector) for number, vector in lists.items()]),
         file_identifier=b"TFL3",

@@ -3,7 +3,6 @@
 import contextlib
 from pathlib import Path
 
-import flatbuffers
 import pytest
 
 from harness.containers.artefact import ArtefactError, Tensor
@@ -70,27 +69,11 @@ def test_the_bytes_of_a_tensor() -> None:
         assert _tensor("t", _TYPES.index(data_type), (1, 2, 3)) == Tensor("t", size, data_type)
 
 
-def with_two_graphs() -> bytes:
-    build = flatbuffers.Builder(64)
-    graphs = []
-    for _ in range(2):
-        build.StartObject(4)
-        graphs.append(build.EndObject())
-    build.StartVector(4, 2, 4)
-    for graph in graphs:
-        build.PrependUOffsetTRelative(graph)
-    listed = build.EndVector()
-    build.StartObject(8)
-    build.PrependUOffsetTRelativeSlot(2, listed, 0)
-    build.Finish(build.EndObject(), file_identifier=b"TFL3")
-    return bytes(build.Output())
-
-
 def test_what_is_no_graph(tmp_path: Path, snapshot: Snapshot) -> None:
     for content in (
         b"short",
         COMPILED.read_bytes().replace(b"TFL3", b"TFL4", 1),
-        with_two_graphs(),
+        tflite([("Other", None)], graphs=2),
         tflite([("DISPATCH_OP", dispatch(0, 0, "p"))]),
     ):
         (tmp_path / "m.tflite").write_bytes(content)

@@ -79,14 +79,6 @@ def test_the_short_path_on_arm64(arm64_device: ScriptDevice) -> None:
     assert device.leftovers == []
 
 
-def test_a_second_set_of_the_same_files_needs_none_of_them(device: ScriptDevice) -> None:
-    device.deploy(a_set())
-    other = a_set("set-2", "probe", "lib/one.so")
-    assert not device.look(other).find_set(other)
-    device.deploy(other, push=())
-    assert device.look(other).find_set(other)
-
-
 @pytest.mark.parametrize("place", ["store", "sets"])
 def test_a_changed_file_is_noticed_and_replaced(place: str, device: ScriptDevice) -> None:
     file_set = a_set()

@@ -25,15 +25,6 @@ def root(tmp_path: Path) -> Path:
     return storage
 
 
-def put(storage: Storage, path: str, content: bytes, mode: int = 0o644) -> None:
-    upload = storage.upload(path, mode)
-    try:
-        upload.write(memoryview(content))
-        upload.commit(1000)
-    finally:
-        upload.abort()
-
-
 @pytest.mark.parametrize(
     "path",
     [

@@ -57,18 +57,17 @@ def test_a_link_on_the_device(any_device: AdbDevice, folder: str, tmp_path: Path
     assert (tmp_path / "e").read_bytes() == b"content"
 
 
-def test_pull_of_a_missing_path_leaves_nothing(
+def test_pull_of_what_is_missing_or_a_folder_leaves_nothing(
     any_device: AdbDevice, folder: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(DeviceRefused, match="No such file or directory"):
-        any_device.pull(f"{folder}/nothing", tmp_path / "x", timeout_s=60, max_bytes=MAX)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_cannot_be_pulled(any_device: AdbDevice, folder: str, tmp_path: Path) -> None:
     any_device.push([PushItem(b"", f"{folder}/file")], timeout_s=60)
-    with pytest.raises(DeviceRefused, match="not a regular file"):
-        any_device.pull(folder, tmp_path / "x", timeout_s=60, max_bytes=MAX)
+    for path, problem in (
+        (f"{folder}/nothing", "No such file or directory"),
+        (folder, "not a regular file"),
+    ):
+        with pytest.raises(DeviceRefused, match=problem):
+            any_device.pull(path, tmp_path / "x", timeout_s=60, max_bytes=MAX)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_larger_than_allowed_is_not_kept(

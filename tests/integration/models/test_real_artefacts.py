@@ -55,7 +55,7 @@ def test_contexts_of_two_partitions(
         folder = tmp_path / f"embed-{embed}"
         folder.mkdir()
         model = tmp_path / "two.onnx"
-        jobs.append(Partitioned(folder.name, "x", model, folder, OPTIONS, True, embed))
+        jobs.append(Partitioned(folder.name, "x", model, folder, OPTIONS, True, embed=embed))
     host = catalog.compiler_host(version)
     assert run_jobs(host, jobs) == {job.job: None for job in jobs}
     external, embedded = (open_artefact(job.folder / "context.onnx") for job in jobs)

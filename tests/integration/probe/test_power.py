@@ -81,7 +81,7 @@ def test_without_a_profile_nothing_is_asked(
 @pytest.mark.parametrize(
     ("behaviour", "votes"),
     [
-        ("refuse", ALL_ACCEPTED | {"rpc_polling_time": 1000}),
+        ("refuse", ALL_ACCEPTED | {"rpc_polling_time": 1000, "released": 1000}),
         ("none", {"infrastructure": 1000}),
         ("other", {"infrastructure": 0}),
     ],

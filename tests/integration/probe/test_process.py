@@ -78,7 +78,9 @@ def test_settings_are_told_once_and_first(probe: Path, lines: list[str], problem
 def least_and_most(key: str, rule: Field) -> tuple[list[str], list[str]]:
     """Fields that are just allowed, and such as just are not."""
     if key.endswith("."):
-        return [f"{key}0=x", f"{key}{rule.most}=x"], [f"{key}{rule.most + 1}=x", f"{key}00=x"]
+        value = "0" if rule.kind == "number" else "x"
+        allowed, refused = (0, rule.most), (rule.most + 1, "00")
+        return [f"{key}{i}={value}" for i in allowed], [f"{key}{i}={value}" for i in refused]
     if rule.kind == "word":
         return [f"{key}={word}" for word in rule.words], [f"{key}={rule.words[0][:-1]}"]
     values = {"text": ("x", ""), "real": ("1e299", "1e301"), "number": ("0", "-1")}

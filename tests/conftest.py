@@ -52,6 +52,14 @@ devices:
     soc: QCS8550
 """
 
+GONE = """schema: 1
+devices:
+  - {name: gone, serial: "127.0.0.1:9", host: away}
+hosts:
+  - {name: away, host: 127.0.0.1, port: 9}
+"""
+"""A lab whose adb server does not run, whatever runs on this computer."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--snapshot-update", action="store_true", help="write the texts as they are")

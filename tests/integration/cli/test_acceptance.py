@@ -23,6 +23,7 @@ from harness.doctor.device_visit import Options, open_workbench
 from harness.lab.health import RecoveryRules
 from harness.lab.inventory import load_lab
 from harness.probe.plan import Step as ProbeStep
+from tests.conftest import GONE
 from tests.integration.cli.test_doctor import NAME
 from tests.integration.deploy.conftest import MakeDevice
 from tests.integration.device_runs import ROOT
@@ -111,7 +112,7 @@ def test_as_a_user_types_it(simulated_lab: Path, tmp_path: Path) -> None:
 def test_of_a_device_that_does_not_answer_there_is_an_archive_too(
     simulated_lab: Path, tmp_path: Path
 ) -> None:
-    simulated_lab.write_text("schema: 1\ndevices:\n  - {name: gone, serial: '127.0.0.1:9'}\n")
+    simulated_lab.write_text(GONE)
     out = tmp_path / "sent.zip"
     completed = qnn_harness(
         "doctor", "--acceptance", "gone", "--lab", simulated_lab, "--output", out, code=3

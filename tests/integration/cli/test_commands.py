@@ -17,6 +17,7 @@ from harness.lab.inventory import load_lab
 from harness.lab.lab_device import OpenLab
 from harness.lab.lease import Leases
 from harness.transport.adb_server import adb_binary
+from tests.conftest import GONE
 from tests.integration.in_process import qnn_harness
 
 QNN_HARNESS = [sys.executable, "-m", "harness.cli.main"]
@@ -40,7 +41,7 @@ def test_devices_says_what_the_device_says(simulated_lab: Path) -> None:
 
 
 def test_a_device_that_is_not_there_is_the_labs_fault(simulated_lab: Path) -> None:
-    simulated_lab.write_text("schema: 1\ndevices:\n  - name: gone\n    serial: 127.0.0.1:9\n")
+    simulated_lab.write_text(GONE)
     completed = qnn_harness("devices", "--lab", simulated_lab, "--json", code=3)
     assert completed.stderr == ""
     (row,) = (row for row in json.loads(completed.stdout)["devices"] if row["configured"])

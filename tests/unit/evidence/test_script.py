@@ -12,6 +12,7 @@ from harness.transport.adb_client import MAX_REQUEST_BYTES
 from harness.transport.device_queries import split_sections
 from harness.transport.shell_protocol import TOKEN_VARIABLE
 from tests.unit.deploy.store_device import SHELLS, needing_shell, with_all_programs
+from tests.waiting import wait_for
 
 TOKEN = "0123456789abcdef"
 SCRIPTS = {
@@ -75,9 +76,13 @@ def sections_sent(
 def test_the_next_debugger_is_tried_where_one_fails(kind: str, tmp_path: Path) -> None:
     tools, answer_text = DEBUGGERS[kind]
     with subprocess.Popen(["sleep", "100"], env=os.environ | {TOKEN_VARIABLE: "x"}) as looked_at:
-        script = look_script(TOKEN, looked_at.pid, file_bytes=1 << 20, seconds=2.5)
-        answer = sections_sent(script, tools, tmp_path)["stack"].decode().strip()
-        looked_at.kill()
+        try:
+            # it is empty for a moment after the program began
+            wait_for(Path(f"/proc/{looked_at.pid}/environ").read_bytes)
+            script = look_script(TOKEN, looked_at.pid, file_bytes=1 << 20, seconds=2.5)
+            answer = sections_sent(script, tools, tmp_path)["stack"].decode().strip()
+        finally:
+            looked_at.kill()
     assert answer.endswith(answer_text) if answer_text else answer == ""
 
 

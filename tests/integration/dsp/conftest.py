@@ -14,6 +14,7 @@ from harness.dsp.simulated_dsp import DspLimits, DspPrograms
 from tests.integration.dsp.fastrpc import FastRpc
 from tests.needed import DSP, need
 from tests.stand_in.skel_build import build_skel
+from tests.waiting import wait_for
 
 MakeRpc = Callable[..., FastRpc]
 
@@ -47,6 +48,8 @@ def fastrpc_over(
         for process in rpc.processes():
             with contextlib.suppress(ProcessLookupError):  # it may be ending
                 os.kill(process, signal.SIGKILL)
+            # libcdsprpc, in this process, tells of its end in the log of whoever calls it then
+            wait_for(lambda folder=Path(f"/proc/{process}"): not folder.exists())
 
 
 @pytest.fixture

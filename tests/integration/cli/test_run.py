@@ -299,6 +299,7 @@ def test_a_full_profile_run_makes_as_many_rounds_as_mlperf(lab: DeviceRuns, tiny
     assert case["measurements"]["gate"]["waited_s"] >= 0
 
 
+@pytest.mark.slow
 def test_contexts_load_with_options(lab: DeviceRuns, tiny: Path) -> None:
     file = Path("elsewhere") / tiny.name
     taken = ("--context-option=weight_sharing=1", "--context-option=file_read_memory_budget_mb=1")

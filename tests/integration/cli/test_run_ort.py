@@ -50,6 +50,7 @@ def test_models_that_others_compiled_run_with_each_version(lab: DeviceRuns) -> N
     assert "1.31.1" in completed.stdout
 
 
+@pytest.mark.slow
 def test_an_option_of_contexts_is_one_of_the_provider_where_it_has_one(
     lab: DeviceRuns, tmp_path: Path
 ) -> None:

@@ -120,6 +120,7 @@ def test_contexts_in_a_limit_of_reused_io_execute_with_shared_buffers(
     assert shared < 56 * 3e6  # with I/O of each 56 * 58e6
 
 
+@pytest.mark.slow
 def test_options_of_a_context_are_taken_or_refused(
     board: MakeBoard, context_for: ContextFor
 ) -> None:

@@ -99,6 +99,7 @@ class Case:
         if report.failed or (marked and failure is not None):
             self._fail(report, failure)
             self._collect_evidence()
+            self._error = self._with_remedies()
         # a mark expects a mistake of the test only if it names the exception
         named = any("raises" in mark.kwargs for mark in self.item.iter_markers("xfail"))
         if report.skipped and (self._outcome == "passed" or (named and self._cause == "config")):
@@ -191,7 +192,7 @@ class Case:
             cause=self._cause,
             expected=Expected(known_issue=self.known_issue) if self.known_issue else None,
             fixed=self.fixed if self._outcome == "passed" else None,
-            error=self._with_remedies(device),
+            error=self._error,
             measurements=measured | ({"skip_reason": self._reason} if self._reason else {}),
             checks=tuple(notes.checks) if notes else (),
             outputs=notes.outputs if notes else None,
@@ -202,12 +203,13 @@ class Case:
             logs=tuple(f"{self.log_prefix}/{name}" for name in notes.logs) if notes else (),
         )
 
-    def _with_remedies(self, device: DeviceRecord) -> ErrorRecord | None:
+    def _with_remedies(self) -> ErrorRecord | None:
         """Return the error; for a full PD with the remedies that worked for these contexts."""
-        error, tries_some = self._error, "remedy" in parameters_of(self.item)
-        if tries_some or error is None or (known := error.diagnosis) is None:
+        error, device = self._error, self.device
+        known = error.diagnosis if error is not None else None
+        if error is None or known is None or known.id != PD_EXHAUSTED or device is None:
             return error
-        if known.id != PD_EXHAUSTED:
+        if "remedy" in parameters_of(self.item):  # it tries one itself
             return error
         from harness.experiments.remedy_ranking import known_remedies
 

@@ -23,7 +23,7 @@ from harness.models.session_plan import DeployedContext
 from harness.probe.ort_plan import io_bind, ort_session_free
 from harness.probe.plan import Step
 from harness.probe.transcript import Transcript
-from harness.results.latency import percentile
+from harness.results.latency import nearest_rank
 from harness.results.probe_figures import Growth, session_growth
 from harness.results.record import Check, held, undecided
 
@@ -41,7 +41,7 @@ class Latency:
     @cached_property
     def p50_us(self) -> float | None:
         """Their median; None if there are none."""
-        return percentile(self.times_us, 0.5).value if self.times_us else None
+        return nearest_rank(self.times_us, 0.5) if self.times_us else None
 
     @cached_property
     def spread_us(self) -> float:

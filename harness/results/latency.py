@@ -72,15 +72,20 @@ def _like(times: Sequence[float], count: int) -> Callable[[float], bool]:
     return lambda median: abs(median - middle) <= allowed
 
 
-def percentile(times: Sequence[float], part: float) -> Percentile:
+def nearest_rank(times: Sequence[float], part: float) -> float:
     """Return the smallest time that at least `part` (above 0, below 1) of them do not exceed.
 
     Raises ValueError without times.
     """
     if not times:
         raise ValueError("a percentile needs times")
+    return sorted(times)[math.ceil(part * len(times)) - 1]
+
+
+def percentile(times: Sequence[float], part: float) -> Percentile:
+    """Return `nearest_rank` with its confidence interval. Raises ValueError without times."""
     ordered, count = sorted(times), len(times)
-    value = ordered[math.ceil(part * count) - 1]
+    value = nearest_rank(ordered, part)
     independent = max(1, round(count / _inflation([time > value for time in times])))
     tail = (1 - _CONFIDENCE) / 2
     # of so many times, the fewest and most below the percentile

@@ -11,7 +11,13 @@ from typing import Any, Final
 
 from harness.models.context_metadata import entries
 from harness.probe.transcript import StepResult, Transcript
-from harness.results.latency import PERCENTILES, is_steady, percentile, steady_start
+from harness.results.latency import (
+    PERCENTILES,
+    is_steady,
+    nearest_rank,
+    percentile,
+    steady_start,
+)
 from harness.results.record import whole_numbers
 
 _VERBS: Final = ("execute", "io-run", "ort-run", "executorch-run")
@@ -28,7 +34,7 @@ def round_times(step: StepResult) -> list[int]:
 def typical_us(step: StepResult) -> float | None:
     """Return the time of an execution (us); of several rounds the median of the steady state."""
     times = round_times(step)
-    return percentile(times[steady_start(times) :], 0.5).value if times else None
+    return nearest_rank(times[steady_start(times) :], 0.5) if times else None
 
 
 def graph_figures(

@@ -24,7 +24,7 @@ from harness.bisect.search import Task
 from harness.bisect.search_loop import record_of
 from harness.core.errors import HarnessError
 from harness.core.files import LocalFile, disk_errors, write_whole
-from harness.core.matrix_axes import AXES, AxisName
+from harness.core.matrix_axes import AXES, VERSIONS, AxisName
 from harness.core.outgoing_text import counted, printable, shortened, without_secrets_in
 from harness.core.socs import claim_of, limits_of_simulation
 from harness.diagnosis.error_record import ErrorRecord
@@ -305,7 +305,7 @@ def _compare_libraries(
     for edge in edges:
         before, after = (task.versions(answers[number].at) for number in edge)
         for axis in task.axes:
-            if axis == "power" or before[axis] == after[axis] or axis in differences:
+            if axis not in VERSIONS or before[axis] == after[axis] or axis in differences:
                 continue
             try:
                 old, new = (

@@ -16,7 +16,7 @@ from harness.bisect.folder import Answered, BisectFolder, log_text, read_log
 from harness.bisect.search import AxisSpec, CornerSpec, Task
 from harness.bisect.search_loop import pytest_arguments_to_resume, with_earlier_options
 from harness.core.errors import ConfigError, HarnessError
-from harness.core.matrix_axes import POWER_PROFILES, SEARCHED, AxisName, check_names
+from harness.core.matrix_axes import AXES, SEARCHED, VERSIONS, AxisName, check_names
 from harness.core.outgoing_text import counted
 from harness.lab.inventory import Lab
 from harness.lab.matching import alike, kinds
@@ -37,8 +37,10 @@ class Versions:
 
     def resolve(self, axis: AxisName, spec: str, field: str) -> list[str]:
         """Return the names of the versions that `spec` means. Raises ConfigError for `field`."""
-        if axis == "power":
-            return _resolve_profiles(spec, field)
+        if names := AXES[axis].values:
+            named = [*names] if spec == "all" else split_specs(spec)
+            check_names({axis: named}, field)
+            return named
         if axis == "compiler":
             return resolve_versions(spec, field=field)
         if axis == "ort":
@@ -52,7 +54,7 @@ class Versions:
         """
         paths = {}
         for part in [part for spec in specs for part in split_specs(spec)]:
-            if axis in ("compiler", "power") or not is_path(part):
+            if axis == "compiler" or axis not in VERSIONS or not is_path(part):
                 continue
             path = str(Path(part).expanduser().absolute())
             names = self.resolve(axis, path, f"--{axis}")
@@ -109,12 +111,6 @@ class Versions:
             for path in path_of.values():
                 with contextlib.suppress(HarnessError):
                     self.resolve(axis, path, f"--{axis}")
-
-
-def _resolve_profiles(spec: str, field: str) -> list[str]:
-    profiles = [*POWER_PROFILES] if spec == "all" else split_specs(spec)
-    check_names({"power": profiles}, field)
-    return profiles
 
 
 @dataclass(frozen=True)

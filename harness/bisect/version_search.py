@@ -37,6 +37,7 @@ from harness.bisect.result import (
 from harness.bisect.search import AxisSpec, CornerSpec, Search, Task
 from harness.bisect.search_loop import Loop, RunEnd, Watcher, judge, record_of
 from harness.core.errors import ConfigError
+from harness.core.matrix_axes import VERSIONS
 from harness.results.output_drift import KEPT, Output, changes
 from harness.results.record import CaseRecord
 from harness.results.run_folder import RunFolder
@@ -144,7 +145,7 @@ class AxisState:
         """
         change = change or VersionChange()
         remarks = [*notes, *self._false_claims(states)]
-        is_fix = change.direction == "fix" and self.spec.axis != "power"
+        is_fix = change.direction == "fix" and self.spec.axis in VERSIONS
         if is_fix and "good" not in states[: self.names.index(change.before)]:
             remarks.append(
                 "older versions are bad and newer ones good: this version fixed it, or is the "

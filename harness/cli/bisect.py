@@ -33,7 +33,7 @@ from harness.cli.lab_options import (
 from harness.cli.say import say, say_result
 from harness.core.errors import ConfigError, HarnessError
 from harness.core.json_record import Printout
-from harness.core.matrix_axes import BACKENDS, SEARCHED, AxisName
+from harness.core.matrix_axes import BACKENDS, SEARCHED, VERSIONS, AxisName
 from harness.core.outgoing_text import counted, one_line, outgoing
 from harness.core.state_folders import cache_root
 from harness.core.yaml_document import shown
@@ -185,7 +185,7 @@ def _search_text(task: Task) -> str:
     else:
         searched = search.searched()
         ends = f"{searched[0]} to {searched[-1]}"
-        kind = "profile" if search.axis == "power" else "version"
+        kind = "version" if search.axis in VERSIONS else "profile"
         text = f"bisecting {search.axis} over {counted(len(searched), kind)}, {ends}"
     held_versions = held_text(task.held)
     return f"{text} ({held_versions} held)" if held_versions else text
@@ -207,7 +207,7 @@ def _axis_options(command: Callable[..., int]) -> Callable[..., int]:
     for axis in reversed(SEARCHED):
         same = f"As --{first}, for this axis."
         text = "Version of this axis; or candidates, to search it." if axis == first else same
-        metavar = "NAME" if axis == "power" else "VERSION"
+        metavar = "VERSION" if axis in VERSIONS else "NAME"
         command = click.option(f"--{axis}", metavar=metavar, help=text)(command)
     return command
 

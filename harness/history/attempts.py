@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from pydantic import JsonValue
 
 from harness.core.errors import Cause
-from harness.core.matrix_axes import VERSIONS
+from harness.core.matrix_axes import SEARCHED, VERSIONS
 from harness.core.socs import claim_of, limits_of_simulation
 from harness.diagnosis.error_record import Outcome
 from harness.report.summary import server_gone
@@ -128,7 +128,7 @@ class Attempt(Ended):
     @property
     def power_group(self) -> str:
         """The key shared by cases that differ only in versions and power profiles."""
-        return self._group((*VERSIONS, "power"))
+        return self._group(SEARCHED)
 
     def _group(self, axes: Iterable[str]) -> str:
         if self.placement is None:

@@ -42,7 +42,7 @@ from harness.models.session_plan import (
     schedule,
     session_plan,
 )
-from harness.probe.plan import ONCE, Plan, Rounds, Settings
+from harness.probe.plan import DEFAULT_WINDOW, ONCE, Plan, Rounds, Settings
 from harness.results.output_drift import KEPT
 from harness.results.probe_figures import graph_figures
 from harness.results.record import Check, as_json, conclusion, failure_text
@@ -379,7 +379,7 @@ class Bench:
         number: int | None,
         residency: str,
         *,
-        window: int = 4,
+        window: int = DEFAULT_WINDOW,
         keep_outputs: bool = False,
         rounds: Rounds = ONCE,
         options: Mapping[str, object] | None = None,

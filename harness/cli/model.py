@@ -64,6 +64,7 @@ from harness.models.model_diff import diff_lines, model_diff
 from harness.models.onnx_model import OnnxModel, OnnxNodes
 from harness.models.session_plan import RESIDENCIES, Residency
 from harness.probe.build import ProbeBuilder
+from harness.probe.plan import DEFAULT_WINDOW
 from harness.runtimes.catalog import Catalog, resolve_versions
 from harness.runtimes.runtime import Runtime
 
@@ -274,7 +275,11 @@ def _content(file: Path) -> str:
     help="Contexts loaded at once: all, one at a time, or the last few.",
 )
 @click.option(
-    "--window", type=click.IntRange(1), default=4, show_default=True, help="Size of a window."
+    "--window",
+    type=click.IntRange(1),
+    default=DEFAULT_WINDOW,
+    show_default=True,
+    help="Size of a window.",
 )
 @click.option("--budget", type=click.IntRange(1), help="Bytes of one protection domain (PD).")
 @click.option("--remeasure", is_flag=True, help="Measure the simulator's budget again.")

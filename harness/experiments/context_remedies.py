@@ -33,7 +33,7 @@ from harness.models.context_metadata import entries, memory_bytes, needs
 from harness.models.contexts import Source
 from harness.models.session_plan import DeployedContext, Residency, Schedule, schedule
 from harness.probe.ort_plan import io_bind, io_release, io_run, memory_sample
-from harness.probe.plan import Plan, Settings, Step
+from harness.probe.plan import DEFAULT_WINDOW, Plan, Settings, Step
 from harness.probe.transcript import StepResult, Transcript
 from harness.results.probe_figures import loaded_contexts
 from harness.results.record import held, whole_numbers
@@ -101,7 +101,7 @@ def try_remedy(
     contexts: Source | Sequence[Source],
     number: int | None = None,
     *,
-    window: int = 4,
+    window: int = DEFAULT_WINDOW,
     most_executed: int | None = None,
 ) -> None:
     """Load `number` contexts, taken in turn, by a remedy, execute them, and record the figures.

@@ -209,12 +209,14 @@ def provider_options(ort: OrtOnDevice, options: Mapping[str, OptionValue]) -> di
     The provider ignores a name that it does not know. Raises TargetFailure with the outcome
     `unsupported` if this version has no such option, ConfigError if no version has one.
     """
-    provided = _provided(options)
+    if not (provided := _provided(options)):
+        return {}
     runtime = ort.runtime.runtime
     library = ort_library_of(runtime) if ort.plugin is None else PLUGIN
     (path,) = (file.path for file in runtime.files if posixpath.basename(file.name) == library)
+    content = path.read_bytes()
     for name in provided:
-        if name.encode() + b"\0" not in path.read_bytes():
+        if name.encode() + b"\0" not in content:
             message = (
                 f"ONNX Runtime's QNN provider with QNN {runtime.qnn_version} has no option {name}"
             )

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, TypeAdapter
 from pydantic._internal._docs_extraction import extract_docstrings_from_cls
 
+from harness.app.checks import AppReport
 from harness.bisect.result import BisectionResult
 from harness.cli.bisect import BisectionPlanned
 from harness.cli.devices import DevicesListed
@@ -58,6 +59,7 @@ def schemas() -> dict[str, str]:
     documents = {
         # As it is written: every key is there.
         "results.schema.json": _schema(JournalLine, "A line of results.jsonl"),
+        "app.schema.json": _schema(AppReport, "What app check --json prints"),
         "doctor.schema.json": _schema(DoctorReport, "What doctor --json prints"),
         "bisect.schema.json": _schema(
             BisectionResult, "What bisect --json prints, and its result.json", "validation"

@@ -202,6 +202,7 @@ DOZING: Final = frozenset({"IDLE", "IDLE_MAINTENANCE"})
 """The states of `dumpsys deviceidle get deep` in which nothing may run but now and then."""
 _MIN_C, _MAX_C = -60.0, 200.0
 _MAX_LISTED = 64
+_MAX_PUBLIC = 1000
 
 VITALS_QUESTIONS: Final = (
     "boot booted uptime user memory writable storage battery supplies zones clocks thermal doze "
@@ -529,3 +530,21 @@ def query_device(way: Transport, workdir: str, target: Target) -> DeviceAnswers:
         problem = "its answer is incomplete"
         raise DeviceError(problem, serial=way.serial, output=answer.stdout[-400:])
     return answers
+
+
+def ask_public_libraries(way: Transport) -> frozenset[str] | None:
+    """Return the libraries that an Android offers to apps; None if it does not tell.
+
+    Raises DeviceError.
+    """
+    script = f"set -- ''\n{query_script('public-libraries')}"
+    answer = _ask(way, script, 15.0, "ask what it offers to apps")
+    return parse_public_libraries(answer.stdout.decode("utf-8", "replace"))
+
+
+def parse_public_libraries(text: str) -> frozenset[str] | None:
+    """Parse the answer to `public-libraries`: on each line a name, perhaps 32 or 64, a comment."""
+    lines = parse_sections(text).get("public-libraries", [])
+    parts = [line.partition("#")[0].split() for line in lines[:_MAX_PUBLIC]]
+    names = (name for name, *more in filter(None, parts) if "32" not in more)
+    return frozenset(name[:MAX_PATH] for name in names) or None

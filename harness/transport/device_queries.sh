@@ -56,6 +56,11 @@ for l in /vendor/lib64 /system/lib64 /system/vendor/lib64 /odm/lib64 /usr/lib /u
 done
 f=$(command -v oqclc) && echo "gpu_compiler $f"
 echo looked
+#: public-libraries
+# what apps may load beside the NDK's (source.android.com, "Namespaces for native libraries")
+[ -r "$r/vendor/etc/public.libraries.txt" ] && cat "$r/vendor/etc/public.libraries.txt" \
+  "$r/system/etc/public.libraries.txt" "$r"/system/etc/public.libraries-*.txt \
+  "$r"/product/etc/public.libraries-*.txt 2>/dev/null
 #: booted
 getprop sys.boot_completed 2>/dev/null
 #: uptime

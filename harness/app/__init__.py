@@ -1,0 +1,1 @@
+"""The checks of an Android app that brings QNN along."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import PurePosixPath
 from typing import Any, Final
@@ -21,7 +21,6 @@ from harness.core.json_record import Part as JsonPart, Printout, RecordText
 from harness.core.matrix_axes import BACKENDS, RPC_LIBRARY
 from harness.core.yaml_document import did_you_mean
 from harness.runtimes.preflight import (
-    SYSTEM_LIBRARIES,
     PreflightInput,
     TargetFacts,
     preflight,
@@ -33,13 +32,12 @@ TARGET: Final = "android-arm64"
 OPENCL_LIBRARY: Final = "libOpenCL.so"
 VENDOR_LIBRARIES: Final = frozenset({RPC_LIBRARY, "libadsprpc.so", OPENCL_LIBRARY})
 """Libraries of Snapdragon phones that apps use, and that are not part of the NDK."""
-NDK_LIBRARIES: Final = SYSTEM_LIBRARIES[TARGET] - VENDOR_LIBRARIES
 
 _HIDES_SINCE: Final = 31
 _LARGE_PAGE: Final = 16384
 _ALIGNMENTS: Final[tuple[tuple[int, Severity, str], ...]] = (
     (4096, "error", "the installation fails with INSTALL_FAILED_INVALID_APK"),
-    (_LARGE_PAGE, "warning", "phones with pages of 16 KB do not install it"),
+    (_LARGE_PAGE, "warning", "phones with pages of 16 KB may refuse it"),
 )
 _NO_STUB: Final = "the HTP cannot be opened (4000, Failed to create transport)"
 _NO_SKEL: Final = "the DSP takes the firmware's own skel, of another SDK, or none (14001)"
@@ -134,11 +132,11 @@ def check(app: App, phone: Phone | None = None) -> list[AppFinding]:
         *_vendor_libraries(app, phone),
         *_packing(app),
         *_placing(app),
-        *_htps(app, phone),
         *_models(app),
-        *_versions(app, phone),
     ]
-    if app.base.manifest.debuggable:
+    if _native(app) or not app.libraries:  # else it is said that there are none for phones
+        found += [*_htps(app, phone), *_versions(app, phone)]
+    if app.manifest.debuggable:
         found.append(_finding("debuggable", _application(app)))
     return sorted(found, key=lambda finding: (SEVERITIES.index(finding.severity), finding.code))
 
@@ -150,7 +148,7 @@ def uses_qnn(app: App) -> bool:
 
 def report(app: App, findings: Sequence[AppFinding], phone: Phone | None = None) -> AppReport:
     """Return findings with what was looked at."""
-    manifest = app.base.manifest
+    manifest = app.manifest
     return AppReport(
         package=manifest.package,
         min_sdk=manifest.min_sdk,
@@ -203,7 +201,7 @@ def _finding(
 
 
 def _application(app: App) -> Place:
-    return app.base.place.model_copy(update={"line": app.base.manifest.line})
+    return app.parts[0].place.model_copy(update={"line": app.manifest.line})
 
 
 def _named(libraries: Sequence[AppLibrary]) -> str:
@@ -212,7 +210,7 @@ def _named(libraries: Sequence[AppLibrary]) -> str:
 
 
 def _vendor_libraries(app: App, phone: Phone | None) -> Iterator[AppFinding]:
-    target = app.base.manifest.target_sdk
+    target = app.manifest.target_sdk
     tags = [(part, tag) for part in app.parts for tag in part.manifest.libraries]
     for library, users in sorted(_wanted(app).items()):
         consequence, severity = "the DSP cannot be reached (14001, 4000)", None
@@ -274,7 +272,7 @@ def _packing(app: App) -> Iterator[AppFinding]:
     ]
     if must_be_files:
         facts: dict[str, Any] = {"setting": "extractNativeLibs is false"}
-        if app.bundle is not None:
+        if app.is_bundle:
             facts["setting"] = "uncompress_native_libraries in BundleConfig.pb"
         files = _named(must_be_files)
         yield _finding("skel-packed", _application(app), *must_be_files, files=files, **facts)
@@ -296,17 +294,20 @@ def _placing(app: App) -> Iterator[AppFinding]:
     if abis and ABI not in abis:
         yield _finding("abi-missing", *relevant, abis=", ".join(abis))
     by_name: dict[str, list[AppLibrary]] = {}
+    misplaced: dict[tuple[str, str], list[AppLibrary]] = {}
     for library in relevant:
         elf, abi = library.facts.elf, library.abi
         if abi and not _INSTALLED.fullmatch(library.path):
             name = re.sub(r"\.so[.\d]*$", ".so", library.name)
             yield _finding("library-not-installed", library, file=library.path, name=name)
         if elf and abi in _MACHINES and elf.machine != _MACHINES[abi] and abi != ABI:
-            right = next((abi for abi, name in _MACHINES.items() if name == elf.machine), ABI)
-            facts: dict[str, Any] = {"machine": elf.machine, "abi": abi, "right": right}
-            yield _finding("abi-folder", library, file=library.path, **facts)
+            misplaced.setdefault((abi, elf.machine), []).append(library)
         if abi in (ABI, None):
             by_name.setdefault(library.name, []).append(library)
+    for (abi, machine), libraries in misplaced.items():
+        right = next((abi for abi, name in _MACHINES.items() if name == machine), ABI)
+        facts: dict[str, Any] = {"machine": machine, "abi": abi, "right": right}
+        yield _finding("abi-folder", *libraries, files=_named(libraries), **facts)
     for name, copies in by_name.items():
         if len(copies) > 1:
             facts = {"difference": "and its copies are the same", "severity": "warning"}
@@ -318,6 +319,10 @@ def _placing(app: App) -> Iterator[AppFinding]:
     if narrow := [library for library in _native(app) if _pages(library) < _LARGE_PAGE]:
         pages = min(map(_pages, narrow)) >> 10
         yield _finding("page-alignment", *narrow, files=_named(narrow), pages=pages)
+
+
+def _is_hexagon(library: AppLibrary) -> bool:
+    return library.facts.elf is not None and library.facts.elf.machine == "hexagon"
 
 
 def _pages(library: AppLibrary) -> int:
@@ -381,7 +386,7 @@ def _models(app: App) -> Iterator[AppFinding]:
 
 def _versions(app: App, phone: Phone | None) -> Iterator[AppFinding]:
     """Yield misfits of versions: of the app's own kind, and those that preflight knows."""
-    native, min_sdk = _native(app), app.base.manifest.min_sdk
+    native, min_sdk = _native(app), app.manifest.min_sdk
     asks = any(lib.asks_qnn and not _OF_THE_SDK.fullmatch(lib.name) for lib in native)
     for library in native:
         elf = library.facts.elf
@@ -396,15 +401,14 @@ def _versions(app: App, phone: Phone | None) -> Iterator[AppFinding]:
         yield _finding(
             "device-too-old", _application(app), needs=min_sdk, api=api, device=phone.name
         )
-    # other checks say which of the vendor's are missing
-    device = replace(device, libraries=NDK_LIBRARIES | VENDOR_LIBRARIES)
     kinds = {library.facts.kind for library in native}
     backend = next((name for name in BACKENDS if f"backend-{name}" in kinds), BACKENDS[0])
     contexts = [context for model in app.models for context in model.contexts]
     # of those for several HTPs the app chooses
     fitting = [context for context in contexts if context.htp_arch in (device.arch, None)]
     subject = PreflightInput(
-        files=[library.facts for library in native],
+        # other code of the DSP has no check
+        files=[lib.facts for lib in native if lib.facts.kind == "skel" or not _is_hexagon(lib)],
         device=device,
         backend=backend,
         contexts=fitting if device.arch and fitting else contexts,
@@ -418,7 +422,7 @@ def _versions(app: App, phone: Phone | None) -> Iterator[AppFinding]:
         yield AppFinding(
             code=finding.code,
             severity=finding.severity,
-            evidence=tuple(evidence or [app.base.place]),
+            evidence=tuple(evidence or [app.parts[0].place]),
             explanation=finding.explanation,
             remedy=REMEDIES.get(finding.code, finding.fix),
             source=finding.thread,

@@ -7,18 +7,18 @@ import re
 import shutil
 import struct
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
 
 from harness.app.manifest import (
-    MAX_BYTES,
     AppManifest,
+    nested,
     read_binary_manifest,
     read_proto_manifest,
+    text_of,
 )
 from harness.bench.provisioner import preflight_file
 from harness.containers.artefact import (
@@ -29,7 +29,7 @@ from harness.containers.artefact import (
     Piece,
     named_version,
 )
-from harness.containers.open import LENGTH, ONNX_HEAD, WireField, fields, open_artefact
+from harness.containers.open import LENGTH, ONNX_HEAD, WireField, open_artefact
 from harness.containers.pte import PTE_IDENTIFIER
 from harness.containers.tflite import TFLITE_IDENTIFIER
 from harness.core.archive import ArchiveError, ArchiveLimits, open_archive
@@ -46,6 +46,8 @@ LIMITS: Final = ArchiveLimits(
     members=65_535, directory_bytes=16 << 20, archive_bytes=4 << 30, ratio=1100
 )
 MAX_LIBRARY_BYTES: Final = 512 << 20
+MAX_MANIFEST_BYTES: Final = 1 << 20
+_BASE: Final = "base"
 _MANIFEST: Final = "AndroidManifest.xml"
 _BUNDLE_CONFIG: Final = "BundleConfig.pb"
 _BUNDLE_MANIFEST: Final = re.compile(r"([^/]+)/manifest/AndroidManifest\.xml")
@@ -115,43 +117,18 @@ class AppModel:
 
 
 @dataclass(frozen=True)
-class BundleConfig:
-    """How APKs are made of a bundle: unpacked libraries, and names of files that stay as they are.
-
-    bundletool's config.proto; it overwrites extractNativeLibs by it.
-    """
-
-    stores_libraries: bool = True
-    stored_globs: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class App:
-    """An app; the first part is its base."""
+    """An app; the first part is its base. `extracts_libraries`: they are files once installed."""
 
     parts: tuple[Part, ...]
-    libraries: tuple[AppLibrary, ...] = ()
-    models: tuple[AppModel, ...] = ()
-    bundle: BundleConfig | None = None
+    libraries: tuple[AppLibrary, ...]
+    models: tuple[AppModel, ...]
+    extracts_libraries: bool
+    is_bundle: bool
 
     @property
-    def base(self) -> Part:
-        return self.parts[0]
-
-    @property
-    def extracts_libraries(self) -> bool:
-        """Whether its libraries are files after the installation."""
-        if self.bundle is not None:
-            return not self.bundle.stores_libraries
-        return self.base.manifest.extract_native_libs is not False
-
-
-@dataclass
-class _Found:
-    parts: list[Part] = field(default_factory=list)
-    libraries: list[AppLibrary] = field(default_factory=list)
-    models: list[tuple[AppModel, Artefact | None]] = field(default_factory=list)
-    bundle: BundleConfig | None = None
+    def manifest(self) -> AppManifest:
+        return self.parts[0].manifest
 
 
 def read_app(files: Sequence[Path], read_contexts: Callable[[Sequence[Piece]], Answers]) -> App:
@@ -159,131 +136,137 @@ def read_app(files: Sequence[Path], read_contexts: Callable[[Sequence[Piece]], A
 
     Raises ConfigError for what is no app, or not one app, and what `read_contexts` raises.
     """
-    found = _Found()
     with scratch_folder() as folder:
-        for number, path in enumerate(files):
-            _read_file(path, folder / str(number), found)
-        models = tuple(_with_contexts(found.models, read_contexts))
-    parts = sorted(found.parts, key=lambda part: part.manifest.split != "")
-    _require_one_app(parts, len(files), is_bundle=found.bundle is not None)
-    return App(tuple(parts), tuple(found.libraries), models, found.bundle)
-
-
-def _require_one_app(parts: Sequence[Part], file_count: int, *, is_bundle: bool) -> None:
-    base = parts[0]
-    if base.manifest.split:
-        problem = f"is the split {base.manifest.split!r}; name the app's base APK, too"
-        raise ConfigError(problem, file=base.place.file)
-    for part in parts[1:]:
-        other = part.manifest
-        if is_bundle and file_count > 1:
-            raise ConfigError("is a bundle; name nothing beside it", file=base.place.file)
-        if other.package != base.manifest.package or not (other.split or is_bundle):
-            problem = (
-                f"has the package {other.package!r} and the split {other.split!r}: it is no split "
-                f"of {base.manifest.package!r} in {base.place.file}"
-            )
+        readers = [_Reader(path, folder / str(number)) for number, path in enumerate(files)]
+        opened = [pair for reader in readers for pair in reader.opened()]
+        models = tuple(_with_contexts(opened, read_contexts))
+    parts = sorted((part for reader in readers for part in reader.parts), key=_is_split)
+    first, *others = parts
+    for part in others:
+        if part.manifest.package != first.manifest.package or not _is_split(part):
+            problem = f"is of {part.manifest.package!r}, and no split of {first.manifest.package!r}"
             raise ConfigError(problem, file=part.place.file)
+    if _is_split(first):
+        problem = f"is the split {first.manifest.split!r}; name the app's base APK, too"
+        raise ConfigError(problem, file=first.place.file)
+    bundles = [reader for reader in readers if reader.is_bundle]
+    if bundles and len(files) > 1:
+        raise ConfigError("is a bundle, a whole app; name it alone", file=bundles[0].path)
+    extracts = first.manifest.extract_native_libs is not False
+    if bundles:  # bundletool overwrites the attribute
+        extracts = not bundles[0].stores_libraries
+    libraries = tuple(library for reader in readers for library in reader.libraries)
+    return App(tuple(parts), libraries, models, extracts, bool(bundles))
 
 
-def _read_file(path: Path, folder: Path, found: _Found) -> None:
-    try:
-        with path.open("rb") as file, open_archive(file, LIMITS) as archive:
-            members = [member for member in archive.infolist() if not member.is_dir()]
-            names = {member.filename: member for member in members}
-            if len(names) < len(members):
-                raise ValueError("a name is there twice")
-            content = partial(_content, archive, names)
-            folder.mkdir()
-            modules = [match[1] for match in map(_BUNDLE_MANIFEST.fullmatch, names) if match]
-            if _BUNDLE_CONFIG in names and modules:
-                config = folder / _BUNDLE_CONFIG
-                config.write_bytes(content(_BUNDLE_CONFIG))
-                found.bundle = _bundle_config(config)
-                for module in sorted(modules, key=lambda module: module != "base"):
-                    entry = f"{module}/manifest/{_MANIFEST}"
-                    copy = folder / _MANIFEST
-                    copy.write_bytes(content(entry))
-                    manifest = read_proto_manifest(copy, path)
-                    manifest = manifest if module == "base" else replace(manifest, split=module)
-                    found.parts.append(Part(Place(file=path.name, entry=entry), manifest))
-            elif _MANIFEST in names:
-                manifest = read_binary_manifest(content(_MANIFEST), path)
-                found.parts.append(Part(Place(file=path.name, entry=_MANIFEST), manifest))
-            else:
-                problem = "has no AndroidManifest.xml: it is neither an APK nor a bundle (.aab)"
-                raise ConfigError(problem, file=path)
-            for member in members:
-                _read_member(path, file, archive, member, folder, found)
-            _open_models(folder, found)
-    except (ArchiveError, OSError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"cannot be read as an APK or a bundle: {reason}", file=path) from error
+def _is_split(part: Part) -> bool:
+    return part.manifest.split != ""
 
 
-def _content(archive: zipfile.ZipFile, names: Mapping[str, zipfile.ZipInfo], entry: str) -> bytes:
-    if names[entry].file_size > MAX_BYTES:
-        raise ValueError(f"{entry[:120]} has more than {MAX_BYTES} bytes")
-    return archive.read(names[entry])
+class _Reader:
+    """Reads one file; models are copied into `folder`, since their readers want files.
+
+    `stores_libraries` and `stored_globs` are what bundletool makes APKs by (its config.proto).
+    """
+
+    def __init__(self, path: Path, folder: Path) -> None:
+        """Read all but the content of models. Raises ConfigError."""
+        self.path, self.folder, self.models_folder = path, folder, folder / "models"
+        self.parts: list[Part] = []
+        self.libraries: list[AppLibrary] = []
+        self.models: list[AppModel] = []
+        self.is_bundle = self.stores_libraries = False
+        self.stored_globs: tuple[str, ...] = ()
+        self.models_folder.mkdir(parents=True)
+        try:
+            with path.open("rb") as file, open_archive(file, LIMITS) as archive:
+                members = [member for member in archive.infolist() if not member.is_dir()]
+                names = {member.filename for member in members}
+                if len(names) < len(members):
+                    raise ValueError("a name is there twice")
+                self._read_manifests(archive, names)
+                for member in members:
+                    self._read_member(file, archive, member)
+        except (ArchiveError, ArtefactError, OSError) as error:
+            reason = getattr(error, "strerror", None) or error
+            problem = f"cannot be read as an APK or a bundle: {reason}"
+            raise ConfigError(problem, file=path) from error
+
+    def _read_manifests(self, archive: zipfile.ZipFile, names: Collection[str]) -> None:
+        modules = sorted(filter(None, map(_BUNDLE_MANIFEST.fullmatch, names)), key=_module_order)
+        self.is_bundle = _BUNDLE_CONFIG in names and bool(modules)
+        if self.is_bundle:
+            self._read_config(self._copied(archive, _BUNDLE_CONFIG))
+            for module in modules:
+                manifest = read_proto_manifest(self._copied(archive, module[0]))
+                split = "" if module[1] == _BASE else module[1]
+                self.parts.append(Part(self._place(module[0]), replace(manifest, split=split)))
+        elif _MANIFEST in names:
+            manifest = read_binary_manifest(self._copied(archive, _MANIFEST).read_bytes())
+            self.parts.append(Part(self._place(_MANIFEST), manifest))
+        else:
+            raise ValueError("it has no AndroidManifest.xml")
+
+    def _read_config(self, path: Path) -> None:
+        with FileBytes(path) as data:
+            whole = WireField(0, LENGTH, 0, 0, data.size)
+            flags = [flag.value for flag in nested(data, whole, 2, 2, 1)]
+            # without the message it is on, since bundletool 0.6
+            self.stores_libraries = any(flags) or not any(nested(data, whole, 2, 2))
+            self.stored_globs = tuple(text_of(data, glob) for glob in nested(data, whole, 3, 1))
+
+    def _copied(self, archive: zipfile.ZipFile, entry: str) -> Path:
+        member = archive.getinfo(entry)
+        if member.file_size > MAX_MANIFEST_BYTES:
+            raise ValueError(f"{entry[:120]} has more than {MAX_MANIFEST_BYTES} bytes")
+        copy = self.folder / "copy"
+        copy.write_bytes(archive.read(member))
+        return copy
+
+    def _place(self, entry: str) -> Place:
+        return Place(file=self.path.name, entry=entry)
+
+    def _read_member(
+        self, file: IO[bytes], archive: zipfile.ZipFile, member: zipfile.ZipInfo
+    ) -> None:
+        entry, place = member.filename, self._place(member.filename)
+        path = entry.partition("/")[2] if self.is_bundle else entry
+        is_stored = member.compress_type == zipfile.ZIP_STORED
+        in_assets = path.startswith(_ASSETS)
+        if _LIBRARY.fullmatch(path) or (in_assets and is_library(path)):
+            offset = None if self.is_bundle else _offset(file, member)
+            facts, digest, asks = LibraryFacts(entry, "other", problem="it is too large"), "", False
+            if member.file_size <= MAX_LIBRARY_BYTES:
+                content = archive.read(member)
+                facts, digest = library_facts(entry, content), hashlib.sha256(content).hexdigest()
+                asks = bool(_ASKS_QNN.search(content))
+            library = AppLibrary(place, path, facts, digest, is_stored, offset, asks)
+            self.libraries.append(library)
+        elif in_assets and name_problem(entry) is None:
+            with archive.open(member) as stream:
+                if not _is_model(path, stream.read(16)):
+                    return
+            folder = self.models_folder
+            with archive.open(member) as stream, create_inside(folder, entry) as copy:
+                shutil.copyfileobj(stream, copy)
+            if self.is_bundle:
+                is_stored = any(fnmatchcase(path, glob) for glob in self.stored_globs)
+            suffix = PurePosixPath(entry).suffix.removeprefix(".").lower()
+            self.models.append(AppModel(place, suffix, member.file_size, is_stored))
+
+    def opened(self) -> Iterator[tuple[AppModel, Artefact | None]]:
+        """Yield the models with what is in them; one may name contexts in the others."""
+        for model in self.models:
+            try:
+                copy = self.models_folder / model.place.entry
+                artefact = open_artefact(copy, self.models_folder)
+                yield replace(model, kind=str(artefact.kind)), artefact
+            except ArtefactError as error:
+                yield replace(model, problem=error.problem), None
 
 
-def _bundle_config(path: Path) -> BundleConfig:
-    with FileBytes(path) as data:
-        whole = WireField(0, LENGTH, 0, 0, data.size)
-        enabled = [part.value for part in _nested(data, whole, (2, 2, 1))]
-        globs = [
-            data.read(part.offset, part.size, "a glob").decode("utf-8", "replace")
-            for part in _nested(data, whole, (3, 1))
-        ]
-        # without the message it is on, since bundletool 0.6
-        absent = not list(_nested(data, whole, (2, 2)))
-    return BundleConfig(absent or any(enabled), tuple(globs))
-
-
-def _nested(data: FileBytes, part: WireField, path: tuple[int, ...]) -> Iterator[WireField]:
-    for inner in fields(data, part.offset, part.size, "the bundle's configuration"):
-        if inner.number == path[0]:
-            if len(path) == 1:
-                yield inner
-            else:
-                yield from _nested(data, inner, path[1:])
-
-
-def _read_member(
-    path: Path,
-    file: IO[bytes],
-    archive: zipfile.ZipFile,
-    member: zipfile.ZipInfo,
-    folder: Path,
-    found: _Found,
-) -> None:
-    entry, bundle = member.filename, found.bundle
-    inner = entry.partition("/")[2] if bundle else entry
-    place, is_stored = (
-        Place(file=path.name, entry=entry),
-        member.compress_type == zipfile.ZIP_STORED,
-    )
-    offset = None if bundle else _offset(file, member)
-    if _LIBRARY.fullmatch(inner) or (inner.startswith(_ASSETS) and is_library(inner)):
-        facts, digest, asks = LibraryFacts(entry, "other", problem="it is too large"), "", False
-        if member.file_size <= MAX_LIBRARY_BYTES:
-            content = archive.read(member)
-            facts, digest = library_facts(entry, content), hashlib.sha256(content).hexdigest()
-            asks = facts.kind == "ort-plugin" or bool(_ASKS_QNN.search(content))
-        if facts.elf is None and not is_library(inner):
-            return  # a note or a checksum
-        library = AppLibrary(place, inner, facts, digest, is_stored, offset, asks)
-        found.libraries.append(library)
-    elif inner.startswith(_ASSETS) and name_problem(entry) is None:
-        with archive.open(member) as stream:
-            if not _is_model(inner, stream.read(16)):
-                return
-        with archive.open(member) as stream, create_inside(folder / "models", entry) as copy:
-            shutil.copyfileobj(stream, copy)
-        if bundle:
-            is_stored = any(fnmatchcase(inner, glob) for glob in bundle.stored_globs)
-        suffix = PurePosixPath(entry).suffix.removeprefix(".").lower()
-        found.models.append((AppModel(place, suffix, member.file_size, is_stored), None))
+def _module_order(module: re.Match[str]) -> bool:
+    return module[1] != _BASE
 
 
 def _offset(file: IO[bytes], member: zipfile.ZipInfo) -> int:
@@ -300,43 +283,28 @@ def _is_model(name: str, head: bytes) -> bool:
     return suffix in magic and head.startswith(magic[suffix])
 
 
-def _open_models(folder: Path, found: _Found) -> None:
-    """Open the models of one file; the one of them may name the context in another."""
-    for index, (model, artefact) in enumerate(found.models):
-        copy = folder / "models" / model.place.entry
-        if artefact is not None or model.problem or not copy.exists():
-            continue
-        try:
-            artefact = open_artefact(copy, folder)
-            found.models[index] = replace(model, kind=str(artefact.kind)), artefact
-        except ArtefactError as error:
-            found.models[index] = replace(model, problem=error.problem), None
-
-
 def _with_contexts(
     models: Sequence[tuple[AppModel, Artefact | None]],
     read_contexts: Callable[[Sequence[Piece]], Answers],
 ) -> Iterator[AppModel]:
-    def contexts_of(artefact: Artefact | None) -> list[Piece]:
-        return [piece for piece in (artefact.pieces if artefact else ()) if piece.kind == "context"]
-
-    sides = {
-        piece.path
-        for _, artefact in models
-        for piece in (artefact.pieces if artefact else ())
-        if artefact and piece.path != artefact.path
-    }
-    models = [pair for pair in models if not (pair[1] and pair[1].path in sides)]
-    pieces = [piece for _, artefact in models for piece in contexts_of(artefact)]
+    """Yield the models with their contexts, without files that another model names."""
+    artefacts = [artefact for _, artefact in models if artefact]
+    sides = {piece.path for it in artefacts for piece in it.pieces if piece.path != it.path}
+    kept = [
+        (model, [piece for piece in it.pieces if piece.kind == "context"] if it else [])
+        for model, it in models
+        if it is None or it.path not in sides
+    ]
+    pieces = [piece for _, found in kept for piece in found]
     answers = iter(read_contexts(pieces) if pieces else ())
-    for model, artefact in models:
+    for model, found in kept:
         contexts, problem = [], model.problem
-        for piece in contexts_of(artefact):
+        for piece in found:
             answer = next(answers)
             if isinstance(answer, Unreadable):
                 problem, answer = answer.reason, {}
             context = preflight_file(model.place.entry, answer)
-            if context.compiler is None and piece.path.stat().st_size == piece.size:
+            if context.compiler is None and not piece.origin:
                 context = replace(context, compiler=named_version(piece.path))
             contexts.append(context)
         yield replace(model, contexts=tuple(contexts), problem=problem)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from harness.app.checks import NDK_LIBRARIES, TARGET, AppReport, Phone, check, report
+from harness.app.checks import TARGET, AppReport, Phone, check, report
 from harness.app.package import Answers, read_app
 from harness.bench.provisioner import preflight_device
 from harness.cli.lab_options import (
@@ -82,8 +81,7 @@ def _phone(name: str, lab_file: Path) -> Phone:
             problem = f"device {name} is no Android phone: its target is {attached.target}"
             raise ConfigError(problem, field="--device")
         public = ask_public_libraries(attached.transport)
-        facts = replace(preflight_device(attached), libraries=NDK_LIBRARIES | (public or set()))
-        return Phone(name, facts, public)
+        return Phone(name, preflight_device(attached), public)
 
 
 def _lines(result: AppReport) -> Iterator[str]:

@@ -41,6 +41,8 @@ SYSTEM_LIBRARIES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
                 *("libc.so", "libm.so", "libdl.so", "liblog.so", "libandroid.so", "libz.so"),
                 *("libEGL.so", "libGLESv2.so", "libGLESv3.so", "libvulkan.so", "libmediandk.so"),
                 *("libnativewindow.so", "libjnigraphics.so", "libneuralnetworks.so", "libsync.so"),
+                *("libaaudio.so", "libbinder_ndk.so", "libcamera2ndk.so", "libGLESv1_CM.so"),
+                *("libOpenSLES.so", "libstdc++.so"),
                 *("libcdsprpc.so", "libadsprpc.so", "libOpenCL.so"),
             )
         ),

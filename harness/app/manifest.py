@@ -27,7 +27,6 @@ _WAIT_S: Final = 60.0
 _MEMORY_BYTES: Final = 512 << 20
 _TEXT_BYTES: Final = 16 << 20
 _ANDROID: Final = "{http://schemas.android.com/apk/res/android}"
-_LINE: Final = "{}line"
 _PREVIEW: Final = 10_000  # Build.VERSION_CODES.CUR_DEVELOPMENT
 _BOOLEANS: Final = {"true": True, "false": False}
 
@@ -40,7 +39,6 @@ class LibraryTag:
     required: bool
     tag: str
     parent: str
-    line: int | None = None
 
     @property
     def counts(self) -> bool:
@@ -53,7 +51,6 @@ class AppManifest:
     """Facts of a manifest, which is that of the app, of a split, or of a bundle's module.
 
     `split` is empty for the base. Flags are None if they are missing, or a resource decides them.
-    `line` is that of <application>; only bundles have lines.
     """
 
     package: str
@@ -63,7 +60,6 @@ class AppManifest:
     debuggable: bool | None
     extract_native_libs: bool | None
     libraries: tuple[LibraryTag, ...]
-    line: int | None
 
 
 def app_manifest(root: Element) -> AppManifest:
@@ -80,7 +76,6 @@ def app_manifest(root: Element) -> AppManifest:
         debuggable=_BOOLEANS.get(_attribute(application, "debuggable")),
         extract_native_libs=_BOOLEANS.get(_attribute(application, "extractNativeLibs")),
         libraries=tuple(_library_tags(root)),
-        line=_line(application),
     )
 
 
@@ -90,16 +85,11 @@ def _library_tags(root: Element) -> Iterator[LibraryTag]:
             if tag.tag in ("uses-native-library", "uses-library"):
                 required = _BOOLEANS.get(_attribute(tag, "required")) is not False
                 name = _attribute(tag, "name")
-                yield LibraryTag(name, required, tag.tag, parent.tag, _line(tag))
+                yield LibraryTag(name, required, tag.tag, parent.tag)
 
 
 def _attribute(element: Element | None, name: str) -> str:
     return "" if element is None else element.get(_ANDROID + name, "")
-
-
-def _line(element: Element | None) -> int | None:
-    line = None if element is None else element.get(_LINE)
-    return int(line) if line else None
 
 
 def _sdk(element: Element | None, name: str, default: int) -> int:
@@ -144,8 +134,7 @@ def _text_of(content: bytes) -> str:
 
 
 # numbers of fields in aapt2's Resources.proto
-_ELEMENT, _SOURCE, _SOURCE_LINE = 1, 3, 1
-_NAME, _ATTRIBUTE, _CHILD = 3, 4, 5
+_ELEMENT, _NAME, _ATTRIBUTE, _CHILD = 1, 3, 4, 5
 _URI, _KEY, _VALUE = 1, 2, 3
 _DECIMAL, _BOOLEAN = (6, 7, 6), (6, 7, 8)  # of a compiled value, whose text may be missing
 
@@ -161,11 +150,8 @@ def read_proto_manifest(path: Path) -> AppManifest:
 def _add_node(data: FileBytes, node: WireField, parent: Element, depth: int) -> None:
     if not depth:
         raise ValueError(f"it has more than {MAX_DEPTH} elements in each other")
-    line = _last(nested(data, node, _SOURCE, _SOURCE_LINE))
     for part in nested(data, node, _ELEMENT):
         element = ElementTree.SubElement(parent, _text(data, part, _NAME))
-        if line is not None:
-            element.set(_LINE, str(line.value))
         for attribute in nested(data, part, _ATTRIBUTE):
             value = _text(data, attribute, _VALUE)
             if not value and (number := _last(nested(data, attribute, *_DECIMAL))):

@@ -6,10 +6,12 @@ import hashlib
 import re
 import shutil
 import struct
+import sys
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
 
@@ -42,6 +44,7 @@ from harness.runtimes.preflight import ContextFacts
 from harness.runtimes.runtime import LibraryFacts, is_library, library_facts
 
 # 32-bit numbers of zip; deflate packs 1032 : 1 at most
+ABI: Final = "arm64-v8a"
 LIMITS: Final = ArchiveLimits(
     members=65_535, directory_bytes=16 << 20, archive_bytes=4 << 30, ratio=1100
 )
@@ -60,14 +63,13 @@ Answers = Sequence[Mapping[str, Any] | Unreadable]
 
 
 class Place(JsonPart):
-    """A place in an app: a file of it, an entry of that archive, and its line if there is one."""
+    """A place in an app: a file of it, and an entry of that archive."""
 
     file: RecordText
     entry: RecordText
-    line: int | None = None
 
     def __str__(self) -> str:
-        return f"{self.file}: {self.entry}" + ("" if self.line is None else f", line {self.line}")
+        return f"{self.file}: {self.entry}"
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,16 @@ class AppLibrary:
     def name(self) -> str:
         return self.facts.file_name
 
+    @property
+    def machine(self) -> str | None:
+        return self.facts.elf.machine if self.facts.elf else None
+
+    @property
+    def pages(self) -> int:
+        """The largest memory pages that it can be loaded with, of the CPU's; any if unknown."""
+        elf = self.facts.elf
+        return (elf.page_bytes if elf and elf.machine != "hexagon" else None) or sys.maxsize
+
 
 @dataclass(frozen=True)
 class AppModel:
@@ -129,6 +141,13 @@ class App:
     @property
     def manifest(self) -> AppManifest:
         return self.parts[0].manifest
+
+    @cached_property
+    def native(self) -> list[AppLibrary]:
+        """The libraries for phones, and skels among assets; of each name the first."""
+        skels = [lib for lib in self.libraries if lib.abi is None and lib.facts.kind == "skel"]
+        phones = [lib for lib in self.libraries if lib.abi == ABI]
+        return list({lib.name: lib for lib in reversed([*phones, *skels])}.values())
 
 
 def read_app(files: Sequence[Path], read_contexts: Callable[[Sequence[Piece]], Answers]) -> App:
@@ -188,7 +207,7 @@ class _Reader:
                 for member in members:
                     self._read_member(file, archive, member)
         except (ArchiveError, ArtefactError, OSError) as error:
-            reason = getattr(error, "strerror", None) or error
+            reason = getattr(error, "problem", None) or getattr(error, "strerror", None) or error
             problem = f"cannot be read as an APK or a bundle: {reason}"
             raise ConfigError(problem, file=path) from error
 

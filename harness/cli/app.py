@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from harness.app.checks import TARGET, AppReport, Phone, check, report
+from harness.app.checks import TARGET, AppReport, Phone, report
 from harness.app.package import Answers, read_app
 from harness.bench.provisioner import preflight_device
 from harness.cli.lab_options import (
@@ -56,7 +56,7 @@ def check_command(
     """
     inside = read_app(files, lambda pieces: _metadata(pieces, lab_file))
     phone = None if device is None else _phone(device, lab_file)
-    result = report(inside, check(inside, phone), phone)
+    result = report(inside, phone)
     say_result(result, _lines(result), as_json)
     return _NEGATIVE if any(finding.severity == "error" for finding in result.findings) else 0
 

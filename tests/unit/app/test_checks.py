@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.app.checks import CODES, REMEDIES, AppFinding, Phone, check
+from harness.app.checks import CODES, REMEDIES, AppFinding, Phone, report
 from harness.app.package import App, read_app
 from harness.core.errors import ConfigError
 from harness.models.context_metadata import Unreadable
@@ -44,8 +44,12 @@ def read(*files: Path, metadata: Mapping[str, Any] | Unreadable = METADATA) -> A
     return read_app(files, lambda pieces: [metadata] * len(pieces))
 
 
+def findings_of(app: App, phone: Phone | None = None) -> list[AppFinding]:
+    return [*report(app, phone).findings]
+
+
 def found(folder: Path, content: bytes, **more: Any) -> list[AppFinding]:
-    return check(read(write(folder, content), **more))
+    return findings_of(read(write(folder, content), **more))
 
 
 def without(*names: str) -> dict[str, bytes]:
@@ -270,7 +274,7 @@ def test_a_phone_adds_what_it_offers(
 ) -> None:
     fields = vars(PHONE) | facts
     phone = Phone("pixel", TargetFacts(**fields), None if public is None else frozenset(public))
-    findings = check(read(write(tmp_path, apk(manifest(), healthy()))), phone)
+    findings = findings_of(read(write(tmp_path, apk(manifest(), healthy()))), phone)
     assert {finding.code for finding in findings} == codes
 
 
@@ -282,8 +286,8 @@ def test_of_contexts_for_several_htps_the_phones_count(tmp_path: Path) -> None:
         [write(tmp_path, apk(manifest(), entries))],
         lambda pieces: [{**METADATA, "dsp_arch": next(archs)} for _ in pieces],
     )
-    assert check(app, Phone("pixel", PHONE)) == []
-    assert check(app) == []
+    assert findings_of(app, Phone("pixel", PHONE)) == []
+    assert findings_of(app) == []
 
 
 def test_a_split_set_is_one_app(tmp_path: Path, snapshot: Snapshot) -> None:
@@ -294,10 +298,13 @@ def test_a_split_set_is_one_app(tmp_path: Path, snapshot: Snapshot) -> None:
     split = write(tmp_path, apk(manifest(split="config.arm64_v8a"), libraries), "split.apk")
     other = write(tmp_path, apk(manifest(package="com.other"), {}), "other.apk")
     aab = write(tmp_path, bundle(manifest(), entries), "app.aab")
-    assert check(read(split, base)) == []
-    assert [finding.code for finding in check(read(base))] == ["backend-missing", "system-missing"]
+    assert findings_of(read(split, base)) == []
+    assert [finding.code for finding in findings_of(read(base))] == [
+        "backend-missing",
+        "system-missing",
+    ]
     twice = write(tmp_path, apk(manifest(split="feature"), libraries), "feature.apk")
-    assert {finding.code for finding in check(read(base, split, twice))} == {"library-copies"}
+    assert {finding.code for finding in findings_of(read(base, split, twice))} == {"library-copies"}
     for files in ([split], [base, other], [base, base], [aab, base], [tmp_path / "none"]):
         with snapshot.raises(ConfigError):
             read(*files)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from harness.app import manifest as app_manifest
-from harness.app.checks import check
+from harness.app.checks import report
 from harness.app.package import read_app
 from harness.core.errors import ConfigError
 from tests.properties import reached, reaches
@@ -142,7 +142,7 @@ def read(path: Path) -> str:
         assert str(path.name) in str(error)
         assert len(str(error)) < 1000
         return str(error)
-    return " ".join(finding.code for finding in check(app))
+    return " ".join(finding.code for finding in report(app).findings)
 
 
 def peak_bytes() -> int:

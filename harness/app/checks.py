@@ -76,16 +76,11 @@ class AppFinding(JsonPart):
     source: RecordText | None
 
 
-class Component(JsonPart):
-    """A runtime in the app: QNN, or what uses it; its version if a library tells that."""
-
-    name: str
-    version: RecordText | None
-    place: Place
-
-
 class AppReport(Printout):
-    """What `app check` found; `device` is the phone that was asked, if any."""
+    """What `app check` found; `device` is the phone that was asked, if any.
+
+    `components` are QNN and what uses it, by name, with the versions that their libraries tell.
+    """
 
     package: RecordText
     min_sdk: int
@@ -93,7 +88,7 @@ class AppReport(Printout):
     extracts_libraries: bool
     uses_qnn: bool
     device: RecordText | None
-    components: tuple[Component, ...]
+    components: dict[str, RecordText | None]
     models: tuple[AppModel, ...]
     findings: tuple[AppFinding, ...]
 
@@ -119,7 +114,7 @@ def report(app: App, phone: Phone | None = None) -> AppReport:
         extracts_libraries=app.extracts_libraries,
         uses_qnn=uses_qnn,
         device=phone.name if phone else None,
-        components=tuple(_components(app)),
+        components=_components(app),
         models=app.models,
         findings=tuple(findings),
     )
@@ -137,13 +132,13 @@ def _findings(app: App, phone: Phone | None) -> Iterator[AppFinding]:
         yield _finding("debuggable", app.parts[0])
 
 
-def _components(app: App) -> Iterator[Component]:
-    for name, pattern in _COMPONENTS.items():
-        for library in app.native:
-            if re.fullmatch(pattern, library.name, re.ASCII):
-                build = library.facts.build
-                version = library.facts.ort_version or (str(build) if build else None)
-                yield Component(name=name, version=version, place=library.place)
+def _components(app: App) -> dict[str, str | None]:
+    return {
+        name: library.facts.ort_version or (str(library.facts.build or "") or None)
+        for name, pattern in _COMPONENTS.items()
+        for library in app.native
+        if re.fullmatch(pattern, library.name, re.ASCII)
+    }
 
 
 def _is_of_qnn(library: AppLibrary) -> bool:
@@ -274,9 +269,15 @@ def _placing(app: App) -> Iterator[AppFinding]:
                 difference = f"and its copies differ (builds: {', '.join(builds)})"
                 facts = {"difference": difference, "severity": "error"}
             yield _finding("library-copies", *copies, library=name, count=len(copies), **facts)
-    if narrow := [library for library in app.native if library.pages < _LARGE_PAGE]:
-        pages = min(library.pages for library in narrow) >> 10
+    if narrow := [library for library in app.native if _pages(library) < _LARGE_PAGE]:
+        pages = min(map(_pages, narrow)) >> 10
         yield _finding("page-alignment", *narrow, files=_named(narrow), pages=pages)
+
+
+def _pages(library: AppLibrary) -> int:
+    """Return the largest pages of the CPU that a library can be loaded with; any if unknown."""
+    elf = library.facts.elf
+    return (elf.page_bytes if elf and elf.machine != "hexagon" else None) or _LARGE_PAGE
 
 
 def _htps(app: App, phone: Phone | None) -> Iterator[AppFinding]:

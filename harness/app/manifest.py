@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from harness.containers.open import LENGTH, VARINT, WireField, fields
 from harness.core.deadline import Deadline
 from harness.core.files import read_bounded, scratch_folder
 from harness.core.guarded_process import spawn_guarded
-from harness.models.compiler import output_text, own_environment, worker_command
+from harness.models.compiler import output_text, own_environment
 
 MAX_DEPTH: Final = 32
 """Most elements inside each other in a bundle's manifest."""
@@ -115,22 +116,18 @@ def read_binary_manifest(content: bytes) -> AppManifest:
 
 def _text_of(content: bytes) -> str:
     with scratch_folder() as folder, tempfile.TemporaryFile() as output:
-        archive, made, refusal = (folder / name for name in ("a.apk", "made", "refusal"))
+        archive, text = folder / "manifest.apk", folder / "manifest.xml"
         with zipfile.ZipFile(archive, "w") as opened:
             opened.writestr("AndroidManifest.xml", content)
-        paths = {"archive": archive, "made": made, "refusal": refusal}
-        request = {**paths, "most_cpu_s": _CPU_S, "most_bytes": _MEMORY_BYTES}
-        command = worker_command(_WORKER, folder, request)
+        limits = map(str, (_CPU_S, _MEMORY_BYTES))
+        command = [sys.executable, "-P", "-B", str(_WORKER), str(archive), str(text), *limits]
         environment = own_environment()
         with spawn_guarded(command, env=environment, stdout=output, stderr=output) as child:
             code = child.wait(Deadline(_WAIT_S))
-        if code == 0 and made.exists():
-            return read_bounded(made, _TEXT_BYTES).decode("utf-8", "replace")
-        if code == 0 and refusal.exists():
-            raise ValueError(read_bounded(refusal, 1 << 16).decode("utf-8", "replace"))
-        first = output_text(output).strip().splitlines()[:1] or ["it wrote nothing"]
-        limits = f"{_CPU_S} s and {_MEMORY_BYTES >> 20} MiB"
-        raise ValueError(f"it cannot be read within {limits}: {first[0][:200]}")
+        if code == 0:
+            return read_bounded(text, _TEXT_BYTES).decode("utf-8", "replace")
+        too_much = f"reading it takes more than {_CPU_S} s or {_MEMORY_BYTES >> 20} MiB"
+        raise ValueError((output_text(output).strip().splitlines() or [too_much])[0][:300])
 
 
 # numbers of fields in aapt2's Resources.proto

@@ -6,7 +6,6 @@ import hashlib
 import re
 import shutil
 import struct
-import sys
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,14 +42,13 @@ from harness.models.context_metadata import Unreadable
 from harness.runtimes.preflight import ContextFacts
 from harness.runtimes.runtime import LibraryFacts, is_library, library_facts
 
-# 32-bit numbers of zip; deflate packs 1032 : 1 at most
 ABI: Final = "arm64-v8a"
+# without zip64; deflate packs 1032 : 1 at most
 LIMITS: Final = ArchiveLimits(
     members=65_535, directory_bytes=16 << 20, archive_bytes=4 << 30, ratio=1100
 )
 MAX_LIBRARY_BYTES: Final = 512 << 20
 MAX_MANIFEST_BYTES: Final = 1 << 20
-_BASE: Final = "base"
 _MANIFEST: Final = "AndroidManifest.xml"
 _BUNDLE_CONFIG: Final = "BundleConfig.pb"
 _BUNDLE_MANIFEST: Final = re.compile(r"([^/]+)/manifest/AndroidManifest\.xml")
@@ -109,12 +107,6 @@ class AppLibrary:
     def machine(self) -> str | None:
         return self.facts.elf.machine if self.facts.elf else None
 
-    @property
-    def pages(self) -> int:
-        """The largest memory pages that it can be loaded with, of the CPU's; any if unknown."""
-        elf = self.facts.elf
-        return (elf.page_bytes if elf and elf.machine != "hexagon" else None) or sys.maxsize
-
 
 @dataclass(frozen=True)
 class AppModel:
@@ -157,29 +149,25 @@ def read_app(files: Sequence[Path], read_contexts: Callable[[Sequence[Piece]], A
     """
     with scratch_folder() as folder:
         readers = [_Reader(path, folder / str(number)) for number, path in enumerate(files)]
-        opened = [pair for reader in readers for pair in reader.opened()]
-        models = tuple(_with_contexts(opened, read_contexts))
-    parts = sorted((part for reader in readers for part in reader.parts), key=_is_split)
-    first, *others = parts
-    for part in others:
-        if part.manifest.package != first.manifest.package or not _is_split(part):
-            problem = f"is of {part.manifest.package!r}, and no split of {first.manifest.package!r}"
+        models = tuple(_with_contexts(readers, read_contexts))
+    parts = [part for reader in readers for part in reader.parts]
+    parts.sort(key=lambda part: part.manifest.split != "")
+    base = parts[0].manifest
+    if base.split:
+        problem = f"is the split {base.split!r}; name the app's base APK, too"
+        raise ConfigError(problem, file=parts[0].place.file)
+    for part in parts[1:]:
+        if part.manifest.package != base.package or not part.manifest.split:
+            problem = f"is of {part.manifest.package!r}, and no split of {base.package!r}"
             raise ConfigError(problem, file=part.place.file)
-    if _is_split(first):
-        problem = f"is the split {first.manifest.split!r}; name the app's base APK, too"
-        raise ConfigError(problem, file=first.place.file)
-    bundles = [reader for reader in readers if reader.is_bundle]
-    if bundles and len(files) > 1:
-        raise ConfigError("is a bundle, a whole app; name it alone", file=bundles[0].path)
-    extracts = first.manifest.extract_native_libs is not False
-    if bundles:  # bundletool overwrites the attribute
-        extracts = not bundles[0].stores_libraries
+    bundle = next((reader for reader in readers if reader.is_bundle), None)
+    if bundle and len(files) > 1:
+        raise ConfigError("is a bundle, a whole app; name it alone", file=bundle.path)
+    extracts = base.extract_native_libs is not False
+    if bundle:  # bundletool overwrites the attribute
+        extracts = not bundle.stores_libraries
     libraries = tuple(library for reader in readers for library in reader.libraries)
-    return App(tuple(parts), libraries, models, extracts, bool(bundles))
-
-
-def _is_split(part: Part) -> bool:
-    return part.manifest.split != ""
+    return App(tuple(parts), libraries, models, extracts, bundle is not None)
 
 
 class _Reader:
@@ -212,13 +200,13 @@ class _Reader:
             raise ConfigError(problem, file=path) from error
 
     def _read_manifests(self, archive: zipfile.ZipFile, names: Collection[str]) -> None:
-        modules = sorted(filter(None, map(_BUNDLE_MANIFEST.fullmatch, names)), key=_module_order)
+        modules = list(filter(None, map(_BUNDLE_MANIFEST.fullmatch, names)))
         self.is_bundle = _BUNDLE_CONFIG in names and bool(modules)
         if self.is_bundle:
             self._read_config(self._copied(archive, _BUNDLE_CONFIG))
             for module in modules:
                 manifest = read_proto_manifest(self._copied(archive, module[0]))
-                split = "" if module[1] == _BASE else module[1]
+                split = "" if module[1] == "base" else module[1]
                 self.parts.append(Part(self._place(module[0]), replace(manifest, split=split)))
         elif _MANIFEST in names:
             manifest = read_binary_manifest(self._copied(archive, _MANIFEST).read_bytes())
@@ -273,20 +261,6 @@ class _Reader:
             suffix = PurePosixPath(entry).suffix.removeprefix(".").lower()
             self.models.append(AppModel(place, suffix, member.file_size, is_stored))
 
-    def opened(self) -> Iterator[tuple[AppModel, Artefact | None]]:
-        """Yield the models with what is in them; one may name contexts in the others."""
-        for model in self.models:
-            try:
-                copy = self.models_folder / model.place.entry
-                artefact = open_artefact(copy, self.models_folder)
-                yield replace(model, kind=str(artefact.kind)), artefact
-            except ArtefactError as error:
-                yield replace(model, problem=error.problem), None
-
-
-def _module_order(module: re.Match[str]) -> bool:
-    return module[1] != _BASE
-
 
 def _offset(file: IO[bytes], member: zipfile.ZipInfo) -> int:
     file.seek(member.header_offset + 26)
@@ -303,23 +277,22 @@ def _is_model(name: str, head: bytes) -> bool:
 
 
 def _with_contexts(
-    models: Sequence[tuple[AppModel, Artefact | None]],
-    read_contexts: Callable[[Sequence[Piece]], Answers],
+    readers: Sequence[_Reader], read_contexts: Callable[[Sequence[Piece]], Answers]
 ) -> Iterator[AppModel]:
     """Yield the models with their contexts, without files that another model names."""
-    artefacts = [artefact for _, artefact in models if artefact]
+    opened = [_open(model, reader.models_folder) for reader in readers for model in reader.models]
+    artefacts = [artefact for _, artefact in opened if artefact]
     sides = {piece.path for it in artefacts for piece in it.pieces if piece.path != it.path}
     kept = [
         (model, [piece for piece in it.pieces if piece.kind == "context"] if it else [])
-        for model, it in models
+        for model, it in opened
         if it is None or it.path not in sides
     ]
     pieces = [piece for _, found in kept for piece in found]
     answers = iter(read_contexts(pieces) if pieces else ())
     for model, found in kept:
         contexts, problem = [], model.problem
-        for piece in found:
-            answer = next(answers)
+        for piece, answer in zip(found, answers, strict=False):
             if isinstance(answer, Unreadable):
                 problem, answer = answer.reason, {}
             context = preflight_file(model.place.entry, answer)
@@ -327,3 +300,11 @@ def _with_contexts(
                 context = replace(context, compiler=named_version(piece.path))
             contexts.append(context)
         yield replace(model, contexts=tuple(contexts), problem=problem)
+
+
+def _open(model: AppModel, folder: Path) -> tuple[AppModel, Artefact | None]:
+    try:
+        artefact = open_artefact(folder / model.place.entry, folder)
+    except ArtefactError as error:
+        return replace(model, problem=error.problem), None
+    return replace(model, kind=str(artefact.kind)), artefact

@@ -90,9 +90,8 @@ def _lines(result: AppReport) -> Iterator[str]:
         f"{result.package}: minSdk {result.min_sdk}, targetSdk {result.target_sdk}, "
         f"libraries are {packing} after the installation"
     )
-    for component in result.components:
-        version = component.version or "of an unknown version"
-        yield f"    {component.name} {version}: {component.place}"
+    for name, version in result.components.items():
+        yield f"    {name} {version or 'of an unknown version'}"
     for model in result.models:
         stored = "stored" if model.is_stored else "compressed"
         yield f"    {model.kind}, {model.size:,} bytes, {stored}: {model.place}"

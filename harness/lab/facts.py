@@ -209,6 +209,7 @@ VITALS_QUESTIONS: Final = (
     "remoteprocs nodes"
 )
 VITALS_SCRIPT: Final = query_script(VITALS_QUESTIONS)
+PUBLIC_SCRIPT: Final = query_script("public-libraries")
 LOAD_SCRIPT: Final = query_script("before after")
 """Asks twice for the processors' counters; the difference is their load."""
 
@@ -533,18 +534,12 @@ def query_device(way: Transport, workdir: str, target: Target) -> DeviceAnswers:
 
 
 def ask_public_libraries(way: Transport) -> frozenset[str] | None:
-    """Return the libraries that an Android offers to apps; None if it does not tell.
+    """Return the libraries of 64 bits that an Android offers to apps; None if it does not tell.
 
     Raises DeviceError.
     """
-    script = f"set -- ''\n{query_script('public-libraries')}"
-    answer = _ask(way, script, 15.0, "ask what it offers to apps")
-    return parse_public_libraries(answer.stdout.decode("utf-8", "replace"))
-
-
-def parse_public_libraries(text: str) -> frozenset[str] | None:
-    """Parse the answer to `public-libraries`: on each line a name, perhaps 32 or 64, a comment."""
-    lines = parse_sections(text).get("public-libraries", [])
-    parts = [line.partition("#")[0].split() for line in lines[:_MAX_PUBLIC]]
-    names = (name for name, *more in filter(None, parts) if "32" not in more)
-    return frozenset(name[:MAX_PATH] for name in names) or None
+    answer = _ask(way, f"set -- ''\n{PUBLIC_SCRIPT}", 15.0, "ask what it offers to apps")
+    lines = parse_sections(answer.stdout.decode("utf-8", "replace")).get("public-libraries", [])
+    # a name, perhaps 32 or 64, a comment
+    words = [line.partition("#")[0].split() for line in lines[:_MAX_PUBLIC]]
+    return frozenset(word[0][:MAX_PATH] for word in words if word and "32" not in word) or None

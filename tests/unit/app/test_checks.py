@@ -1,11 +1,14 @@
 """Each mistake in an app is named: the healthy app, and one wrong thing in it each time."""
 
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import apk_info
 import pytest
 
+from harness.app import manifest as manifest_reader
 from harness.app.checks import CODES, REMEDIES, AppFinding, Phone, report
 from harness.app.package import App, read_app
 from harness.core.errors import ConfigError
@@ -42,6 +45,18 @@ def tag(name: str = RPC, kind: str = "uses-native-library", **more: object) -> N
 
 def read(*files: Path, metadata: Mapping[str, Any] | Unreadable = METADATA) -> App:
     return read_app(files, lambda pieces: [metadata] * len(pieces))
+
+
+@pytest.fixture(autouse=True)
+def manifests_are_read_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process for each takes longer than all else; test_hostile_apps.py has it."""
+
+    def text_of(content: bytes) -> str:
+        with tempfile.NamedTemporaryFile(suffix=".apk") as file:
+            Path(file.name).write_bytes(apk(content, {}))
+            return apk_info.APK(file.name).get_xml_string()
+
+    monkeypatch.setattr(manifest_reader, "_text_of", text_of)
 
 
 def findings_of(app: App, phone: Phone | None = None) -> list[AppFinding]:

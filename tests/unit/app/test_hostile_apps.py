@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from harness.app import manifest as app_manifest
 from harness.app.checks import report
 from harness.app.package import read_app
 from harness.core.errors import ConfigError
@@ -134,15 +133,21 @@ LIES: dict[str, Callable[[], bytes]] = {
 }
 
 
-def read(path: Path) -> str:
-    """The error's text, or the codes found."""
+READ = {
+    *("pool of many", "pool of none", "chunk of none", "control characters", "parent", "absolute"),
+    *("parent in a folder", "library elsewhere", "library of zeros", "model of zeros"),
+    "many entries",
+}
+"""Lies that do no harm."""
+
+
+def refusal(path: Path) -> str | None:
+    """Read and check an app; return the error's text, None for a report."""
     try:
-        app = read_app([path], lambda pieces: [{}] * len(pieces))
+        report(read_app([path], lambda pieces: [{}] * len(pieces)))
     except ConfigError as error:
-        assert str(path.name) in str(error)
-        assert len(str(error)) < 1000
         return str(error)
-    return " ".join(finding.code for finding in report(app).findings)
+    return None
 
 
 def peak_bytes() -> int:
@@ -155,20 +160,13 @@ def test_a_hostile_app_is_bounded(name: str, tmp_path: Path) -> None:
     content = BAD[name[5:]]() if name.startswith("zip: ") else LIES[name]()
     path = write(tmp_path, content)
     before, begin = peak_bytes(), time.process_time()
-    read(path)
+    problem = refusal(path)
+    assert (problem is None) == (name in READ)
+    assert problem is None or (str(path) in problem and len(problem) < 500)
+    assert "qnn-harness-tmp" not in str(problem)
     assert peak_bytes() - before < 300 << 20
     assert time.process_time() - begin < 20
     assert [entry.name for entry in tmp_path.iterdir()] == ["app.apk"]
-
-
-def test_most_of_them_are_refused(tmp_path: Path) -> None:
-    harmless = {"long string", "parent", "absolute", "many entries", "chunk of none"}
-    refused = {
-        name for name in ("no manifest", "text manifest", "one string for all", "manifest twice")
-        if "cannot be read" in read(write(tmp_path, LIES[name]()))
-    }  # fmt: skip
-    assert len(refused) == 4
-    assert harmless < set(LIES)
 
 
 EDITS = st.lists(
@@ -178,24 +176,21 @@ EDITS = st.lists(
 )
 
 
-@reaches(0.3)
-@settings(max_examples=30, deadline=None)
+@reaches(0.9)
+@settings(max_examples=25, deadline=None)
 @given(EDITS, st.integers(0, len(GOOD)) | st.just(len(GOOD)))
-def test_any_manifest_gives_facts_or_one_error(edits: list[tuple[int, str, int]], end: int) -> None:
+def test_any_manifest_gives_facts_or_one_error(
+    tmp_path_factory: pytest.TempPathFactory, edits: list[tuple[int, str, int]], end: int
+) -> None:
     content = GOOD
     for offset, form, value in edits:
-        content = patched(offset, form, value & ((1 << 8 * struct.calcsize(form)) - 1), content)
-    try:
-        facts = app_manifest.read_binary_manifest(content[:end])
-    except ValueError as error:
-        assert len(str(error)) < 5000
-        reached()
-    else:
-        assert facts.min_sdk >= 0
-        reached()
+        content = patched(offset, form, value % (1 << 8 * struct.calcsize(form)), content)
+    path = write(tmp_path_factory.getbasetemp(), apk(content[:end], ENTRIES))
+    reached()
+    assert len(refusal(path) or "") < 1000
 
 
-@reaches(0.2)
+@reaches(0.9)
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_any_bundle_manifest_gives_facts_or_one_error(
@@ -204,10 +199,7 @@ def test_any_bundle_manifest_gives_facts_or_one_error(
     content = bytearray(proto(manifest()))
     for _ in range(data.draw(st.integers(0, 4))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    path = tmp_path_factory.getbasetemp() / "manifest"
-    path.write_bytes(content[: data.draw(st.integers(0, len(content)))])
+    end = data.draw(st.integers(0, len(content)) | st.just(len(content)))
+    path = write(tmp_path_factory.getbasetemp(), bundle(bytes(content[:end]), {}))
     reached()
-    try:
-        app_manifest.read_proto_manifest(path)
-    except (ValueError, ConfigError) as error:
-        assert len(str(error)) < 5000
+    assert len(refusal(path) or "") < 1000

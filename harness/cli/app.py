@@ -63,8 +63,9 @@ def check_command(
 
 def _metadata(pieces: Sequence[Piece], lab_file: Path) -> Answers:
     """Return the metadata of contexts; nothing of them where QNN's library cannot be had."""
+    catalog = open_catalog(lab_file)
     try:
-        runtime = host_runtime(open_catalog(lab_file), None)
+        runtime = host_runtime(catalog, None)
         probes = ProbeBuilder(cache_root() / "probe")
         return read_each(probes, runtime.library("libQnnSystem.so"), pieces)
     except (InfraError, ConfigError) as error:
@@ -111,5 +112,5 @@ def _lines(result: AppReport) -> Iterator[str]:
             yield f"    see {finding.source}"
     errors = sum(finding.severity == "error" for finding in result.findings)
     where = f" on {result.device}" if result.device else ""
-    stops = f"{counted(errors, 'finding')} would stop it" if errors else "nothing would stop it"
+    stops = f"{errors or 'nothing'} would stop it"
     yield f"{counted(len(result.findings), 'finding')}; {stops}{where}"

@@ -11,10 +11,12 @@ import pytest
 from harness.cli.schema import schemas
 from harness.models.builtin_models import Model
 from tests.integration.device_runs import ROOT, DeviceRuns
+from tests.unit.app.apps import apk, healthy, manifest
 from tests.unit.cli.reference_pages import every_command, options_of
 
 FILE = "model.pte"
 CALLS = {
+    "app check": ["app.apk"],
     "run": [FILE],
     "run --plan": [FILE],
     "bisect": ["--axis", "qnn", "--case", "CASE", "--versions", "2.47.0,2.51.0"],
@@ -53,6 +55,7 @@ def prepared(module_lab: DeviceRuns) -> DeviceRuns:
     folder = module_lab.folder
     shutil.copyfile(ROOT / "tests/field/executorch-3-contexts.pte", folder / FILE)
     (folder / "model.onnx").write_bytes(Model("tiny").serialized())
+    (folder / "app.apk").write_bytes(apk(manifest(), healthy()))
     (folder / "some.log").write_text("Failed to create transport for device, error: 4000\n")
     assert module_lab.qnn_harness("run", FILE, "--rounds=1").returncode == 0
     return module_lab

@@ -1,5 +1,6 @@
 """Each mistake in an app is named: the healthy app, and one wrong thing in it each time."""
 
+import re
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -34,6 +35,7 @@ from tests.unit.app.apps import (
 )
 
 METADATA = {"build_id": "v2.51.0.260929181845", "dsp_arch": 73, "soc_model": 43, "graphs": []}
+ROOT = Path(__file__).parents[3]
 RPC = "libcdsprpc.so"
 ORT = b"\0VERS_1.24.2\0"
 TFLITE = b"\x1c\0\0\0TFL3" + bytes(100)
@@ -329,3 +331,12 @@ def test_each_code_is_made_and_each_remedy_is_of_a_code_of_preflight() -> None:
     made = {code for codes, _ in MISTAKES.values() for code in codes}
     assert set(CODES) - made == {"library-not-public", "device-too-old"}
     assert set(REMEDIES) <= set(OF_PREFLIGHT)
+
+
+def test_the_codes_are_documented() -> None:
+    page = (ROOT / "docs/preflight.md").read_text()
+    for name, code in CODES.items():
+        (row,) = re.findall(rf"^\| `{name}` \|.*", page, re.MULTILINE)
+        assert code.severity in row
+        assert code.meaning in row
+        assert row.endswith(f"| {code.thread or ''} |")

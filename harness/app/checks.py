@@ -16,11 +16,9 @@ from importlib.resources import files
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from harness.app.manifest import LibraryTag
 from harness.app.package import ABI, App, AppLibrary, AppModel, Place
 from harness.core.json_record import Part as JsonPart, Printout, RecordText
 from harness.core.matrix_axes import BACKENDS, RPC_LIBRARY
-from harness.core.yaml_document import did_you_mean
 from harness.runtimes.preflight import PreflightInput, TargetFacts, preflight
 from harness.runtimes.preflight_findings import SEVERITIES, Code, Severity
 
@@ -47,19 +45,9 @@ _OF_THE_SDK: Final = re.compile(r"libQnn(?!TFLite)\w*\.so", re.ASCII)
 _INSTALLED: Final = re.compile(r"lib/[^/]+/lib[^/]*\.so")
 _DISPATCH: Final = "libLiteRtDispatch_Qualcomm.so"
 _COMPILED_THERE: Final = ("onnx", "tflite", "dlc")
-_COMPONENTS: Final = {
-    "QNN": r"libQnnHtp\.so",
-    "ONNX Runtime": r"libonnxruntime\.so[.\d]*",
-    "ONNX Runtime's QNN plug-in": r"libonnxruntime_providers_qnn\.so",
-    "ONNX Runtime GenAI": r"libonnxruntime-genai\.so",
-    "LiteRT": r"libLiteRt\.so|liblitert_jni\.so|libtensorflowlite_jni\.so",
-    "LiteRT's way to QNN": r"libLiteRtDispatch_Qualcomm\.so|libQnnTFLiteDelegate\.so",
-    "ExecuTorch": r"libexecutorch(?:_jni)?\.so",
-    "ExecuTorch's QNN backend": r"libqnn_executorch_backend\.so",
-    "Genie": r"libGenie\.so",
-}
 _TABLE: Final = tomllib.loads(files("harness.app").joinpath("codes.toml").read_text("ascii"))
 
+_COMPONENTS: Final[dict[str, str]] = _TABLE.pop("components")
 CODES: Final = {name: Code(name, **row) for name, row in _TABLE.items() if "severity" in row}
 REMEDIES: Final = {name: row["fix"] for name, row in _TABLE.items() if name not in CODES}
 """What to do in an app about findings of preflight."""
@@ -177,7 +165,8 @@ def _vendor_libraries(app: App, phone: Phone | None) -> Iterator[AppFinding]:
             facts |= {"consequence": "the GPU cannot be used", "severity": "warning"}
         declaring = [(part, tag) for part, tag in tags if tag.name == library and tag.counts]
         if target >= _HIDES_SINCE and not declaring:
-            note = _near_miss(library, [tag for _, tag in tags])
+            wrong = next((tag for _, tag in tags if tag.name == library), None)
+            note = f" (its <{wrong.tag}> in <{wrong.parent}> does not count)" if wrong else ""
             yield _finding("library-undeclared", base, *users, target=target, note=note, **facts)
         if requiring := [part for part, tag in declaring if tag.required]:
             yield _finding("library-required", *requiring, library=library)
@@ -202,17 +191,6 @@ def _wanted(app: App) -> dict[str, list[AppLibrary]]:
     return wanted
 
 
-def _near_miss(library: str, tags: Sequence[LibraryTag]) -> str:
-    """Return a note on a declaration that was meant to be this one."""
-    for tag in tags:
-        if tag.name == library and tag.tag == "uses-library":
-            return " (its <uses-library> is for Java libraries)"
-        if tag.name == library:
-            return f" (its <uses-native-library> stands in <{tag.parent}>, where it is ignored)"
-    close = did_you_mean(library, [tag.name for tag in tags])
-    return f" (it declares another name{close})" if close else ""
-
-
 def _packing(app: App) -> Iterator[AppFinding]:
     """Yield what is wrong with libraries that stay inside the APK."""
     if app.extracts_libraries:
@@ -225,17 +203,15 @@ def _packing(app: App) -> Iterator[AppFinding]:
         and (library.facts.kind == "skel" or library.name == _DISPATCH)
     ]
     if must_be_files:
-        setting = "extractNativeLibs is false"
-        if app.is_bundle:
-            setting = "uncompress_native_libraries in BundleConfig.pb"
-        facts: dict[str, Any] = {"files": _named(must_be_files), "setting": setting}
-        yield _finding("skel-packed", app.parts[0], *must_be_files, **facts)
+        files = _named(must_be_files)
+        yield _finding("skel-packed", app.parts[0], *must_be_files, files=files)
     in_apk = [library for library in app.libraries if library.abi and library.offset is not None]
     if packed := [library for library in in_apk if not library.is_stored]:
         yield _finding("library-compressed", *packed, files=_named(packed))
     for size, severity, consequence in _ALIGNMENTS:
         if wrong := [lib for lib in in_apk if lib.is_stored and (lib.offset or 0) % size]:
-            facts = {"files": _named(wrong), "consequence": consequence, "severity": severity}
+            facts: dict[str, Any] = {"consequence": consequence, "severity": severity}
+            facts["files"] = _named(wrong)
             yield _finding("zip-alignment", *wrong, bytes=size, **facts)
             return
 
@@ -282,29 +258,24 @@ def _pages(library: AppLibrary) -> int:
 
 def _htps(app: App, phone: Phone | None) -> Iterator[AppFinding]:
     """Yield which halves of the way to an HTP are missing, for each that the app is for."""
-    backend = next((lib for lib in app.native if lib.facts.kind == "backend-htp"), None)
+    halves = {(library.facts.kind, library.facts.htp_arch): library for library in app.native}
+    backend = halves.get(("backend-htp", None))
     if backend is None:  # preflight says so
         return
-    halves = {
-        kind: {lib.facts.htp_arch: lib for lib in app.native if lib.facts.kind == kind}
-        for kind in ("stub", "skel")
-    }
-    models = {context.htp_arch: model for model in app.models for context in model.contexts}
-    archs = {*halves["stub"], *halves["skel"], *models} - {None}
-    facts: dict[str, Any] = {"consequence": _NO_STUB, "arch": "xx"}
-    if not archs:
-        facts |= {"missing": "libQnnHtpVxxStub.so", "reason": "the app has no stub and no skel"}
-        yield _finding("htp-incomplete", backend, **facts)
-    # preflight looks at that of the phone
-    for arch in sorted(archs - {phone.facts.arch if phone else None}, key=str):
-        for kind, other, consequence in (("stub", "skel", _NO_STUB), ("skel", "stub", _NO_SKEL)):
-            if arch in halves[kind]:
-                continue
-            library, model = halves[other].get(arch, backend), models.get(arch)
-            reason = f"{model.place.entry} was compiled for it" if model else f"{library.name} is"
-            facts = {"missing": f"libQnnHtpV{arch}{kind.title()}.so", "reason": reason}
-            facts |= {"arch": arch, "consequence": consequence}
-            yield _finding("htp-incomplete", model or library, **facts)
+    reasons: dict[Any, AppLibrary | AppModel] = {arch: it for (_, arch), it in halves.items()}
+    reasons |= {context.htp_arch: model for model in app.models for context in model.contexts}
+    archs = sorted({arch for arch in reasons if arch} - {phone.facts.arch if phone else None})
+    if not any(reasons):
+        archs, reasons = ["xx"], {"xx": backend}
+    for arch in archs:  # preflight looks at that of the phone
+        of_arch = f"{reasons[arch].place.entry} is for that HTP"
+        reason = "the app has no stub and no skel" if arch == "xx" else of_arch
+        for kind, consequence in (("stub", _NO_STUB), ("skel", _NO_SKEL)):
+            if (kind, arch) not in halves:
+                facts: dict[str, Any] = {"arch": arch, "reason": reason}
+                facts |= {"missing": f"libQnnHtpV{arch}{kind.title()}.so"}
+                facts["consequence"] = consequence
+                yield _finding("htp-incomplete", reasons[arch], **facts)
 
 
 def _models(app: App) -> Iterator[AppFinding]:

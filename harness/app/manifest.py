@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
-import tempfile
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,17 +14,14 @@ from xml.etree.ElementTree import Element
 
 from harness.containers.artefact import FileBytes
 from harness.containers.open import LENGTH, VARINT, WireField, fields
-from harness.core.deadline import Deadline
 from harness.core.files import read_bounded, scratch_folder
-from harness.core.guarded_process import spawn_guarded
-from harness.models.compiler import output_text, own_environment
+from harness.models.compiler import own_environment
 
 MAX_DEPTH: Final = 32
 """Most elements inside each other in a bundle's manifest."""
 
 _WORKER: Final = Path(__file__).with_name("manifest_worker.py")
 _CPU_S: Final = 5
-_WAIT_S: Final = 60.0
 _MEMORY_BYTES: Final = 512 << 20
 _TEXT_BYTES: Final = 16 << 20
 _ANDROID: Final = "{http://schemas.android.com/apk/res/android}"
@@ -61,6 +58,9 @@ class AppManifest:
     debuggable: bool | None
     extract_native_libs: bool | None
     libraries: tuple[LibraryTag, ...]
+
+    def __str__(self) -> str:
+        return f"{self.package}, {self.split or 'base'}"
 
 
 def app_manifest(root: Element) -> AppManifest:
@@ -115,19 +115,18 @@ def read_binary_manifest(content: bytes) -> AppManifest:
 
 
 def _text_of(content: bytes) -> str:
-    with scratch_folder() as folder, tempfile.TemporaryFile() as output:
+    with scratch_folder() as folder:
         archive, text = folder / "manifest.apk", folder / "manifest.xml"
         with zipfile.ZipFile(archive, "w") as opened:
             opened.writestr("AndroidManifest.xml", content)
         limits = map(str, (_CPU_S, _MEMORY_BYTES))
         command = [sys.executable, "-P", "-B", str(_WORKER), str(archive), str(text), *limits]
-        environment = own_environment()
-        with spawn_guarded(command, env=environment, stdout=output, stderr=output) as child:
-            code = child.wait(Deadline(_WAIT_S))
-        if code == 0:
+        child = subprocess.run(command, env=own_environment(), capture_output=True, check=False)
+        if child.returncode == 0:
             return read_bounded(text, _TEXT_BYTES).decode("utf-8", "replace")
-        too_much = f"reading it takes more than {_CPU_S} s or {_MEMORY_BYTES >> 20} MiB"
-        raise ValueError((output_text(output).strip().splitlines() or [too_much])[0][:300])
+    reason = child.stderr.decode("utf-8", "replace").strip().partition("\n")[0][:300]
+    too_much = f"reading it takes more than {_CPU_S} s or {_MEMORY_BYTES >> 20} MiB"
+    raise ValueError(reason or too_much)
 
 
 # numbers of fields in aapt2's Resources.proto

@@ -153,16 +153,13 @@ def read_app(files: Sequence[Path], read_contexts: Callable[[Sequence[Piece]], A
     parts = [part for reader in readers for part in reader.parts]
     parts.sort(key=lambda part: part.manifest.split != "")
     base = parts[0].manifest
-    if base.split:
-        problem = f"is the split {base.split!r}; name the app's base APK, too"
-        raise ConfigError(problem, file=parts[0].place.file)
-    for part in parts[1:]:
-        if part.manifest.package != base.package or not part.manifest.split:
-            problem = f"is of {part.manifest.package!r}, and no split of {base.package!r}"
-            raise ConfigError(problem, file=part.place.file)
     bundle = next((reader for reader in readers if reader.is_bundle), None)
-    if bundle and len(files) > 1:
-        raise ConfigError("is a bundle, a whole app; name it alone", file=bundle.path)
+    bases = [part for part in parts if not part.manifest.split]
+    packages = {part.manifest.package for part in parts}
+    if len(bases) != 1 or len(packages) > 1 or (bundle and len(files) > 1):
+        names = (f"{part.place.file} ({part.manifest})" for part in parts)
+        problem = f"{', '.join(names)} are not one app; name a base APK and its splits, or a bundle"
+        raise ConfigError(problem, field="FILE")
     extracts = base.extract_native_libs is not False
     if bundle:  # bundletool overwrites the attribute
         extracts = not bundle.stores_libraries

@@ -112,5 +112,5 @@ def _lines(result: AppReport) -> Iterator[str]:
             yield f"    see {finding.source}"
     errors = sum(finding.severity == "error" for finding in result.findings)
     where = f" on {result.device}" if result.device else ""
-    stops = f"{errors or 'nothing'} would stop it"
-    yield f"{counted(len(result.findings), 'finding')}; {stops}{where}"
+    number = counted(len(result.findings), "finding")
+    yield f"{number}; {errors or 'nothing'} would stop it{where}"

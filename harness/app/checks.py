@@ -35,7 +35,7 @@ _ALIGNMENTS: Final[tuple[tuple[int, Severity, str], ...]] = (
 )
 _NO_STUB: Final = "the HTP cannot be opened (4000, Failed to create transport)"
 _NO_SKEL: Final = "the DSP takes the firmware's own skel, of another SDK, or none (14001)"
-_MACHINES: Final = {ABI: "aarch64", "armeabi-v7a": "arm", "x86_64": "x86-64", "x86": "x86"}
+_MACHINES: Final = {"armeabi-v7a": "arm", "x86_64": "x86-64", "x86": "x86"}
 _OF_QNN: Final = re.compile(
     r"libQnn\w*\.so|libqnn_\w+\.so|libGenie\.so|libLiteRt\w*_Qualcomm\.so|"
     r"libonnxruntime_providers_qnn\.so",
@@ -223,28 +223,25 @@ def _placing(app: App) -> Iterator[AppFinding]:
     if abis and ABI not in abis:
         yield _finding("abi-missing", *relevant, abis=", ".join(abis))
     by_name = defaultdict[str, list[AppLibrary]](list)
-    misplaced = defaultdict[tuple[str, str], list[AppLibrary]](list)
     for library in relevant:
-        abi, machine = library.abi, library.machine
-        if abi and not _INSTALLED.fullmatch(library.path):
+        if library.abi and not _INSTALLED.fullmatch(library.path):
             name = re.sub(r"\.so[.\d]*$", ".so", library.name)
             yield _finding("library-not-installed", library, file=library.path, name=name)
-        if abi in _MACHINES and abi != ABI and machine not in (None, _MACHINES[abi]):
-            misplaced[abi, str(machine)].append(library)
-        if abi in (ABI, None):
+        if library.abi in (ABI, None):
             by_name[library.name].append(library)
-    for (abi, machine), libraries in misplaced.items():
-        right = next((abi for abi, name in _MACHINES.items() if name == machine), ABI)
-        facts: dict[str, Any] = {"machine": machine, "abi": abi, "right": right}
-        yield _finding("abi-folder", *libraries, files=_named(libraries), **facts)
+    # preflight looks at those for phones
+    others = [lib for lib in relevant if lib.abi in _MACHINES and lib.machine]
+    if wrong := [library for library in others if library.machine != _MACHINES[str(library.abi)]]:
+        machine, abi = wrong[0].machine, wrong[0].abi
+        yield _finding("abi-folder", *wrong, files=_named(wrong), machine=machine, abi=abi)
     for name, copies in by_name.items():
         if len(copies) > 1:
-            facts = {"difference": "and its copies are the same"}
-            if len({library.sha256 for library in copies}) > 1:
-                builds = dict.fromkeys(str(lib.facts.build or "unknown") for lib in copies)
-                difference = f"and its copies differ (builds: {', '.join(builds)})"
-                facts = {"difference": difference, "severity": "error"}
-            yield _finding("library-copies", *copies, library=name, count=len(copies), **facts)
+            differ = len({library.sha256 for library in copies}) > 1
+            builds = dict.fromkeys(str(library.facts.build or "unknown") for library in copies)
+            facts: dict[str, Any] = {"severity": "error" if differ else None}
+            facts["difference"] = "in copies that differ" if differ else "in equal copies"
+            facts |= {"count": len(copies), "builds": ", ".join(builds)}
+            yield _finding("library-copies", *copies, library=name, **facts)
     if narrow := [library for library in app.native if _pages(library) < _LARGE_PAGE]:
         pages = min(map(_pages, narrow)) >> 10
         yield _finding("page-alignment", *narrow, files=_named(narrow), pages=pages)

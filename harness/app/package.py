@@ -128,7 +128,6 @@ class App:
     libraries: tuple[AppLibrary, ...]
     models: tuple[AppModel, ...]
     extracts_libraries: bool
-    is_bundle: bool
 
     @property
     def manifest(self) -> AppManifest:
@@ -164,7 +163,7 @@ def read_app(files: Sequence[Path], read_contexts: Callable[[Sequence[Piece]], A
     if bundle:  # bundletool overwrites the attribute
         extracts = not bundle.stores_libraries
     libraries = tuple(library for reader in readers for library in reader.libraries)
-    return App(tuple(parts), libraries, models, extracts, bundle is not None)
+    return App(tuple(parts), libraries, models, extracts)
 
 
 class _Reader:

@@ -8,7 +8,7 @@
 # looks for new examples of all properties;
 # `make coverage` prints how much of each module unit tests run;
 # `make matrix` tests of the plug-in with other versions of Python, pytest and pytest-xdist (noxfile.py);
-# `make atlas` writes docs/error-codes.md and docs/context-options.md; `make dist` the package, with a
+# `make atlas` writes docs/reference/error-codes.md and docs/reference/context-options.md; `make dist` the package, with a
 # probe for each target that needs no compiler where it is installed; `make site` the pages of docs/;
 # `make release` tags a version.
 
@@ -63,9 +63,9 @@ matrix: $(READY_DEV)
 
 atlas: $(READY_DEV)
 	@$(VENV)/bin/pytest suites/test_error_codes.py --qnn all --device sim-v73 $(ARGS)
-	@$(VENV)/bin/python suites/error_codes_page.py reports/latest docs/error-codes.md
+	@$(VENV)/bin/python suites/error_codes_page.py reports/latest docs/reference/error-codes.md
 	@$(VENV)/bin/pytest suites/test_context_options.py --qnn all --device sim-v73,sim-v73-dsp $(ARGS)
-	@$(VENV)/bin/python suites/context_options_page.py reports/latest docs/context-options.md
+	@$(VENV)/bin/python suites/context_options_page.py reports/latest docs/reference/context-options.md
 
 site: $(READY_DEV)
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet

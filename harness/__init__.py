@@ -1,6 +1,6 @@
 """Validation harness for Qualcomm QNN runtimes and context binaries on devices reached over adb.
 
-What a suite imports stands here and nowhere else; docs/suites.md tells of each. A name is loaded
+Suites import these names and no others; docs/reference/api.md describes each. A name is loaded
 when it is used.
 
 PYTEST_DONT_REWRITE: `qnn-harness run` has loaded this module before pytest begins, which would

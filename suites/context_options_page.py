@@ -1,4 +1,4 @@
-"""Write docs/context-options.md from the results of suites/test_context_options.py.
+"""Write docs/reference/context-options.md from the results of suites/test_context_options.py.
 
 Usage: `python suites/context_options_page.py RUN PAGE`. RUN is the folder of a run over all
 versions and targets, PAGE the file to write (`make atlas` does both).
@@ -38,8 +38,8 @@ context, and the case is `unsupported`. Some need others:
   that are compiled for raw memory allocate all their I/O when they load, and the domain runs out of
   memory. Compile them for memory handles, and register the same buffers with each of them.
 
-[test_context_remedies.py](suites.md#remedies-test_context_remediespy) has measured which of them
-help contexts that do not all fit.
+[test_context_remedies.py](../howto/write-tests.md#remedies-test_context_remediespy) has measured
+which of them help contexts that do not all fit.
 
 With `--engine ort` an option becomes one of ONNX Runtime's QNN provider, where that has one; a
 provider ignores names that it does not know, so the harness looks for the name in its library,

@@ -1,7 +1,7 @@
 """The options of a context: what each target and version answers when one is given.
 
-docs/context-options.md is made of the results (`make atlas`). A refusal is a result like any other;
-on x86-64 it must be the one that the table of options has.
+docs/reference/context-options.md is made of the results (`make atlas`). A refusal is a result like
+any other; on x86-64 it must be the one that the table of options has.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The atlas of error codes: the calls that make the real libraries give each code.
 
-docs/error-codes.md is made of the results (`make atlas`). The expected codes were measured on
-x86-64; elsewhere a case records the answer, and passes.
+docs/reference/error-codes.md is made of the results (`make atlas`). The expected codes were
+measured on x86-64; elsewhere a case records the answer, and passes.
 """
 
 from __future__ import annotations

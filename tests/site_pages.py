@@ -7,7 +7,9 @@ from mkdocs.structure.pages import Page
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """A page as the site shows it."""
-    return with_types(markdown) if page.file.src_uri == "api.md" else as_on_github(markdown)
+    return (
+        with_types(markdown) if page.file.src_uri == "reference/api.md" else as_on_github(markdown)
+    )
 
 
 def as_on_github(markdown: str) -> str:

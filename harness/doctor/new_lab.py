@@ -29,7 +29,7 @@ def lab_text(
     """
     lines = [
         f"# The devices that `pytest -m device` runs on; written by `qnn-harness init` on {day}.",
-        "# docs/lab.md has the rules, docs/schema/devices.schema.json every field.",
+        "# docs/howto/lab.md has the rules, docs/schema/devices.schema.json every field.",
         "schema: 1",
         "",
         "devices:",
@@ -48,7 +48,8 @@ def lab_text(
     if any(each.device and each.device.target == "android-arm64" for each in devices):
         lines += [
             "",
-            "# PyPI has no QNN for phones: set QAIRT_SDK_ROOT, or name a source (docs/android.md).",
+            "# PyPI has no QNN for phones: set QAIRT_SDK_ROOT, or name a source",
+            "# (docs/tutorial/phone.md).",
             "# runtimes:",
             "#   - {name: sdk, kind: qairt, path: /opt/qairt}",
         ]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @pluggy.HookimplMarker("pytest")
 def qnn_transports() -> Iterable[type[DeviceConfig]]:
-    """Return the kinds of docs/lab.md."""
+    """Return the kinds of docs/howto/lab.md."""
     from harness.lab.device_config import KINDS  # only where devices.yaml is read
 
     return KINDS

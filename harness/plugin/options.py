@@ -326,7 +326,7 @@ class ContextOptions:
     context_option: tuple[str, ...] = _option(
         "--qnn-context-option NAME=VALUE",
         "an option of each context of a file, as in reused_io_limit_mb=64 (repeatable); "
-        "docs/context-options.md lists them",
+        "docs/reference/context-options.md lists them",
         **_WORDS,
     )
     fallback: Literal["allow", "refuse"] = _option(

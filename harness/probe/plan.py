@@ -328,8 +328,8 @@ def context_load(
     """Create a context from a binary; a file above `max_bytes` is not read.
 
     With `profile` the library's own events are reported. `options` are context options by name
-    (docs/context-options.md); a group of contexts is that of context 0. Raises ConfigError for one
-    that does not exist or a value that it does not take.
+    (docs/reference/context-options.md); a group of contexts is that of context 0. Raises
+    ConfigError for one that does not exist or a value that it does not take.
     """
     fields = texts(context=context, file=file, max_bytes=max_bytes, profile=profile)
     return Step("context-load", fields | option_fields(options, context))

@@ -14,7 +14,7 @@ from tests.unit.runtimes.elf_files import elf_file
 
 QNN = Coordinates.parse("com.qualcomm.qti:qnn-runtime")
 REAL_BUDGET = 3_650_722_201
-"""What the real library for x86-64 takes (docs/limits.md)."""
+"""What the real library for x86-64 takes (docs/explanation/concepts.md)."""
 
 NO_BUDGET = 1 << 62
 _SOURCE = Path(__file__).parents[1] / "stand_in/phone_stand_in.c"

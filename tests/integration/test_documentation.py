@@ -19,11 +19,11 @@ from tests.integration.device_runs import ROOT, DeviceRuns
 from tests.integration.forked import run_module
 from tests.processes import run_to_end
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PROGRAM = ROOT / "tests/field/executorch-3-contexts.pte"
 BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 
-IN_ORDER = ("own-contexts.md", "how-well.md", "results.md")
+IN_ORDER = ("run-models.md", "accuracy-and-speed.md", "results.md")
 NOT_IN_ORDER = {
     "tflite": "tests/integration/cli/test_run_litert.py has a model for it",
     "model_ctx": "test_run_ort.py there makes such a file",
@@ -129,8 +129,8 @@ def test_commands_of_a_page_run_in_their_order(page: str, lab: DeviceRuns, mine:
     [
         pytest.param(ROOT / "README.md", marks=pytest.mark.slow),
         *(
-            pytest.param(ROOT / f"docs/first-{name}.md", marks=pytest.mark.nightly)
-            for name in ("file", "test", "night")
+            pytest.param(ROOT / f"docs/{name}.md", marks=pytest.mark.nightly)
+            for name in ("tutorial/first-model", "tutorial/first-test", "first-night")
         ),
     ],
     ids=lambda page: page.stem,

@@ -97,7 +97,7 @@ def test_it_works_where_there_is_no_checkout(dist: Path, tmp_path: Path) -> None
         r"ok +probe for linux-x64 +not needed: the probe came with the package", output
     )
     output = run(bin_ / "qnn-harness", "--help", cwd=folder).partition("All pages to read:")[2]
-    assert Path("".join(output.split())).with_name("first-file.md").exists()
+    assert Path("".join(output.split())).with_name("tutorial").joinpath("first-model.md").exists()
     output = run(bin_ / "qnn-harness", "run", MODEL, cwd=folder, path=path)
     assert "1 of 1 case has a verdict: 1 passed" in output
     assert "AssertRewriteWarning" not in output

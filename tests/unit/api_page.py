@@ -1,4 +1,4 @@
-"""Makes what docs/api.md says of each public name: its signature and docstring, as text.
+"""Makes what docs/reference/api.md says of each public name: its signature and docstring, as text.
 
 `python -m tests.unit.api_page` writes it below the examples, which people write; a test compares.
 """
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import harness
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "api.md"
+PAGE: Final = Path(__file__).parents[2] / "docs/reference/api.md"
 COMMAND: Final = "python -m tests.unit.api_page"
 
 

@@ -19,7 +19,9 @@ SUITES = [path for path in sorted((ROOT / "suites").glob("*.py")) if "page" not 
 
 
 def test_each_method_that_the_suites_page_names_is_there() -> None:
-    _, _, table = (ROOT / "docs/suites.md").read_text().partition("A bench has these methods")
+    _, _, table = (
+        (ROOT / "docs/howto/write-tests.md").read_text().partition("A bench has these methods")
+    )
     first_cells = [
         line.split("|")[1] for line in table.partition("\n## ")[0].splitlines()[4:] if line
     ]
@@ -29,7 +31,9 @@ def test_each_method_that_the_suites_page_names_is_there() -> None:
 
 
 def test_each_name_is_told_of_and_has_an_example() -> None:
-    suites, page = ((ROOT / f"docs/{name}.md").read_text() for name in ("suites", "api"))
+    suites, page = (
+        (ROOT / f"docs/{name}.md").read_text() for name in ("howto/write-tests", "reference/api")
+    )
     imports = re.findall(r"^from harness import (.*)$", page, re.MULTILINE)
     shown = {name for line in imports for name in line.split(", ")}
     named = {name for name in harness.__all__ if f"`{name}`" in suites}
@@ -38,7 +42,9 @@ def test_each_name_is_told_of_and_has_an_example() -> None:
 
 def test_the_apis_are_those_of_the_code() -> None:
     page = api_page.PAGE.read_text("utf-8")
-    assert page == api_page.page(page), f"docs/api.md is outdated: run `{api_page.COMMAND}`"
+    assert page == api_page.page(page), (
+        f"docs/reference/api.md is outdated: run `{api_page.COMMAND}`"
+    )
     assert " object at 0x" not in page
 
 

@@ -19,7 +19,7 @@ def test_a_pipe_in_a_table_has_no_backslash(path: Path) -> None:
 
 
 def test_the_site_says_each_public_name_by_mkdocstrings() -> None:
-    page = with_types((DOCS / "api.md").read_text("utf-8"))
+    page = with_types((DOCS / "reference/api.md").read_text("utf-8"))
     named = [line.removeprefix("::: harness.") for line in page.splitlines() if line[:3] == ":::"]
     assert sorted(named) == sorted(harness.__all__)
     assert "### " not in page

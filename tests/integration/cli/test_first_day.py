@@ -101,7 +101,7 @@ def test_readme_word_by_word(phone: Phone, tmp_path: Path) -> None:
     assert by_name["runtime"]["status"] == "fail"
     assert "QAIRT_SDK_ROOT" in by_name["runtime"]["advice"]
 
-    # as docs/android.md says of Maven
+    # as docs/tutorial/phone.md says of Maven
     source = "name: central, kind: maven, coordinates: 'com.qualcomm.qti:qnn-runtime'"
     text = desk.file.read_text()
     assert "\n# runtimes:\n" in text

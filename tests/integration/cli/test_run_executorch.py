@@ -51,7 +51,7 @@ def test_a_hybrid_llama_runs_as_it_is_and_gives_the_same_again(
 
 @pytest.mark.slow
 def test_how_right_a_program_is_as_the_first_page_asks(lab: DeviceRuns) -> None:
-    page = (ROOT / "docs/first-file.md").read_text()
+    page = (ROOT / "docs/tutorial/first-model.md").read_text()
     (command,) = re.findall(r"^qnn-harness run (model.pte --engine executorch .*)$", page, re.M)
     shutil.copyfile(PROGRAM, lab.folder / "model.pte")
     for name, values in (("in", np.zeros((1, 16))), ("out", np.zeros((16, 16)))):

@@ -11,7 +11,7 @@ from tests.integration.device_runs import ROOT, DeviceRuns, Finished
 WORKLOAD = "io-heavy-56mb"
 PAIR = f"(context_count and {WORKLOAD} and (resident or sequential) and 66) or test_limit"
 
-# The budget of QNN 2.51.0's HTP simulator, found two ways: docs/limits.md says how.
+# The budget of QNN 2.51.0's HTP simulator, found two ways: docs/explanation/concepts.md says how.
 TRUE_BUDGET_BYTES = 3_650_722_201
 
 

@@ -63,7 +63,9 @@ def pages() -> dict[str, str]:
         "commands.md": "\n".join(_commands()),
         "pytest.md": "\n".join(_pytest()),
         "devices-yaml.md": "\n".join(
-            _yaml("devices.yaml", "describes a lab", "lab.md", documents["devices.schema.json"])
+            _yaml(
+                "devices.yaml", "describes a lab", "howto/lab.md", documents["devices.schema.json"]
+            )
         ),
         "known-issues-yaml.md": "\n".join(
             _yaml(
@@ -174,7 +176,7 @@ def _pytest() -> Iterator[str]:
     yield f"{_MADE}\n"
     yield (
         "For whoever writes tests or runs them with pytest: the options, markers and fixtures of "
-        "the plug-in. [Writing a suite](../suites.md) shows them at work.\n"
+        "the plug-in. [Writing a suite](../howto/write-tests.md) shows them at work.\n"
     )
     yield "## Options\n"
     yield (
@@ -389,13 +391,9 @@ def _anchor(heading: str) -> str:
 
 
 def main() -> None:
-    """Writes the pages, and takes away what is none of them."""
+    """Write the pages."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    new_pages = pages()
-    for path in FOLDER.glob("*.md"):
-        if path.name not in new_pages:
-            path.unlink()
-    for name, text in new_pages.items():
+    for name, text in pages().items():
         (FOLDER / name).write_text(text.rstrip("\n") + "\n", "utf-8")
 
 

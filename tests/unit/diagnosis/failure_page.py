@@ -1,4 +1,4 @@
-"""Makes docs/failures.md of the table of causes and of the rows that show them.
+"""Makes docs/reference/failures.md of the table of causes and of the rows that show them.
 
 `python -m tests.unit.diagnosis.failure_page` writes it; a test compares.
 """
@@ -16,7 +16,7 @@ from tests.unit.diagnosis.failure_rows import LOG_ROWS, ROWS, Row, answer_to, li
 
 RULES = own_rules()
 
-PAGE: Final = Path(__file__).parents[3] / "docs" / "failures.md"
+PAGE: Final = Path(__file__).parents[3] / "docs/reference/failures.md"
 _MOST: Final = 3
 _MAX_CHARS: Final = 118
 """So that a terminal, or whoever cuts a log at 120 columns, cuts none of them."""

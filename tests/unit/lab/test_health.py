@@ -64,7 +64,7 @@ def test_what_cannot_be_written_where_nothing_is_free_is_full(free: int, code: s
 
 
 def test_what_holds_where_a_lab_says_nothing() -> None:
-    """As docs/lab.md and the schema of devices.yaml say; they are the same for all of a run."""
+    """As docs/howto/lab.md and the schema of devices.yaml say; they hold for a whole run."""
     silent = Vitals()
     assert judge_health(silent, HealthRules(), has_dsp=False) == Health((), silent)
     assert HealthRules().model_dump() == {

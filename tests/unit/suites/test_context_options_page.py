@@ -11,7 +11,7 @@ import pytest
 
 from harness.core.context_options import CONTEXT_OPTIONS
 
-PAGE = Path(__file__).parents[3] / "docs" / "context-options.md"
+PAGE = Path(__file__).parents[3] / "docs/reference/context-options.md"
 
 
 @pytest.fixture

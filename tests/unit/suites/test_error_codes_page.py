@@ -43,7 +43,7 @@ def test_every_entry_is_a_plan_of_its_own(table: ModuleType) -> None:
 
 
 def test_the_page_lists_every_entry(table: ModuleType) -> None:
-    lines = (ROOT / "docs" / "error-codes.md").read_text("utf-8").splitlines()
+    lines = (ROOT / "docs/reference/error-codes.md").read_text("utf-8").splitlines()
     rows = [line.split(" | ") for line in lines if line.startswith("| ")]
     entries = [row for row in rows if len(row) == 7]
     listed = {(row[0][2:], name, row[3]) for row in entries for name in row[2].split(", ")}
@@ -58,7 +58,7 @@ def test_the_page_lists_every_entry(table: ModuleType) -> None:
 
 
 def test_the_page_has_the_words_of_its_maker(page: ModuleType) -> None:
-    text = (ROOT / "docs" / "error-codes.md").read_text("utf-8")
+    text = (ROOT / "docs/reference/error-codes.md").read_text("utf-8")
     assert text.startswith(page.HEAD)
     assert page.GPU_HEAD in text
     assert f"| {' | '.join(page.COLUMNS)} |\n" in text

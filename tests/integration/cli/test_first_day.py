@@ -1,4 +1,4 @@
-"""A phone's first day: README's "A phone on the desk", word by word, on Android's own code.
+"""A phone's first day: the phone tutorial's first commands, word by word, on Android's own code.
 
 The real adbd, shell and C library, arm64 programs under qemu; what stands in for QNN's libraries
 is no backend, and comes as an AAR of a Maven folder.
@@ -46,7 +46,7 @@ def phone(tmp_path: Path, context_for: ContextFor) -> Iterator[Phone]:
 
 
 class Desk:
-    """The desk of somebody who follows README, with the phone plugged in."""
+    """The desk of somebody who follows the tutorial, with the phone plugged in."""
 
     def __init__(self, phone: Phone, folder: Path) -> None:
         folder.mkdir()
@@ -80,8 +80,8 @@ class Desk:
 
 
 @pytest.mark.nightly
-def test_readme_word_by_word(phone: Phone, tmp_path: Path) -> None:
-    section = (ROOT / "README.md").read_text().partition("\n## A phone on the desk\n")[2]
+def test_the_tutorial_word_by_word(phone: Phone, tmp_path: Path) -> None:
+    section = (ROOT / "docs/tutorial/phone.md").read_text().partition("\n## In short\n")[2]
     block = section.partition("```\n")[2].partition("```")[0]
     init, doctor, acceptance = (line.partition("  #")[0].strip() for line in block.splitlines())
     desk = Desk(phone, tmp_path / "desk")

@@ -1,4 +1,4 @@
-"""The plug-ins that docs/extend.md shows, installed as packages of their own."""
+"""The plug-ins that docs/reference/api.md shows, installed as packages of their own."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from tests.unit.core.test_hooks import installed
 
 def shown_module(title: str) -> str:
     """Return the module on the page whose docstring begins with a title."""
-    page = (ROOT / "docs/extend.md").read_text()
+    page = (ROOT / "docs/reference/api.md").read_text()
     modules: list[str] = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     (module,) = (text for text in modules if text.startswith(f'"""acme_plugin.py: {title}'))
     assert len(module.splitlines()) <= 60

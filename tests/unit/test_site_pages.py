@@ -5,8 +5,7 @@ from pathlib import Path
 import markdown
 import pytest
 
-import harness
-from tests.site_pages import as_on_github, with_types
+from tests.site_pages import on_page_markdown
 
 DOCS = Path(__file__).parents[2] / "docs"
 WITH_PIPES = [path for path in sorted(DOCS.rglob("*.md")) if "\\|" in path.read_text("utf-8")]
@@ -14,13 +13,5 @@ WITH_PIPES = [path for path in sorted(DOCS.rglob("*.md")) if "\\|" in path.read_
 
 @pytest.mark.parametrize("path", WITH_PIPES, ids=lambda path: path.name)
 def test_a_pipe_in_a_table_has_no_backslash(path: Path) -> None:
-    page = as_on_github(path.read_text("utf-8"))
+    page = on_page_markdown(path.read_text("utf-8"))
     assert "\\|" not in markdown.markdown(page, extensions=["tables"])
-
-
-def test_the_site_says_each_public_name_by_mkdocstrings() -> None:
-    page = with_types((DOCS / "reference/api.md").read_text("utf-8"))
-    named = [line.removeprefix("::: harness.") for line in page.splitlines() if line[:3] == ":::"]
-    assert sorted(named) == sorted(harness.__all__)
-    assert "### " not in page
-    assert page.count("```python") == page.count("## ")

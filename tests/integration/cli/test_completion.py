@@ -1,4 +1,4 @@
-"""The Tab key in a real bash, set up by the line that docs/reference/commands.md shows."""
+"""The Tab key in a real bash, set up by the line that docs/reference/cli.md shows."""
 
 import os
 import re
@@ -15,7 +15,7 @@ LINE = re.compile(r"^\| bash \| [^|]* \| `([^`]*)` \|$", re.MULTILINE)
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Terminal:
-    (line,) = LINE.findall((ROOT / "docs/reference/commands.md").read_text("utf-8"))
+    (line,) = LINE.findall((ROOT / "docs/reference/cli.md").read_text("utf-8"))
     (tmp_path / "bashrc").write_text(f"PS1='> '\n{line}\necho ready\n")
     (tmp_path / "model.log").touch()
     env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}

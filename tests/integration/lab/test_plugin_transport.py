@@ -23,8 +23,10 @@ def test_steps(bench, crashes):
 
 
 def shown_lab() -> dict[str, Any]:
-    """Return the devices.yaml in the section of docs/extend.md."""
-    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/extend.md").read_text(), re.DOTALL)
+    """Return the devices.yaml in the section of docs/reference/api.md."""
+    blocks = re.findall(
+        r"```yaml\n(.*?)```", (ROOT / "docs/reference/api.md").read_text(), re.DOTALL
+    )
     (lab,) = (yaml.safe_load(text) for text in blocks if "transport: command" in text)
     assert lab["devices"][0]["prefix"] == ["docker", "exec", "-i", "board"]
     return dict(lab)

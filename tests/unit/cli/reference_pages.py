@@ -1,6 +1,7 @@
-"""Makes docs/reference/ of the code: commands and options, YAML keys, JSON fields, exit codes.
+"""Generate what docs/reference/ says of pytest's options, YAML keys and records.
 
-`python -m tests.unit.cli.reference_pages` writes it; a test compares.
+`python -m tests.unit.cli.reference_pages` writes it behind the marker of each page; a test
+compares. The commands of `qnn-harness` are added to the site by mkdocs-click.
 """
 
 import inspect
@@ -11,75 +12,27 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-import pytest
 
 from harness.cli.main import commands
 from harness.cli.run import run
 from harness.cli.schema import schemas
-from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.plugin import plugin
 from harness.plugin.collection import MARKERS
 from harness.plugin.options import OPTIONS, Option
 
 FOLDER: Final = Path(__file__).parents[3] / "docs" / "reference"
 COMMAND: Final = "python -m tests.unit.cli.reference_pages"
-_MADE: Final = f"<!-- Made of the code: `{COMMAND}` -->"
-_WORD: Final[Mapping[str, str]] = {"integer": "N", "float": "X", "path": "PATH", "file": "FILE"}
+_GENERATED: Final = f"<!-- Generated from here on: `{COMMAND}` -->\n\n"
 _KINDS: Final[Mapping[str, str]] = {"string": "text", "boolean": "true or false"}
-_SAYS_HOW_IT_ENDS: Final = re.compile(r"(?:Exit codes?:?|Ends with) [^.]*\.(?!\d)")
-_CODES: Final = (
-    (0, "all is well: what was asked for was done, and all that was selected has a verdict"),
-    (1, "the answer is negative: a case failed, a check is red, something new is wrong"),
-    (ConfigError.exit_code, "the input is wrong; the message says what, where, and what is valid"),
-    (
-        InfraError.exit_code,
-        "the lab failed, or the harness itself: nothing is said of the device or the model",
-    ),
-    (
-        int(pytest.ExitCode.USAGE_ERROR),
-        "of pytest alone: it did not take its options, or found no such file",
-    ),
-    (int(pytest.ExitCode.NO_TESTS_COLLECTED), "of pytest alone: no test was selected"),
-    (130, "it was interrupted (Ctrl-C); pytest itself ends with 2 then"),
-)
-_COMPLETION: Final = """\
-## Completion in the shell
-
-The Tab key completes commands, options and their choices. Put the line of your shell into its file:
-
-| shell | file | line |
-|---|---|---|
-| bash | `~/.bashrc` | `eval "$(_QNN_HARNESS_COMPLETE=bash_source qnn-harness)"` |
-| zsh | `~/.zshrc`, after `compinit` | `eval "$(_QNN_HARNESS_COMPLETE=zsh_source qnn-harness)"` |
-| fish | `~/.config/fish/config.fish` | `_QNN_HARNESS_COMPLETE=fish_source qnn-harness \\| source` |
-"""
-_OF_YAML: Final = ("devices.schema.json", "known_issues.schema.json")
 
 
 def pages() -> dict[str, str]:
-    """Name of each page, and its text."""
-    documents = {name: json.loads(text) for name, text in schemas().items()}
-    return {
-        "commands.md": "\n".join(_commands()),
-        "pytest.md": "\n".join(_pytest()),
-        "devices-yaml.md": "\n".join(
-            _yaml(
-                "devices.yaml", "describes a lab", "howto/lab.md", documents["devices.schema.json"]
-            )
-        ),
-        "known-issues-yaml.md": "\n".join(
-            _yaml(
-                "known_issues.yaml",
-                "writes down failures that are expected",
-                "results.md#known-issues",
-                documents["known_issues.schema.json"],
-            )
-        ),
-        "json.md": "\n".join(
-            _json({name: document for name, document in documents.items() if name not in _OF_YAML})
-        ),
-        "exit-codes.md": "\n".join(_exit_codes()),
-    }
+    """Return the text of each page by its name; what precedes the marker is written by hand."""
+    texts = {}
+    for name, generate in {"cli.md": _pytest, "files.md": _files}.items():
+        head = (FOLDER / name).read_text("utf-8").partition(_GENERATED)[0]
+        texts[name] = f"{head}{_GENERATED}{chr(10).join(generate()).rstrip()}\n"
+    return texts
 
 
 def every_command() -> Iterator[tuple[str, click.Command]]:
@@ -107,92 +60,15 @@ def options_of(command: click.Command) -> list[click.Option]:
     ]
 
 
-def _commands() -> Iterator[str]:
-    yield "# Commands and their options\n"
-    yield f"{_MADE}\n"
-    yield (
-        "For whoever looks up what a command of `qnn-harness` takes. `qnn-harness COMMAND --help` "
-        "says the same, and every command takes `--help`. [Exit codes](exit-codes.md) and "
-        "[what `--json` prints](json.md) have pages of their own.\n"
-    )
-    yield _COMPLETION
-    for name, command in every_command():
-        yield f"## {name}\n"
-        if arguments := _arguments(command):
-            yield f"Usage: `{name}{' [OPTIONS]' if options_of(command) else ''} {arguments}`\n"
-        yield from _paragraphs(command.help or "")
-        if options := options_of(command):
-            yield "| option | what it says |"
-            yield "|---|---|"
-            for option in options:
-                yield f"| {_spelled(option)} | {_told(option)} |"
-            yield ""
-
-
-def _arguments(command: click.Command) -> str:
-    arguments = [parameter for parameter in command.params if isinstance(parameter, click.Argument)]
-    words = []
-    for argument in arguments:
-        name = (
-            argument.metavar
-            or f"{str(argument.name).upper()}{'...' if argument.nargs == -1 else ''}"
-        )
-        words.append(name if argument.required or name.startswith("[") else f"[{name}]")
-    if isinstance(command, click.Group):
-        words.append("[COMMAND ...]" if command.invoke_without_command else "COMMAND ...")
-    return " ".join(words)
-
-
-def _spelled(option: click.Option) -> str:
-    value = "" if option.is_flag else f" {_value(option)}"
-    return ", ".join(
-        f"`{name}{value}`".replace("|", "\\|") for name in (*option.opts, *option.secondary_opts)
-    )
-
-
-def _value(option: click.Option) -> str:
-    if option.metavar:
-        return option.metavar
-    if isinstance(option.type, click.Choice):
-        return "|".join(map(str, option.type.choices))
-    name = option.type.name.removesuffix(" range")
-    return _WORD.get(name, name.upper())
-
-
-def _told(option: click.Option) -> str:
-    text = _cell(option.help or "")
-    default = option.default if option.show_default and option.default is not None else None
-    if isinstance(option.type, click.IntRange | click.FloatRange):
-        low, high = option.type.min, option.type.max
-        text += f" At least {low:g}" if low is not None else ""
-        text += f"{', at' if low is not None else ' At'} most {high:g}." if high else "."
-    text += f" Default: `{default}`." if default is not None else ""
-    text += " May be given several times." if option.multiple else ""
-    return f"{text} Must be given." if option.required else text
-
-
 def _pytest() -> Iterator[str]:
-    yield "# What pytest takes\n"
-    yield f"{_MADE}\n"
-    yield (
-        "For whoever writes tests or runs them with pytest: the options, markers and fixtures of "
-        "the plug-in. [Writing a suite](../howto/write-tests.md) shows them at work.\n"
-    )
-    yield "## Options\n"
-    yield (
-        "`pytest --help` lists them, too. What may be repeated takes commas as well. The short "
-        "form of an option is there unless another plug-in or a conftest.py has one of that name, "
-        "which then keeps it: pytest-playwright has a `--device`, pytest-profiling a `--profile`, "
-        "pytest-retry a `--retries`. The long form always works. In the right column: what "
-        "`qnn-harness run` calls it.\n"
-    )
-    yield "| option | what it says | `run` |"
+    yield "## Options of pytest\n"
+    yield "| option | meaning | `run` |"
     yield "|---|---|---|"
     for option in OPTIONS:
         text = _cell(_sentence(option.arguments["help"]))
         yield f"| {_given(option)} | {text} | {_in_run(option)} |"
     yield "\n## Markers\n"
-    yield "| marker | what it says |"
+    yield "| marker | meaning |"
     yield "|---|---|"
     for line in MARKERS:
         name, _, text = line.partition(": ")
@@ -213,54 +89,32 @@ def _in_run(option: Option) -> str:
     return f"`{named[option.parameter]}`" if option.parameter in named else ""
 
 
-def _yaml(file: str, does: str, page: str, schema: dict[str, Any]) -> Iterator[str]:
-    name = file.partition(".")[0].replace("_", "-")
-    yield f"# Keys of {file}\n"
-    yield f"{_MADE}\n"
-    yield (
-        f"For whoever {does}. [{page.partition('#')[0]}](../{page}) says what that is good for; "
-        f"editors can check the file by [its schema](../schema/{file.partition('.')[0]}"
-        ".schema.json). A key without a default must be there.\n"
-    )
-    yield from _document(name, file, schema, yaml=True)
-
-
-def _json(documents: Mapping[str, dict[str, Any]]) -> Iterator[str]:
-    yield "# JSON that the harness writes\n"
-    yield f"{_MADE}\n"
-    yield (
-        "For whoever reads with a program what the harness writes: every field of every document. "
-        "Each says in `schema` of which version it is; "
-        "[versions.md](../versions.md) says how long one stays. The schemas themselves are in "
-        "[docs/schema](../schema/results.schema.json). Units are in the names.\n"
-    )
+def _files() -> Iterator[str]:
+    documents = {name: json.loads(text) for name, text in schemas().items()}
+    for name in ("devices", "known_issues", "results"):
+        yield from _document(name, documents.pop(f"{name}.schema.json"))
+    yield "## JSON documents\n"
     yield "| document | schema |"
     yield "|---|---|"
     for file, schema in documents.items():
-        name = file.partition(".")[0]
-        yield f"| [{schema['title']}](#{_anchor(name)}) | [{file}](../schema/{file}) |"
-    yield ""
-    for file, schema in documents.items():
-        yield from _document(file.partition(".")[0], schema["title"], schema)
+        yield f"| {schema['title']} | [{file}](../schema/{file}) |"
 
 
-def _document(
-    name: str, title: str, schema: dict[str, Any], *, yaml: bool = False
-) -> Iterator[str]:
-    yield f"## {title if yaml else name}\n"
-    yield from () if yaml else _paragraphs(f"{title}.")
+def _document(name: str, schema: dict[str, Any]) -> Iterator[str]:
+    is_yaml = name != "results"
+    yield f"## {name}.yaml\n" if is_yaml else "## results.jsonl\n"
     parts = schema.get("$defs", {})
     if "properties" in schema:
         yield from _paragraphs(schema.get("description", ""))
-        yield from _fields(name, schema, parts, yaml)
+        yield from _fields(name, schema, parts, is_yaml)
     else:
         either = [_type(choice, name, parts) for choice in schema.get("oneOf") or schema["anyOf"]]
-        yield f"One of {', '.join(either)}.\n"
+        yield f"A line is one of {', '.join(either)}.\n"
     for part, definition in parts.items():
         if _is_object(definition):
             yield f"### {name}: {part}\n"
             yield from _paragraphs(definition.get("description", ""))
-            yield from _fields(name, definition, parts, yaml)
+            yield from _fields(name, definition, parts, is_yaml)
 
 
 def _fields(
@@ -268,7 +122,7 @@ def _fields(
 ) -> Iterator[str]:
     properties = definition["properties"]
     is_described = yaml or any("description" in field for field in properties.values())
-    yield f"| {'key' if yaml else 'field'} | what it holds |{' meaning |' if is_described else ''}"
+    yield f"| {'key' if yaml else 'field'} | type |{' meaning |' if is_described else ''}"
     yield "|---|---|---|" if is_described else "|---|---|"
     for key, field in properties.items():
         kind_text = _type(field, name, parts)
@@ -334,33 +188,6 @@ def _range(field: Mapping[str, Any]) -> str:
 
 def _is_object(definition: Mapping[str, Any]) -> bool:
     return "properties" in definition
-
-
-def _exit_codes() -> Iterator[str]:
-    yield "# Exit codes\n"
-    yield f"{_MADE}\n"
-    yield (
-        "For whoever calls the harness from a script or from CI. `pytest` with device tests and "
-        "every command of `qnn-harness` end alike.\n"
-    )
-    yield "| code | meaning |"
-    yield "|---|---|"
-    for code, meaning in _CODES:
-        yield f"| {code} | {meaning} |"
-    yield ""
-    assert HarnessError.exit_code == InfraError.exit_code
-    yield (
-        "Of several the first of 1, 2, 3 counts, and all of it is said. "
-        "[Coverage](../results.md#coverage) says which case counts as what.\n"
-    )
-    yield "## What they mean for a command\n"
-    yield "| command | in its own words |"
-    yield "|---|---|"
-    for name, command in every_command():
-        text = " ".join((command.help or "").replace("\b", " ").split())
-        if message := _SAYS_HOW_IT_ENDS.findall(text):
-            yield f"| `{name}` | {_cell(' '.join(message))} |"
-    yield ""
 
 
 def _paragraphs(text: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""docs/reference/ is what the code says, and options, keys and exit codes have their words."""
+"""docs/reference/ is current, and options, keys and exit codes have their words."""
 
 import json
 import re
@@ -42,6 +42,6 @@ def kinds_of(error: type[HarnessError]) -> Iterator[type[HarnessError]]:
 
 
 def test_each_exit_code_is_there() -> None:
-    text = (FOLDER / "exit-codes.md").read_text("utf-8")
+    text = (FOLDER / "cli.md").read_text("utf-8")
     listed = set(re.findall(r"^\| (\d+) \|", text, re.MULTILINE))
     assert listed >= {str(kind.exit_code) for kind in kinds_of(HarnessError)} | {"0", "130"}

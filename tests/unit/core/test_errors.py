@@ -13,7 +13,7 @@ from tests.snapshots import Snapshot
 HERE = Path(__file__)
 ROOT = HERE.parents[3]
 HARNESS = ROOT / "harness"
-RESULTS = ROOT / "docs" / "results.md"
+RESULTS = ROOT / "docs" / "reference" / "files.md"
 
 
 def kinds_of(kind: type[HarnessError]) -> Iterator[type[HarnessError]]:
@@ -23,7 +23,7 @@ def kinds_of(kind: type[HarnessError]) -> Iterator[type[HarnessError]]:
             yield from kinds_of(subclass)
 
 
-def test_the_codes_of_errors_are_stable_and_in_the_page_of_results(snapshot: Snapshot) -> None:
+def test_the_codes_of_errors_are_stable_and_in_the_reference(snapshot: Snapshot) -> None:
     for file in sorted(HARNESS.rglob("*.py")):
         if re.search(r"^class \w+\(.*(?:Error|NotOffered|Device\w+)\b", file.read_text(), re.M):
             importlib.import_module(".".join(file.relative_to(ROOT).with_suffix("").parts))
@@ -35,8 +35,8 @@ def test_the_codes_of_errors_are_stable_and_in_the_page_of_results(snapshot: Sna
         )
         == snapshot
     )
-    _, _, section = RESULTS.read_text().partition("`symbol` is the code of its error")
-    named = re.findall("`([a-z-]+)`", section.partition("\n\nThe code that")[0])
+    _, _, section = RESULTS.read_text().partition("it is the code of the\nharness's error")
+    named = re.findall("`([a-z-]+)`", section.partition("\n\n## ")[0])
     assert sorted(named) == sorted({kind.code for kind in kinds.values()})
 
 

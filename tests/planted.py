@@ -1,14 +1,12 @@
 """Pairs of ONNX models that differ in one op: what `model layers` has to name."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-
-Change = tuple[str, Callable[[onnx.ModelProto], None]]
 
 
 class Graph:

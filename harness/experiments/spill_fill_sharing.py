@@ -20,14 +20,8 @@ from harness.experiments.latency import MemorySamples, bind, memory_samples, set
 from harness.models.context_metadata import needs
 from harness.models.contexts import Source
 from harness.models.session_plan import DeployedContext, Libraries, within_session
-from harness.probe.ort_plan import (
-    context_load_list,
-    context_load_shared,
-    io_release,
-    io_run,
-    memory_sample,
-)
-from harness.probe.plan import Plan, Settings, Step, context_free, context_load
+from harness.probe.ort_plan import context_load_list, io_release, io_run, memory_sample
+from harness.probe.plan import Plan, Settings, Step, context_free, texts
 from harness.probe.transcript import StepResult, Transcript
 from harness.results.record import Check, held, undecided
 
@@ -129,17 +123,12 @@ def _loads(contexts: Sequence[DeployedContext], sharing: SharingPlan) -> Iterato
     if sharing.strategy == "list-async":
         yield context_load_list(0, [contexts[number].binary for number in sharing.order])
         return
-    head = sharing.order[0]
+    head, size = sharing.order[0], sharing.group_bytes
     for number in sharing.order:
-        if sharing.group_bytes is None:
-            yield context_load(number, contexts[number].binary)
-        else:
-            yield context_load_shared(
-                number,
-                contexts[number].binary,
-                max_spill_fill_bytes=sharing.group_bytes,
-                group=None if number == head else head,
-            )
+        group = None if size is None or number == head else head
+        file = contexts[number].binary
+        fields = texts(context=number, file=file, max_spill_fill=size, group=group)
+        yield Step("context-load", fields)
 
 
 def measure_sharing(

@@ -259,14 +259,6 @@ def memory_sample(label: str, *, all_back: bool = False) -> Step:
     return Step("memory-sample", texts(label=label, back_ms=BACK_MS if all_back else None))
 
 
-def context_load_shared(
-    context: int, file: str, *, max_spill_fill_bytes: int, group: int | None = None
-) -> Step:
-    """Load a context into the spill-fill group that context `group` began; None begins one."""
-    size = max_spill_fill_bytes
-    return Step("context-load", texts(context=context, file=file, max_spill_fill=size, group=group))
-
-
 SHARED: Final[Mapping[str, object]] = MappingProxyType({"share_resources": 1})
 
 

@@ -8,7 +8,6 @@ from harness.probe.ort_plan import (
     Provider as Provider,
     call as call,
     context_load_list as context_load_list,
-    context_load_shared as context_load_shared,
     dump_options as dump_options,
     io_bind as io_bind,
     io_release as io_release,

@@ -65,10 +65,6 @@ def plan(*steps: Step) -> Plan:
     return Plan(steps, Settings())
 
 
-def probe_of(bench: Bench) -> str:
-    return bench.case.prepared.probe
-
-
 def use_probe(bench: Bench, path: str) -> None:
     """Has the case run another program in place of the probe."""
     bench.case.prepared = replace(bench.case.prepared)  # others share the one that it was given
@@ -84,14 +80,6 @@ def preloaded(bench: Bench, library: str) -> Iterator[None]:
         yield
     finally:
         del environment["LD_PRELOAD"]
-
-
-def deploy_anew(bench: Bench) -> None:
-    """Makes the device ready as if nothing were known of it."""
-    device = bench.case.prepared.provisioned
-    device.deployer.forget()
-    device.ready.clear()
-    device.prepare(bench.placement)
 
 
 def while_it_waits(

@@ -11,7 +11,7 @@ import pytest
 from harness.diagnosis.verdict import judge
 from harness.dsp.simulated_dsp import DspLimits, DspPrograms
 from harness.experiments.latency import memory_samples
-from harness.probe.ort_plan import context_load_shared, io_bind, io_release, io_run, memory_sample
+from harness.probe.ort_plan import io_bind, io_release, io_run, memory_sample
 from harness.probe.plan import context_load
 from tests.integration.conftest import ContextFor, RuntimeFor
 from tests.integration.dsp.board import DspBoard, executes, frees, loads
@@ -67,9 +67,7 @@ def test_contexts_share_the_spill_fill_memory_of_the_first_if_it_is_enough(
     most = contexts[0].max_size
     assert most is not None
     shared = [
-        context_load_shared(
-            index, str(context.path), max_spill_fill_bytes=most, group=0 if index > 0 else None
-        )
+        context_load(index, str(context.path), options={"spill_fill_group": most})
         for index, context in enumerate(contexts)
     ]
     assert board().run(shared, frees(len(shared))).codes("context-load") == codes

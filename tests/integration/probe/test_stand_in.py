@@ -12,14 +12,7 @@ import pytest
 from harness.diagnosis.diagnosis import diagnosed
 from harness.diagnosis.verdict import judge
 from harness.probe import plan
-from harness.probe.ort_plan import (
-    context_load_list,
-    context_load_shared,
-    io_bind,
-    io_release,
-    io_run,
-    memory_sample,
-)
+from harness.probe.ort_plan import context_load_list, io_bind, io_release, io_run, memory_sample
 from harness.probe.plan import Settings, Step
 from harness.probe.plan_runner import EXIT_DONE
 from harness.probe.transcript import StepResult
@@ -296,7 +289,7 @@ BIND = io_bind(0, "raw", inputs=["FOUR"], expected=["FOUR"])
         ((LOAD, BIND, BIND), "this context has buffers already"),
         ((LOAD, io_run(0)), "this context has no buffers"),
         ((BIND,), "this context is not loaded"),
-        ((context_load_shared(0, "/x", max_spill_fill_bytes=1, group=3),), "is not loaded"),
+        ((plan.context_load(1, "/x", options={"spill_fill_group": 1}),), "is not loaded"),
         ((LOAD, context_load_list(0, ["/x"])), "this context is loaded already"),
         ((context_load_list(8191, ["/x", "/x"]),), "the last context must be below 8192"),
     ],

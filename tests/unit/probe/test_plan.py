@@ -109,12 +109,6 @@ def test_a_step_says_what_was_asked_for() -> None:
         "io-run context=1 tolerance=0 repeat=1": ort_plan.io_run(1),
         "memory-sample label=x back_ms=2000": ort_plan.memory_sample("x", all_back=True),
         "context-load-list first=4 file.0=/a custom.5=1": ort_plan.context_load_list(4, ["/a"]),
-        "context-load context=5 file=/a max_spill_fill=9": ort_plan.context_load_shared(
-            5, "/a", max_spill_fill_bytes=9
-        ),
-        "context-load context=6 file=/a max_spill_fill=9 group=5": ort_plan.context_load_shared(
-            6, "/a", max_spill_fill_bytes=9, group=5
-        ),
         "context-load context=7 file=/a custom.17=64 standard.7=1": plan.context_load(
             7, "/a", options={"reused_io_limit_mb": 64, "persistent_binary": 1}
         ),

@@ -203,10 +203,6 @@ class Comparison:
         right = f"{self.number:g}"
         return f"{self.name} {self.sign} {right}{' * good' if self.needs_good else ''}"
 
-    @property
-    def is_of_op(self) -> bool:
-        return self.name.startswith(OP)
-
     def value(self, figures: Mapping[str, object]) -> float:
         return figure(figures, self.name)
 
@@ -243,7 +239,7 @@ class Match:
 
     @property
     def profiles(self) -> bool:
-        return self.comparison is not None and self.comparison.is_of_op
+        return self.comparison is not None and self.comparison.name.startswith(OP)
 
     @property
     def needs_good(self) -> bool:

@@ -51,7 +51,7 @@ from harness.lab.health import DeviceEvent
 from harness.report.summary import part_of
 from harness.results.record import CaseRecord, PlacementRecord, is_figure
 
-VERSION: Final = "15"
+VERSION: Final = "16"
 """The version of the tables; a database of another version is refused."""
 
 metadata: Final = MetaData()
@@ -294,11 +294,6 @@ _STEPS: Final = (*_LINK, "end-leftovers", "reboot", "power-cycle")
 _VITALS: Final = ("hottest_c", "battery_percent", "free_storage_bytes")
 
 
-def group_key(attempt: Attempt) -> str:
-    """Return the key of an attempt's case group, of 16 characters."""
-    return hashlib.sha256(attempt.case_group.encode("utf-8", "replace")).hexdigest()[:16]
-
-
 def attempt_row(run: str, line: int, record: CaseRecord, attempt: Attempt) -> dict[str, object]:
     """Return the row of an attempt."""
     texts = {
@@ -325,7 +320,7 @@ def attempt_row(run: str, line: int, record: CaseRecord, attempt: Attempt) -> di
         "error": None if record.error is None else record.error.model_dump_json(),
         "started": attempt.started,
         "attempt": attempt.attempt,
-        "case_group": group_key(attempt),
+        "case_group": short_hash(attempt.case_group),
         "placement": attempt.placement and _bounded_placement(attempt.placement),
         "figures": json.dumps(attempt.figures) if attempt.figures else None,
         "cause_id": cause_id(attempt) if attempt.is_bad else None,

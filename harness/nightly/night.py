@@ -24,6 +24,7 @@ from harness.history.database import (
     open_database,
     store_night,
 )
+from harness.history.speed_changes import alike
 from harness.lab.inventory import SIMULATED_LAB
 from harness.nightly.issues import FlatName, Issue, bisection_text, facts_text, rerun_text, title
 from harness.report.document import as_code
@@ -352,19 +353,9 @@ def night_summary(night: Night) -> NightSummary | None:
     if night.run is None:
         return None
     devices = {device.device: device for device in (*night.lab_before, *night.lab_after)}
-    return NightSummary(
-        night=night.night,
-        run=night.run,
-        base=night.base,
-        exit_code=night.exit_code,
-        verdict=night.verdict or "",
-        devices=devices,
-        causes={issue.id: _cause(issue) for issue in night.issues if issue.state == "open"},
-        warnings=night.warnings,
-        failed_on=night.failed_on,
-        new=night.new,
-        vanished=night.vanished,
-    )
+    causes = {issue.id: _cause(issue) for issue in night.issues if issue.state == "open"}
+    fields = {"verdict": night.verdict or "", "devices": devices, "causes": causes}
+    return NightSummary(**alike(NightSummary, night) | fields)
 
 
 def publish_site(night: Night, database: str) -> None:

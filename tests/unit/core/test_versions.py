@@ -54,12 +54,6 @@ def test_what_is_no_range_is_refused(text: str) -> None:
         VersionRange.parse(text)
 
 
-@given(versions)
-def test_text_and_version_are_two_forms_of_the_same(version: QnnVersion) -> None:
-    assert V(str(version)) == version
-    assert version.matches(version)
-
-
 @given(versions, versions, st.sampled_from(OPERATORS))
 def test_an_operator_and_its_opposite_divide_all_versions(
     version: QnnVersion, bound: QnnVersion, operator: str

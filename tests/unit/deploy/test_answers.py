@@ -11,8 +11,6 @@ from harness.deploy.layout import (
     StoreView,
     entry_name,
     is_safe_name,
-    look_input,
-    names_used,
     parse_install,
     parse_look,
     stored_at,
@@ -133,14 +131,6 @@ def test_what_anybody_may_execute_is_an_entry_of_its_own() -> None:
     for mode in (0o744, 0o654, 0o645, 0o111):
         assert entry_name(replace(file, mode=mode)) == f"{file.sha256}-x"
     assert entry_name(replace(file, mode=0o666)) == file.sha256
-
-
-def test_what_a_look_is_told() -> None:
-    first, two = a_set("set-1", "lib/one.so"), a_set("set-2", "lib/one.so", "probe")
-    contents = [entry_name(file) for file in two.files]
-    assert names_used([first, two]) == ["set-1", contents[0], "set-2", contents[1]]
-    assert two.entries == dict(zip(contents, two.files, strict=True))
-    assert look_input([first, two], ["set-1", A]) == f"set-1\nset-2\n\nset-1\n{A}\n".encode()
 
 
 def test_names_that_can_be_told_back_to_a_device() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.deploy.store_client import Eviction, Inventory, parse_inventory, plan_eviction
+from harness.deploy.store_client import Inventory, parse_inventory, plan_eviction
 from tests.unit.deploy.test_layout import DONE
 
 A, B, C = (letter * 64 for letter in "abc")
@@ -145,10 +145,3 @@ def test_what_a_device_lists_is_what_its_store_has() -> None:
     sets = {"one.1": (44, frozenset({f"{A}.1", f"{B}.1"}))}
     assert inventory == Inventory({f"{A}.1": 10}, sets, incoming={"mine.77": 12})
     assert inventory.total_bytes == 22
-
-
-def test_what_is_to_go_is_told_line_by_line() -> None:
-    plan = Eviction(("one.1", "two.1"), (f"{A}.1",), ("mine.77",), 12)
-    message = f"unclaim host-1-00\nset one.1\nset two.1\nentry {A}.1\ndrop mine.77\n"
-    assert plan.text(["host-1-00"]) == message.encode()
-    assert Eviction((), (), (), 0).text() == b""

@@ -9,7 +9,7 @@ import pytest
 
 from harness.dsp.emulator import NATIVE
 from harness.dsp.replies import DspReply, clear_replies, log_end, log_size, read_replies, read_votes
-from harness.dsp.simulated_dsp import DspLimits, DspPrograms, dsp_environment, lay_out_dsp
+from harness.dsp.simulated_dsp import DspLimits
 
 NAMES = tuple(limit.name for limit in fields(DspLimits))
 
@@ -24,18 +24,6 @@ def test_the_library_has_the_same_limits_with_the_same_defaults() -> None:
     assert [int(number) for number in defaults[1].split(",")] == [
         getattr(DspLimits(), name) for name in NAMES
     ]
-
-
-def test_the_folder_has_what_the_library_looks_for(tmp_path: Path) -> None:
-    folder = tmp_path / "dsp"
-    programs = DspPrograms(Path("/emulator"), Path("/loader"))
-    lay_out_dsp(folder, programs, DspLimits(arch=75, sessions=2))
-    assert sorted(path.name for path in folder.iterdir()) == [
-        *("limits", "loader", "qemu-hexagon", "slots")
-    ]
-    assert (folder / "qemu-hexagon").readlink() == Path("/emulator")
-    assert (folder / "limits").read_text().startswith("arch 75\nsessions 2\nhandles 256\n")
-    assert dsp_environment(folder) == {"QNN_DSP": str(folder)}
 
 
 def test_what_was_said_is_read_once_each_until_it_is_forgotten(tmp_path: Path) -> None:

@@ -63,18 +63,6 @@ def files(evidence: Report) -> dict[str, str]:
     return {file.name: file.text for file in evidence.files() if file.text.strip()}
 
 
-def test_logs_are_cut_to_the_case() -> None:
-    evidence, notes = report(
-        {"logcat": LOG, "tags": LOG, "dmesg": DMESG, "dsps": "a/state=running"}
-    )
-    assert notes == []
-    texts = files(evidence)
-    assert texts["logcat.txt"] == texts["logcat-npu.txt"] == LOG.splitlines(True)[1]
-    assert texts["dmesg.txt"] == DMESG.splitlines(True)[1]
-    assert len(texts["dsp.txt"].splitlines()) == 2
-    assert (evidence.facts["rebooted"], evidence.facts["clock_jump_s"]) == (False, None)
-
-
 LACKING: list[dict[str, str | bytes]] = [
     {"dmesg": "dmesg: klogctl: Permission denied\n"},
     {"tombstones": "ls: /data/tombstones: Permission denied\n"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.core.context_options import CONTEXT_OPTIONS, option_fields
-from harness.experiments.context_options import OPTION_NAMES, ORT_OPTION_NAMES, tried_values
+from harness.experiments.context_options import OPTION_NAMES, tried_values
 
 
 @pytest.mark.parametrize("name", OPTION_NAMES)
@@ -14,8 +14,3 @@ def test_each_option_is_tried_with_what_it_needs(name: str) -> None:
     needed = CONTEXT_OPTIONS[name].needs
     assert set(options) == {name} | ({needed} if needed else set())
     assert all(value != "0" for value in option_fields(options).values())
-
-
-def test_those_of_onnx_runtime_are_some_of_them() -> None:
-    assert "reused_io_limit_mb" in ORT_OPTION_NAMES
-    assert set(ORT_OPTION_NAMES) < set(OPTION_NAMES)

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from harness.experiments.latency import Latency, MemorySamples, settled
+from harness.experiments.latency import Latency, MemorySamples
 from harness.experiments.memory_type_pairing import (
-    DISTURBED,
     LATENCY,
     PAIRINGS,
     Pairing,
@@ -115,23 +114,6 @@ def test_how_much_counts_as_nothing(growth: int, is_held: bool) -> None:
     grown = samples(IO, growth)
     (_, check, *_) = judged(RAW_RAW, samples=grown, other_bytes=50_000_000)
     assert (check.verdict == "held") == is_held
-
-
-def test_what_may_be_noise_is_measured_again() -> None:
-    wrong = wrong_of(RAW_RAW)
-    right, slow = judged(RAW_RAW), judged(RAW_RAW, **wrong["steady_latency_same"])
-    leak, other = (judged(RAW_RAW, **wrong[name]) for name in ("io_given_back", "outputs_equal"))
-
-    def after(*rounds: list[Check]) -> list[str]:
-        remaining = list(rounds)
-        checks = settled(lambda before: remaining.pop(0), DISTURBED)
-        assert not remaining
-        return [check.name for check in broken(checks)]
-
-    assert after(right) == after(leak, right) == after(slow, slow, right) == []
-    assert after(other) == after(leak, other) == ["outputs_equal"]
-    assert after(leak, leak) == ["io_given_back"]
-    assert after(*[slow] * 5) == ["steady_latency_same"]
 
 
 def test_outputs_that_nobody_saw_are_not_equal() -> None:

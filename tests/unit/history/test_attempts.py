@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
 
 from harness.core.errors import ConfigError
 from harness.history.attempts import (
@@ -18,12 +17,9 @@ from harness.history.attempts import (
 )
 from harness.history.case_states import CaseState, state_of
 from harness.history.comparison import compare
-from harness.plugin.options import ContextOptions
 from harness.report.merge import merge_runs
 from harness.results.coverage import coverage_of
-from harness.results.file_options import file_options_in
 from harness.results.record import CaseRecord, FileOptions
-from tests.properties import reached, reaches
 from tests.unit.history.runs import attempt, run_folder
 from tests.unit.history.test_importing import history_output
 
@@ -94,16 +90,6 @@ def test_no_name_of_a_graph_takes_words_apart() -> None:
     )
 
 
-def test_all_that_a_command_asks_of_a_file_is_in_its_records() -> None:
-    words = [f"--{name.replace('_', '-')}=1" for name in FileOptions.model_fields]
-    assert [*file_options_in(words)] == [word[2:-2] for word in words]
-    assert set(FileOptions.model_fields) <= set(ContextOptions.__dataclass_fields__)
-
-
-ATTEMPTS = st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), min_size=1, max_size=4)
-RUNS = st.lists(ATTEMPTS, min_size=1, max_size=8)
-
-
 def records_of(day: int, attempts: list[tuple[str, bool]]) -> list[CaseRecord]:
     """The records of a case in a run that was begun on that day, of `(file, fails)` each."""
     return [
@@ -120,22 +106,6 @@ def records_of(day: int, attempts: list[tuple[str, bool]]) -> list[CaseRecord]:
 def state_of_runs(runs: list[list[CaseRecord]]) -> CaseState:
     sides = [attempts_by_name(map(Attempt.of, records)) for records in runs]
     return state_of(attempts for run in sides for attempts in run.values())
-
-
-@reaches(0.3)
-@settings(max_examples=400)
-@given(RUNS, st.dictionaries(st.sampled_from("abc"), st.booleans(), min_size=3))
-def test_a_file_that_always_ends_alike_makes_no_flake(
-    drawn: list[list[tuple[str, bool]]], fails: dict[str, bool]
-) -> None:
-    runs = [
-        records_of(day, [(file, fails[file]) for file, _ in attempts])
-        for day, attempts in enumerate(drawn, start=1)
-    ]
-    if len(set(fails.values())) > 1:
-        reached()
-    assert not state_of_runs(runs).is_flaky
-    assert [coverage_of(records).flaky for records in runs] == [0] * len(runs)
 
 
 @pytest.mark.parametrize("others", ["", "b", "bc"])

@@ -11,10 +11,9 @@ from jsonschema import Draft202012Validator
 
 from harness.bisect.new_failures import NewFailure
 from harness.cli.schema import schemas
-from harness.history.attempts import Attempt, attempts_by_name, cause_id
+from harness.history.attempts import Attempt, attempts_by_name, cause_id, short_hash
 from harness.history.case_states import CaseState
 from harness.history.comparison import Bisectable, Pair
-from harness.history.database import group_key
 from harness.history.timeline import (
     CaseLine,
     CauseFacts,
@@ -45,7 +44,9 @@ def history_of_runs(
 ) -> HistoryReport:
     """Of runs in their order."""
     stored = [StoredRun(run, "", 0, "") for run, _ in runs]
-    attempts = [(group_key(attempt), run, attempt) for run, briefs in runs for attempt in briefs]
+    attempts = [
+        (short_hash(attempt.case_group), run, attempt) for run, briefs in runs for attempt in briefs
+    ]
     attempts.sort(key=lambda entry: entry[:2])
     return history_of(attempts, stored, bisectable, Filter(diagnosis=diagnosis), facts.get)
 
@@ -310,7 +311,8 @@ def test_json_keeps_to_its_schema() -> None:
 
 def test_the_kin_of_a_case_is_itself_of_other_versions() -> None:
     def group(name: str, file: str = "test_a.py") -> str:
-        return group_key(Attempt.of(record(case=f"{file}::test[{name}]", axes={})))
+        attempt = Attempt.of(record(case=f"{file}::test[{name}]", axes={}))
+        return short_hash(attempt.case_group)
 
     kin = group("sim-htp-2.50.40-a")
     assert kin == group("sim-htp-2.51.0-a") == group("sim-htp-2.50.40-ort-1.27.0-by-2.47.0-a")

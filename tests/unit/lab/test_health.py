@@ -4,13 +4,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from pydantic import ValidationError
 
 from harness.lab.facts import Vitals
 from harness.lab.health import (
     Health,
     HealthRules,
-    RecoveryRules,
     TimedGate,
     gate_problem,
     judge_health,
@@ -61,31 +59,6 @@ def test_what_cannot_be_written_where_nothing_is_free_is_full(free: int, code: s
     vitals = Vitals(write_problem="I/O error", free_storage_bytes=free)
     findings = judge_health(vitals, HealthRules(), has_dsp=False).findings
     assert [finding.code for finding in findings] == [code, "low-storage"]
-
-
-def test_what_holds_where_a_lab_says_nothing() -> None:
-    """As docs/howto/lab.md and the schema of devices.yaml say; they hold for a whole run."""
-    silent = Vitals()
-    assert judge_health(silent, HealthRules(), has_dsp=False) == Health((), silent)
-    assert HealthRules().model_dump() == {
-        "min_free_storage_mb": 50,
-        "min_free_ram_mb": 100,
-        "min_battery_percent": 15,
-        "max_temperature_c": 90,
-    }
-    assert RecoveryRules().model_dump() == {
-        "reboot": True,
-        "come_back_s": 90,
-        "reboot_timeout_s": 240,
-    }
-    assert TimedGate().model_dump() == {
-        "max_temperature_c": 50,
-        "max_busy_percent": 25,
-        "wait_s": 600,
-    }
-    for rules in (HealthRules(), RecoveryRules(), TimedGate()):
-        with pytest.raises(ValidationError, match="frozen"):
-            setattr(rules, next(iter(type(rules).model_fields)), 1)
 
 
 def test_a_dsp_that_cannot_be_reached(snapshot: Snapshot) -> None:

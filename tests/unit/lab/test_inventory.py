@@ -9,7 +9,6 @@ from harness.core.errors import ConfigError
 from harness.core.socs import HTP_ARCHS
 from harness.dsp.simulated_dsp import DspLimits
 from harness.lab.device_config import (
-    DEFAULT_WORKDIR,
     AdbDeviceConfig,
     LocalDeviceConfig,
     SimulatedDeviceConfig,
@@ -177,14 +176,6 @@ def test_an_own_cpu_is_always_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PATH", "/nonexistent")
     lab = lab_of(tmp_path, SIMULATED + "    enabled: auto\n")
     assert [device.name for device in lab.select()] == ["sim"]
-
-
-def test_defaults_of_a_real_device(tmp_path: Path) -> None:
-    (device,) = lab_of(tmp_path, REAL).devices
-    assert (device.simulated, device.enabled, device.workdir) == (False, True, DEFAULT_WORKDIR)
-    assert isinstance(device, AdbDeviceConfig)
-    assert (device.soc, device.htp_arch, device.target, device.host) == (None, None, None, None)
-    assert device.tags == ()
 
 
 def test_what_a_known_soc_tells_can_be_overridden(tmp_path: Path) -> None:

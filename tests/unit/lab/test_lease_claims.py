@@ -342,11 +342,6 @@ def test_any_content_is_survived(content: str) -> None:
         assert parse_holder(holder.content()) == holder
 
 
-@given(st.integers(0, len(ANNA.content()) - 2))
-def test_half_written_is_nobody(length: int) -> None:
-    assert parse_holder(ANNA.content()[:length]) is None
-
-
 def test_what_a_holder_says_is_bounded_and_printable() -> None:
     loud = Holder("a\x1b[2Jb", "h", 1, "s", "x" * 5000)
     read = parse_holder(loud.content())

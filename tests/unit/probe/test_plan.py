@@ -109,8 +109,8 @@ def test_a_step_says_what_was_asked_for() -> None:
         "io-run context=1 tolerance=0 repeat=1": ort_plan.io_run(1),
         "memory-sample label=x back_ms=2000": ort_plan.memory_sample("x", all_back=True),
         "context-load-list first=4 file.0=/a custom.5=1": ort_plan.context_load_list(4, ["/a"]),
-        "context-load context=7 file=/a custom.17=64 standard.7=1": plan.context_load(
-            7, "/a", options={"reused_io_limit_mb": 64, "persistent_binary": 1}
+        "context-load context=7 file=/a standard.7=1": plan.context_load(
+            7, "/a", options={"persistent_binary": 1}
         ),
         "io-release context=1": ort_plan.io_release(1),
     }

@@ -38,7 +38,7 @@ context, and the case is `unsupported`. Some need others:
   that are compiled for raw memory allocate all their I/O when they load, and the domain runs out of
   memory. Compile them for memory handles, and register the same buffers with each of them.
 
-[test_context_remedies.py](../howto/write-tests.md#remedies-test_context_remediespy) has measured
+[test_context_remedies.py](../howto/run-models.md#make-them-fit) has measured
 which of them help contexts that do not all fit.
 
 With `--engine ort` an option becomes one of ONNX Runtime's QNN provider, where that has one; a

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @pluggy.HookimplMarker("pytest")
 def qnn_transports() -> Iterable[type[DeviceSource]]:
-    """Return the source of docs/farm.md."""
+    """Return the source of docs/howto/lab.md."""
     from harness.labgrid.source import LabgridConfig  # only where devices.yaml is read
 
     return [LabgridConfig]

@@ -90,8 +90,9 @@ _OTHER: Final = "tests without a device, or outputs that drift"
 """Failures of a run that are in no record, so that nobody knows whether they are new."""
 _REFUSED: Final = {
     4: "pytest does not accept these arguments, see above; `qnn-harness nightly --help` lists ours",
-    5: "pytest found no device test with these arguments; write one as in first-night.md (see "
-    "`qnn-harness --help`), or use --pyargs harness.suites for the suites of qnn-harness",
+    5: "pytest found no device test with these arguments; write one as in "
+    "howto/nightly-and-ci.md (see `qnn-harness --help`), or use --pyargs harness.suites for the "
+    "suites of qnn-harness",
 }
 _log = logging.getLogger(__name__)
 

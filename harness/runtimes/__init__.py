@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @pluggy.HookimplMarker("pytest")
 def qnn_runtime_sources() -> Iterable[type[RuntimeSource]]:
-    """Return the kinds of docs/runtimes.md."""
+    """Return the kinds of docs/howto/lab.md."""
     from harness.runtimes.source_kinds import KINDS  # only where devices.yaml names a source
 
     return KINDS

@@ -316,7 +316,7 @@ def test_without_apprise_a_channel_says_what_to_install(
 
 
 def test_the_urls_that_the_page_shows_are_some() -> None:
-    page = (ROOT / "docs/howto/nightly-and-ci.md").read_text().partition("## Messages")[2]
+    page = (ROOT / "docs/howto/nightly-and-ci.md").read_text().partition("## Send messages")[2]
     listed = yaml.safe_load(page.partition("```yaml\n")[2].partition("```")[0])["notify"]
     token = "abcdefghijklmnopqrstuvwx"
     values = {"SLACK_TOKENS": f"T12345678/B12345678/{token}", "SMTP_LOGIN": "me:secret"}

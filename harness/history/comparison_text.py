@@ -254,9 +254,9 @@ class ComparisonView(Comparison):
     def verdict(self) -> str:
         """The result in one sentence, which begins with the new run by itself."""
         run, base = self.coverage, self.base_coverage
-        parts = [run.sentence()]
+        parts = [run.headline()]
         if self.base is not None and not base.is_whole:
-            parts.append(f"in the base, {base.headline}")
+            parts.append(f"in the base, {base.headline()}")
         return "; ".join(
             [*parts, self._differences if self.base else "the first run of these cases"]
         )
@@ -283,9 +283,11 @@ class ComparisonView(Comparison):
         failing, passing = self["failing"], self["passing"]
         known = sum(bool(pair.after and pair.after.known_issue) for pair in failing)
         as_known = f" ({known} as known)" if known else ""
-        rest = f"{len(failing)} still failing{as_known}, {len(passing)} still passing"
         none = "no difference" if self.coverage.is_whole else "no other difference"
-        return f"{', '.join(counts) or none}; {rest}"
+        counts = counts or [none]
+        counts += [f"{len(failing)} still failing{as_known}"] if failing else []
+        counts += [f"{len(passing)} still passing"] if passing else []
+        return ", ".join(counts)
 
 
 def view_of(

@@ -284,7 +284,7 @@ def _not_run(
             if lacks:
                 last = {key: begins[key] for key in ("last_seen", "last_run")}
                 change = {"state": "open", "closed": None, "count": coverage.not_run, **last}
-                change["message"] = coverage.headline
+                change["message"] = coverage.headline()
         yield issue.model_copy(update=change)
     if lacks and not is_known:
         yield Issue(
@@ -293,7 +293,7 @@ def _not_run(
             outcome="not run",
             signature="not run",
             diagnosis=None,
-            message=coverage.headline,
+            message=coverage.headline(),
             count=coverage.not_run,
             cases=(),
             **begins,

@@ -177,7 +177,7 @@ class Night(Part):
 
     def as_unfinished(self, run: str | None, coverage: Coverage | None) -> Night:
         """Return the night as it is reported once a step failed; `run` is its unfinished run."""
-        so_far = self.verdict or (coverage.headline if coverage else "no case was run")
+        so_far = self.verdict or (coverage.headline() if coverage else "no case was run")
         change = {"verdict": f"not over: {so_far}", "run": run, "coverage": coverage}
         return self.model_copy(update=change)
 

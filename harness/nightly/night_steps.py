@@ -443,7 +443,7 @@ def new_entries(entries: Sequence[CatalogEntry]) -> Sequence[CatalogEntry]:
 
 
 def _so_far(run: RunFolder | None) -> str:
-    return "" if run is None else f": {run.coverage().headline}"
+    return "" if run is None else f": {run.coverage().headline()}"
 
 
 def _run_module(

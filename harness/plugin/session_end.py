@@ -197,7 +197,7 @@ def _finish_complete(session: pytest.Session, run: Run) -> None:
     coverage = folder.coverage()
     session.exitstatus = _EXIT_AFTER_FAILURES if fails else coverage.exit_code
     # the run may have gaps outside of this selection
-    write_lines(session.config, f"{message}: {coverage.sentence()}")
+    write_lines(session.config, f"{message}: {coverage.headline()}")
 
 
 def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:

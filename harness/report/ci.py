@@ -23,7 +23,7 @@ _MOST_LINES: Final = 500
 
 def step_summary(run: RunData) -> str:
     """Return what a terminal says of a run as Markdown, with the number of new failures (pure)."""
-    blocks: list[Block] = [Heading(f"Devices: {run.coverage.sentence()}", level=3)]
+    blocks: list[Block] = [Heading(f"Devices: {run.coverage.headline()}", level=3)]
     blocks.append(Paragraph(["Run ", code(run.run), "."]))
     if cut := cut_short(run.info):
         blocks.append(Paragraph(["Cut short: ", code(cut, 300)]))

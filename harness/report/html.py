@@ -358,7 +358,7 @@ def verdict(
 ) -> str:
     """Return the result of a run in words: whether it was `cut` short, its sentence with the
     number of `new` failures, and remarks for which no case fails (`besides`)."""
-    sentence = coverage.sentence(new)
+    sentence = coverage.headline(new)
     sentences = ["Cut short."] if cut else []
     return " ".join([*sentences, f"{sentence[:1].upper()}{sentence[1:]}.", *besides])
 

@@ -65,7 +65,7 @@ def junit_parts(cases: Iterable[CaseRecord], coverage: Coverage, *, run: str) ->
             yield b"\n</testsuite>"
     if lacks:
         yield b"\n" + _opened(_counted(TestSuite("coverage"), Counter(["error"]), 0.0))
-        error = Error(coverage.headline, "not run").tostring()
+        error = Error(coverage.headline(), "not run").tostring()
         yield b'\n<testcase name="coverage" classname="coverage" time="0.000">' + error
         yield b"</testcase>\n</testsuite>"
     yield b"\n</testsuites>\n"

@@ -167,7 +167,7 @@ def summary_lines(
     whose words are in `above` is only named.
     """
     groups, behind, concluded = read_once(cases, failure_groups, outputs_lines, _conclusions)
-    lines = [coverage.sentence()]
+    lines = [coverage.headline()]
     # the exit code 0 does not show that nothing was tested
     if coverage.selected and coverage.is_whole and not coverage.judged:
         lines.append("NOTHING WAS TESTED: every case was skipped or is unsupported")

@@ -1,4 +1,4 @@
-"""The coverage of a run: how many of its selected cases have a verdict, and why others lack one.
+"""The coverage of a run: what its selected cases came to, and why some have no verdict.
 
 All summaries of runs are made from it, so that nothing is green above a missing verdict: terminal,
 pages, Markdown, comparison, history, night, merge, CI exports. A verdict is passed,
@@ -152,40 +152,27 @@ class Coverage(Part):
             return int(ConfigError.exit_code)
         return 0 if self.is_whole else int(InfraError.exit_code)
 
-    @property
-    def headline(self) -> str:
-        """The number of cases with a verdict, and why others lack one, in words."""
-        parts = [f"{count} {LOST_TO[name]}" for name, count in self.missing.items()]
-        parts += [f"{self.unsupported} unsupported"] if self.unsupported else []
-        parts += [f"{self.skipped} skipped"] if self.skipped else []
-        if self.selected is None:
-            text = f"{counted(self.judged, 'case')} with a verdict"
-            parts.append("out of an unknown number: the run was interrupted")
-        elif not self.selected:
-            return "no case was run"
-        else:
-            have = "has" if 1 in (self.judged, self.selected) else "have"
-            text = f"{self.judged} of {counted(self.selected, 'case')} {have} a verdict"
-        return ", ".join([text, *parts])
-
-    def sentence(self, new: int | None = None) -> str:
-        """Return the sentence that every report begins with: `headline` and the verdicts.
+    def headline(self, new: int | None = None) -> str:
+        """Return the sentence that every report begins with, what went wrong first.
 
         `new` is the number of failures that were not there before, if known.
         """
-        of_passed = [f"{self.flaky} of them flaky"] if self.flaky else []
-        of_passed += [f"{self.strict} of them failed by --strict-known"] if self.strict else []
-        of_failed = [] if new is None else [f"{new or 'none'} of them new"]
-        parts = [
-            f"{count} {name} ({', '.join(notes)})" if notes else f"{count} {name}"
-            for count, name, notes in (
-                (self.passed, "passed", of_passed),
-                (self.failed, "failed", of_failed),
-                (self.known, "expected", []),
-            )
-            if count
-        ]
-        return f"{self.headline}: {', '.join(parts)}" if parts else self.headline
+        if self.selected == 0:
+            return "no case was run"
+        failures = counted(self.failed, "new failure" if new == self.failed else "failure")
+        if new is not None and new != self.failed:
+            failures += f" ({new or 'none'} new)"
+        notes = [f"{self.flaky} flaky"] if self.flaky else []
+        notes += [f"{self.strict} unexpectedly"] if self.strict else []
+        passed = f"{self.passed} passed" + (f" ({', '.join(notes)})" if notes else "")
+        parts = [failures] if self.failed else []
+        parts += [f"{count} {LOST_TO[name]}" for name, count in self.missing.items()]
+        parts += ["an unknown number not run"] if self.selected is None else []
+        parts += [passed] if self.passed else []
+        parts += [counted(self.known, "expected failure")] if self.known else []
+        parts += [f"{self.unsupported} unsupported"] if self.unsupported else []
+        parts += [f"{self.skipped} skipped"] if self.skipped else []
+        return ", ".join(parts)
 
 
 class _LastAttempt(NamedTuple):

@@ -288,7 +288,7 @@ def sentence(site: SiteData, index: int, changes: Sequence[NightChange]) -> str:
     """Return the verdict of a night, or else the result of a run with these changes."""
     night = site.nights.get(site.runs[index].run)
     new = len({change.case for change in changes if change.became == "new"})
-    text = (night.verdict if night else "") or _coverage(site, index).sentence(new)
+    text = (night.verdict if night else "") or _coverage(site, index).headline(new)
     return f"{text[:1].upper()}{text[1:]}."
 
 

@@ -104,7 +104,7 @@ def test_github_actions(lab: DeviceRuns, tmp_path: Path) -> None:
     first = project.run(github_scripts())
     assert [code for code, _ in first] == [0, 0, 0, 0], first
     summary = (tmp_path / "GITHUB_STEP_SUMMARY").read_text()
-    assert "### Devices: 1 of 1 case has a verdict: 1 passed" in summary
+    assert "### Devices: 1 passed" in summary
     (tmp_path / "GITHUB_STEP_SUMMARY").unlink()
     again = project.run(github_scripts(), BREAK="1")
     assert [code for code, _ in again] == [0, 1, 0, 0], again

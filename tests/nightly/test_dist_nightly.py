@@ -99,25 +99,25 @@ def test_it_works_where_there_is_no_checkout(dist: Path, tmp_path: Path) -> None
     output = run(bin_ / "qnn-harness", "--help", cwd=folder).partition("All pages to read:")[2]
     assert Path("".join(output.split())).with_name("tutorial").joinpath("first-model.md").exists()
     output = run(bin_ / "qnn-harness", "run", MODEL, cwd=folder, path=path)
-    assert "1 of 1 case has a verdict: 1 passed" in output
+    assert "1 passed" in output
     assert "AssertRewriteWarning" not in output
 
     (folder / "test_mine.py").write_text(OWN_TEST)
     assert "1 passed, 2 skipped" in run(bin_ / "pytest", cwd=folder)
     output = run(bin_ / "pytest", "--device", "sim-v73", cwd=folder)
-    assert "2 of 2 cases have a verdict: 2 passed" in output
+    assert "2 passed" in output
     assert "AssertRewriteWarning" not in output
 
     suites = (bin_ / "pytest", "--pyargs", "harness.suites", "-m", "device", "--device", "sim-v73")
     output = run(*suites, "-k", "context_count and tiny or backends", cwd=folder)
-    assert "have a verdict" in output
+    assert " expected failure" in output
     assert "expected, gpu-without-a-gpu" in output, "known issues come with the suites"
 
     case = "test_mine.py::test_my_contexts[sim-v73-htp-2.51.0-1]"
     bisect = ("--axis", "qnn", "--case", case, "--good", "2.47.0", "--bad", "2.51.0")
     assert "no change" in run(bin_ / "qnn-harness", "bisect", *bisect, cwd=folder, code=1)
     output = run(bin_ / "qnn-harness", "nightly", "--budget", "10m", cwd=folder)
-    assert "2 of 2 cases have a verdict" in output
+    assert "2 passed" in output
 
 
 def test_a_users_test_has_types(dist: Path, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def both_cases(runs: DeviceRuns) -> dict[str, list[dict[str, Any]]]:
     """Two cases of each board."""
     chosen = ("-k", "context_count and tiny and (resident-8 or window-8)")
     completed = runs.run("--device", "sim-arm64,sim-arm64-sm8650", *chosen, code=0)
-    assert "0 of 4 cases have a verdict, 4 unsupported" in completed.output
+    assert "4 unsupported" in completed.output
     cases: dict[str, list[dict[str, Any]]] = {}
     for case in completed.cases:
         cases.setdefault(case["device"]["name"], []).append(case)

@@ -122,7 +122,7 @@ def test_what_became_of_cases_since_then_is_on_the_page(tmp_path: Path) -> None:
     project(folder, since)
     page = (folder.path / "report.html").read_text()
     for text in (
-        "(1 of them new)",
+        "1 new failure",
         "1 fixed",
         "1 vanished",
         missing,
@@ -136,7 +136,7 @@ def test_what_became_of_cases_since_then_is_on_the_page(tmp_path: Path) -> None:
 def test_without_an_earlier_run_nothing_is_called_new(tmp_path: Path) -> None:
     only = RunFolder.open(run_folder(tmp_path, attempt("a failed")))
     assert since_previous(only) is None
-    assert "of them new" not in (only.path / "report.html").read_text()
+    assert "new failure" not in (only.path / "report.html").read_text()
 
 
 def test_durations_are_those_of_the_last_verdicts_on_each_device(tmp_path: Path) -> None:

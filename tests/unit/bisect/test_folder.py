@@ -12,7 +12,7 @@ from harness.bisect.search_loop import pytest_arguments_to_resume
 from harness.cli.bisect import bisect
 from harness.core.errors import ConfigError
 from harness.core.linux_processes import is_free
-from harness.results.run_folder import number_folder, ordered
+from harness.results.run_folder import number_folder
 from tests.snapshots import Snapshot
 from tests.unit.bisect.histories import axis, task
 
@@ -26,13 +26,6 @@ def new(reports: Path, *, is_over: bool = False) -> BisectFolder:
         folder.append(OVER)
     folder.close()
     return folder
-
-
-def test_those_of_one_second_keep_their_order(tmp_path: Path) -> None:
-    folders = [new(tmp_path).path for _ in range(35)]
-    assert len(set(folders)) == 35
-    assert ordered(reversed(folders)) == folders
-    assert BisectFolder.newest(tmp_path).path == folders[-1]
 
 
 def test_the_last_of_a_case_is_looked_for_since_a_night_whatever_clocks_said(

@@ -8,10 +8,9 @@ from hypothesis import given, strategies as st
 from harness.bisect.bad_condition import Question
 from harness.bisect.folder import Answered, Begun, Concluded, Entry, Resumed, read_log, to_line
 from harness.bisect.result import AxisFinding, CornersFinding
-from harness.bisect.search import PATIENCE, AxisSpec, CornerSpec
+from harness.bisect.search import AxisSpec, CornerSpec
 from harness.bisect.version_search import search_of
 from harness.core.errors import ConfigError
-from tests.snapshots import Snapshot
 from tests.unit.bisect.histories import World, axis, changing, corners, task
 
 
@@ -82,13 +81,6 @@ def test_lines_may_be_taken_out_and_answers_corrected(data: st.DataObject) -> No
     assert isinstance(search.next(), AxisFinding | CornersFinding)
 
 
-def test_resuming_gives_the_lab_another_chance() -> None:
-    text = to_line(Begun(spec=task(axis(3))))
-    text += PATIENCE * to_line(Answered(at=("2.10",), answer="unknown"))
-    assert not isinstance(search_of(read_log(text)).next(), Question)
-    assert isinstance(search_of(read_log(text + to_line(Resumed()))).next(), Question)
-
-
 BEGUN = to_line(Begun(spec=task(axis(2))))
 
 
@@ -136,9 +128,3 @@ def test_a_line_may_be_of_64_million_characters() -> None:
     assert read_log(padded(64 << 20)).entries == (Resumed(),)
     with pytest.raises(ConfigError):
         read_log(padded((64 << 20) + 1))
-
-
-def test_a_long_name_that_is_none_is_shown_in_part(snapshot: Snapshot) -> None:
-    entry = Answered(at=("x" * 150, "y" * 150), answer="good")
-    with snapshot.raises(ConfigError):
-        read_log(BEGUN + to_line(entry))

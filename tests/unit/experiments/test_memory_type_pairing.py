@@ -17,7 +17,7 @@ from harness.experiments.memory_type_pairing import (
     untimed,
 )
 from harness.probe.transcript import StepResult, Transcript
-from harness.results.record import Check, broken, conclusion, failure_text
+from harness.results.record import Check, broken, failure_text
 
 IO = 4_000_000
 TOLERANCES = Tolerances()
@@ -62,34 +62,6 @@ def test_what_is_as_documented_holds(pairing: Pairing) -> None:
     assert len({check.name for check in checks}) == len(checks) == 7
     assert {check.verdict for check in checks} == {"held"}
     assert failure_text(checks) == ""
-
-
-def wrong_of(pairing: Pairing) -> dict[str, dict[str, Any]]:
-    """For each check what breaks it and nothing else."""
-    documented = pairing.documented
-    load, first = (IO if now else 0 for now in (documented.at_load, documented.at_first_inference))
-    wrong: dict[str, dict[str, Any]] = {
-        "io_allocated_at_load": {"samples": samples(IO - load, first)},
-        "io_allocated_at_first_inference": {"samples": samples(load, IO - first)},
-        "io_settled_by_tenth": {"samples": samples(load, first, tenth=IO)},
-        "io_given_back": {"samples": samples(load, first, freed=IO)},
-        "copies_per_inference": {"copies": 0 if documented.copied else 2},
-    }
-    wrong["steady_latency_same"] = {"steady": Latency((1600,) * 30)}
-    wrong["outputs_equal"] = {"digests": (43,)}
-    return wrong
-
-
-@pytest.mark.parametrize(
-    ("pairing", "name"),
-    [(pairing, name) for pairing in PAIRINGS for name in wrong_of(pairing)],
-    ids=str,
-)
-def test_each_wrong_figure_breaks_its_check_alone(pairing: Pairing, name: str) -> None:
-    checks = judged(pairing, **wrong_of(pairing)[name])
-    assert [check.name for check in broken(checks)] == [name]
-    assert failure_text(checks).startswith(f"{name}: ")
-    assert conclusion(checks).startswith(f"broken: {name}; held: ")
 
 
 @pytest.mark.parametrize(

@@ -144,14 +144,6 @@ def test_the_files_that_changed_when_it_came_are_named_and_what_is_gone_accuses_
     assert (again.state, again.files_changed) == ("open", ()), "this time none had changed"
 
 
-def test_files_of_others_are_not_named_nor_any_where_the_lab_failed() -> None:
-    infos = {"code": {"a/test_a.py": "1", "b/test_b.py": "1"}}, {"code": {"a/test_a.py": "2"}}
-    removed = records_of("z passed", file="b/test_b.py")
-    for after, files in (("c failed", ("a/test_a.py",)), ("c error", ())):
-        issues = followed([], removed, records_of(after, file="a/test_a.py"), infos=infos)
-        assert [issue.files_changed for issue in issues if issue.cases] == [files]
-
-
 def test_what_the_lab_lost_on_a_device_is_one_issue_that_names_it() -> None:
     late = "b error message=not_done_in_60_s"
     early = attempt("a error message=phone-2:_away", device="phone-2")
@@ -349,30 +341,6 @@ def test_of_more_issues_than_are_kept_those_of_the_last_run_and_open_ones_stay()
         "what is seen now is the last"
     )
     assert [issue.id for issue in kept[:2]] == ["1", "2"], "what was seen longest ago went"
-
-
-@pytest.mark.parametrize(
-    ("earlier", "good", "became"),
-    [
-        ("a@2.49.40 passed", "2.49.40", "new"),
-        ("a@2.49.40 failed message=other", "2.49.40", "changed"),
-        ("a@2.49.40 failed", None, "failing"),
-        ("a passed", None, "new"),
-        ("", None, "added"),
-    ],
-)
-@pytest.mark.parametrize("lost", ["error", "failed cause=config"])
-def test_a_case_that_was_lost_in_the_base_is_compared_with_its_last_verdict(
-    earlier: str, good: str | None, became: Any, lost: str
-) -> None:
-    records = records_of("a failed")
-    base = f"a@2.50.40 {lost}"
-    histories = histories_of(*filter(None, [earlier, base]), now="a failed")
-    assert compared(base, records, histories).cases(became) == [records[0].case]
-    (issue,) = searched(base, records, histories)
-    assert issue.state == "open"
-    command = " ".join(issue.search.command) if issue.search else ""
-    assert command.count(f"--good {good} --bad 2.51.0") == bool(good) == bool(command)
 
 
 def case_of(issue: Issue) -> str:

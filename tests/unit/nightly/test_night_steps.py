@@ -9,7 +9,7 @@ import pytest
 from harness.core.errors import ConfigError, InfraError
 from harness.history.comparison import compare
 from harness.nightly.issues import follow_issues
-from harness.nightly.night import STATE, STEPS, Night, lock_nights, nights
+from harness.nightly.night import STEPS, Night, lock_nights, nights
 from harness.nightly.night_steps import PROBLEM, Chain
 from harness.results.run_folder import RunFolder, new_run_id
 from tests.snapshots import Snapshot
@@ -38,14 +38,6 @@ def test_the_run_of_a_night_is_found_whatever_the_clock_did(tmp_path: Path, step
             mine = run.path
     found_run = chain._begun_run()
     assert found_run.path == mine
-
-
-def test_nights_are_in_the_order_in_which_they_were_begun(tmp_path: Path) -> None:
-    planned = [night_at(NOON + timedelta(days=days)) for days in (0, 365, 1, 2)]
-    for night in planned:
-        Chain(night, (), tmp_path, None)._save()
-        assert (tmp_path / night.night / STATE).is_file()
-    assert list(nights(tmp_path)) == planned[::-1]
 
 
 def at_its_last_step(reports: Path) -> Chain:

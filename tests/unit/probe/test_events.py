@@ -76,16 +76,6 @@ def test_a_crash_names_the_step_and_the_call_under_way() -> None:
     assert not transcript.done
 
 
-def test_a_crash_while_asking_what_a_code_means_keeps_the_code() -> None:
-    transcript = parse_transcript(line(START, LOAD, {"event": "answer", "step": 0, "code": 1002}))
-    step = transcript.first_failure
-    assert step is not None
-    assert (step.unfinished, step.code) == (True, 1002)
-    good = parse_transcript(line(START, LOAD, {"event": "answer", "step": 0, "code": 0}))
-    (step,) = good.steps
-    assert (step.ok, step.unfinished, step.code) == (False, True, 0)
-
-
 def test_a_step_that_had_nothing_to_do_began_and_was_skipped() -> None:
     skip = {"event": "skip", "step": 0, "verb": "context-load", "reason": "nothing to free"}
     (step,) = parse_transcript(line(START, LOAD, skip)).steps
@@ -158,16 +148,6 @@ def test_what_only_looks_like_an_event(snapshot: Snapshot) -> None:
     assert reasons == snapshot
 
 
-@pytest.mark.parametrize("lost", range(1, 10))
-def test_an_event_that_is_lost_or_comes_again_is_noticed(lost: int) -> None:
-    events = WHOLE.splitlines(keepends=True)
-    without = parse_transcript(b"".join(events[:lost] + events[lost + 1 :]))
-    assert f"event {lost + 1} " in without.malformed[0].reason
-    again = parse_transcript(b"".join([*events[: lost + 1], *events[lost:]]))
-    assert again.malformed_count == 1
-    assert again.steps == parse_transcript(WHOLE).steps
-
-
 @given(st.integers(0, len(WHOLE) - 1), st.integers(1, 255))
 def test_a_byte_that_changed_is_noticed(place: int, flip: int) -> None:
     changed = bytearray(WHOLE)
@@ -198,14 +178,6 @@ def test_it_does_not_matter_how_the_stream_is_cut(data: st.DataObject) -> None:
     for begin, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
         parser.feed(stream[begin:end])
     assert asdict(parser.close()) == asdict(parse_transcript(stream))
-
-
-@given(st.lists(NOISE, min_size=12, max_size=12), st.booleans())
-def test_noise_between_events_changes_nothing(noise: list[bytes], own_line: bool) -> None:
-    pieces = [piece + b"\n" * own_line for piece in noise]
-    events = WHOLE.splitlines(keepends=True)
-    stream = b"".join(part for pair in zip(pieces, events, strict=True) for part in pair)
-    assert asdict(parse_transcript(stream)) == asdict(parse_transcript(WHOLE))
 
 
 @given(st.integers(0, len(WHOLE)))

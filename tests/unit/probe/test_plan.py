@@ -1,23 +1,16 @@
 """Plans: what is refused before it travels, and a text form that loses nothing."""
 
 import string
-from typing import get_args
 from urllib.parse import unquote_to_bytes
 
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.core.error_codes import TENSOR_MEMORIES
 from harness.core.errors import ConfigError
-from harness.core.matrix_axes import POWER_PROFILES
 from harness.probe import ort_plan, plan
 from harness.probe.plan import (
-    LIMITS,
-    SOURCE_FOLDER,
     VERBS,
     Field,
-    LogLevel,
-    MemoryDetail,
     Plan,
     Settings,
     Step,
@@ -166,25 +159,6 @@ def test_no_more_is_taken_than_the_probe_holds() -> None:
     assert sealed(whole).startswith("probe-plan 2 bytes=8388608 crc32=")
     with pytest.raises(ConfigError, match="8388609"):
         sealed([*whole, ""])
-
-
-def test_all_that_the_table_says_is_read() -> None:
-    text = (SOURCE_FOLDER / "verbs.h").read_text()
-    body = text[text.index("LIMIT(PLAN") :]
-    assert len(LIMITS) == body.count("LIMIT(")
-    assert len(VERBS) == body.count("VERB(") + body.count("LINE(")
-    fields = [field for fields in VERBS.values() for field in fields.values()]
-    for words, count in (
-        (("MUST(",), sum(field.required for field in fields)),
-        (("MUST(", "MAY(", "LIST(", "NUMBERS("), len(fields)),
-        (("ONE_OF(",), sum(bool(field.words) for field in fields)),
-    ):
-        assert sum(body.count(word) for word in words) == count
-    assert VERBS["io-run"]["repeat"].most == LIMITS["REPEATS_MAX"]
-    assert VERBS["set"]["log_level"].words == get_args(LogLevel)
-    assert VERBS["set"]["memory"].words == get_args(MemoryDetail)
-    assert VERBS["set"]["power"].words == POWER_PROFILES
-    assert VERBS["io-bind"]["memory"].words == TENSOR_MEMORIES
 
 
 def test_how_many_contexts_a_step_loads() -> None:

@@ -73,22 +73,6 @@ rests = st.sampled_from(
 )
 
 
-def named_as(placement: Placement) -> dict[str, str | None]:
-    return {
-        "device": placement.device,
-        "backend": placement.backend,
-        "qnn": placement.qnn,
-        "ort": placement.ort,
-        "compiler": placement.other_compiler,
-        "power": placement.power,
-    }
-
-
-@given(placements)
-def test_what_a_placement_says_is_read_again(placement: Placement) -> None:
-    assert placement_in(str(placement)) == (named_as(placement), "")
-
-
 @reaches(0.7)
 @given(placements, rests, st.sampled_from(["before", "behind"]))
 def test_the_rest_is_what_stands_beside_it(placement: Placement, rest: str, place: str) -> None:

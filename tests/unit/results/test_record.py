@@ -240,22 +240,6 @@ def event(**changed: Any) -> DeviceEvent:
     return DeviceEvent(**(fields | {"started": "2026-11-21T06:00:00Z"} | changed))
 
 
-@pytest.mark.parametrize(
-    ("kind", "state", "routine"),
-    [
-        ("push", "good", True),
-        ("push", "suspect", True),
-        ("health", "good", True),
-        ("health", "bad", False),
-        ("reboot", "good", False),
-    ],
-)
-def test_pushes_and_checks_that_found_nothing_are_routine(
-    kind: str, state: str, routine: bool
-) -> None:
-    assert event(event=kind, state=state).is_routine is routine
-
-
 def test_what_the_lab_tells_of_a_device_becomes_a_line() -> None:
     line = event(detail="\ud800" + "x" * 20_000)
     for size in (-1, 2**64):

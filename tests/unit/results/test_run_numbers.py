@@ -1,7 +1,6 @@
 """Runs are in the order in which they were begun, whatever clocks and names say."""
 
 import json
-import random
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given, strategies as st
 
 from harness.bisect.folder import BisectFolder
 from harness.core.errors import ConfigError, InfraError
@@ -19,8 +17,6 @@ from harness.results import run_folder, run_folder as run_numbers
 from harness.results.run_folder import (
     COUNTER,
     RunFolder,
-    RunNumber,
-    in_order,
     info_in,
     new_run_id,
     number_folder,
@@ -95,22 +91,6 @@ def test_nights_keep_their_order_whatever_the_clock_did(
     for run in reversed(runs):
         import_run(database, run)
     assert [run.run for run in list_runs(database)] == [run.name for run in runs]
-
-
-@given(st.lists(st.tuples(st.sampled_from(SERIES), st.integers(0, 9)), max_size=30), st.randoms())
-def test_any_clocks_leave_each_series_in_its_order(
-    pairs: list[tuple[str, int]], chance: random.Random
-) -> None:
-    """`made` are the series and the clock of each, in the order in which they were begun."""
-    numbers = [
-        RunNumber(series, number, str(clock), str(number))
-        for number, (series, clock) in enumerate(pairs, start=1)
-    ]
-    in_their_order = in_order(chance.sample(numbers, len(numbers)), lambda number: number)
-    assert sorted(in_their_order, key=lambda number: number.number) == numbers, "each once"
-    for series in SERIES:
-        of_series = [number.number for number in in_their_order if number.series == series]
-        assert of_series == sorted(of_series)
 
 
 def test_runs_of_several_folders_are_ordered_by_when_they_began(

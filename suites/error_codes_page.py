@@ -29,7 +29,7 @@ all there is. Codes through ONNX Runtime (ORT) are those that its message names.
 
 `make atlas` writes this page in a checkout (`pytest -m "device and atlas" --qnn all`): do not edit
 it. `suites/error_codes.py` lists the calls, `suites/test_error_codes.py` makes them. To have a log
-explained, use [`qnn-harness explain`](../results.md#any-log).
+explained, use [`qnn-harness explain`](../howto/troubleshoot.md).
 
 """
 GPU_HEAD = """

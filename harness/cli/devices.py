@@ -42,7 +42,8 @@ COLUMNS = ("name", "serial", "state", "health", "holder", *_DESCRIBED, *_ASKED)
 
 _LOOK_S: Final = 5.0
 SIMULATED_DSP = (
-    "its DSP is emulated; the harness answers in place of kernel and driver (docs/dsp.md)"
+    "its DSP is emulated; the harness answers in place of kernel and driver "
+    "(docs/explanation/concepts.md)"
 )
 PREPARES = "its GPU backend prepares graphs but cannot execute them: it has no GPU"
 

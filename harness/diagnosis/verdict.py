@@ -49,7 +49,9 @@ class UnsupportedRule:
     lacks: Literal["dsp", "gpu"] | None = None
 
 
-EMULATORS: Final = "phones can do this; docs/dsp.md lists what each emulator cannot"
+EMULATORS: Final = (
+    "phones can do this; docs/explanation/concepts.md lists what each emulator cannot"
+)
 _SETTING_UP = r"Qnn(?:Log|Backend|Device)_create|QnnContext_create\w*"
 _LOADING = r"QnnContext_createFromBinary|CreateSession"
 

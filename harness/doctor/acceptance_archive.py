@@ -1,6 +1,6 @@
 """The archive of an acceptance, to be sent to others: redacted, bounded, written atomically.
 
-A recipient shows it as a row of docs/devices.md.
+A recipient shows it as a row of docs/tutorial/phone.md.
 """
 
 from __future__ import annotations

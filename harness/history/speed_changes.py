@@ -43,8 +43,8 @@ Array: TypeAlias = NDArray[np.float64]
 Mask: TypeAlias = NDArray[np.bool_]
 Whole: TypeAlias = NDArray[np.int64]
 
-# Fitted to one half of the models of a public history of 2,500 reruns; docs/results.md has the
-# results for the other half.
+# Fitted to one half of the models of a public history of 2,500 reruns;
+# docs/explanation/concepts.md has the results for the other half.
 _ANYWHERE: Final = 0.0125
 _TYPICAL_STEP: Final = 1.368
 """The median difference of two runs, relative to the scale of the t distribution of one."""

@@ -23,7 +23,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 PROGRAM = ROOT / "tests/field/executorch-3-contexts.pte"
 BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 
-IN_ORDER = ("run-models.md", "accuracy-and-speed.md", "results.md")
+IN_ORDER = ("run-models.md", "accuracy-and-speed.md")
 NOT_IN_ORDER = {
     "tflite": "tests/integration/cli/test_run_litert.py has a model for it",
     "model_ctx": "test_run_ort.py there makes such a file",
@@ -144,8 +144,8 @@ def test_a_page_says_what_happens(page: Path, lab: DeviceRuns, tmp_path: Path) -
     if page.stem == "nightly-and-ci":
         text = text.partition("## Try a night")[2].partition("\n## ")[0]
     for block in BLOCK.finditer(text):
-        if block[2] == "python":
-            (*_, name) = re.findall(r"`([\w.]+\.py)`", text[: block.start()])
+        if block[2] in ("python", "yaml"):
+            (*_, name) = re.findall(r"`([\w.]+\.(?:py|yaml))`", text[: block.start()])
             (folder / name).write_text(block[3])
         for step in re.split(r"^\$ ", block[3], flags=re.MULTILINE)[1:]:
             command, _, expected = step.partition("\n")

@@ -39,7 +39,7 @@ def board(runtime_for: RuntimeFor, tmp_path: Path, programs: DspPrograms) -> Dsp
 
 @pytest.mark.slow
 def test_five_profiles_as_they_arrive(board: DspBoard) -> None:
-    """The table of docs/dsp.md."""
+    """Profiles become votes for clocks, control latency and polling."""
     for profile, dcvs, polling in (
         ("burst", "dcvs 0, mode 0x10, latency 40 us, bus 255 255 255, core 255 255 255", FAST),
         ("high_performance", "dcvs 0, mode 0x10, latency 100 us, bus 6 6 6, core 6 6 6", FAST),

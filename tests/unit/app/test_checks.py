@@ -1,6 +1,5 @@
 """Each mistake in an app is named: the healthy app, and one wrong thing in it each time."""
 
-import re
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -331,12 +330,3 @@ def test_each_code_is_made_and_each_remedy_is_of_a_code_of_preflight() -> None:
     made = {code for codes, _ in MISTAKES.values() for code in codes}
     assert set(CODES) - made == {"library-not-public", "device-too-old"}
     assert set(REMEDIES) <= set(OF_PREFLIGHT)
-
-
-def test_the_codes_are_documented() -> None:
-    page = (ROOT / "docs/preflight.md").read_text()
-    for name, code in CODES.items():
-        (row,) = re.findall(rf"^\| `{name}` \|.*", page, re.MULTILINE)
-        assert code.severity in row
-        assert code.meaning in row
-        assert row.endswith(f"| {code.thread or ''} |")

@@ -1,17 +1,19 @@
-"""Makes docs/reference/failures.md of the table of causes and of the rows that show them.
+"""Generate docs/reference/failures.md: rules with examples, and the codes of preflight.
 
 `python -m tests.unit.diagnosis.failure_page` writes it; a test compares.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final
 
+from harness.app.checks import CODES as APP_CODES
 from harness.diagnosis.explain_log import explain
 from harness.diagnosis.rule import CONFIDENCES, Rule
 from harness.diagnosis.rule_sources import own_rules
+from harness.runtimes.preflight_findings import CODES as PREFLIGHT_CODES, Code
 from tests.unit.diagnosis.failure_rows import LOG_ROWS, ROWS, Row, answer_to, lines_of
 
 RULES = own_rules()
@@ -26,16 +28,31 @@ _CHAPTERS: Final = {
     "opencl-driver": "Preparing and executing graphs",
 }
 """The chapters by their first rule."""
+_FINDINGS: Final[Mapping[str, Mapping[str, Code]]] = {
+    "Preflight findings": PREFLIGHT_CODES,
+    "Findings in Android apps": APP_CODES,
+}
 
 
 def page() -> str:
-    """The whole page; what stands before its first chapter is written by hand."""
+    """Return the page; what precedes its first chapter is written by hand."""
     shown = examples()
     parts = [PAGE.read_text("utf-8").partition(f"\n## {_CHAPTERS[RULES[0].id]}\n")[0]]
     for rule in RULES:
         parts += [f"\n## {_CHAPTERS[rule.id]}\n"] if rule.id in _CHAPTERS else []
         parts.append(_entry(rule, shown[rule.id]))
+    for title, codes in _FINDINGS.items():
+        parts.append(f"\n## {title}\n\n| code | usual severity | meaning | source |\n")
+        parts.append("|---|---|---|---|\n")
+        parts += [
+            f"| `{code.name}` | {code.severity} | {code.meaning} | {_link(code.thread)} |\n"
+            for code in codes.values()
+        ]
     return "".join(parts)
+
+
+def _link(url: str | None) -> str:
+    return f"<{url}>" if url else ""
 
 
 @cache

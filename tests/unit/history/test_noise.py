@@ -11,7 +11,7 @@ from scipy import special, stats
 from harness.history import speed_changes
 
 NAN = math.nan
-FREEDOM, ANYWHERE = 2, 1 / 80  # as docs/results.md says
+FREEDOM, ANYWHERE = 2, 1 / 80  # as docs/explanation/concepts.md says
 
 
 def rows(*of: list[float]) -> Any:

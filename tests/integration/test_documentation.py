@@ -221,7 +221,7 @@ def test_the_record_shown_is_a_valid_one() -> None:
 
 
 def test_the_docs_name_files_that_exist() -> None:
-    trees = (ROOT, ROOT / "harness", *(ROOT / "harness").glob("*/"))
+    trees = (ROOT, ROOT / "tests", ROOT / "harness", *(ROOT / "harness").glob("*/"))
     named = {
         (page.name, name)
         for page in PAGES

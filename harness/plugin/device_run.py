@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from harness.plugin.collection import Collected
     from harness.plugin.scheduling import SharedForecast
     from harness.plugin.terminal import Live
-    from harness.report.sections import RunData
+    from harness.report.sections import RunData, Since
     from harness.results.journal import Records as JournaledRecords
     from harness.results.known_issues import CollectedTests
     from harness.results.record import CaseRecord
@@ -83,6 +83,7 @@ class Records:
         self._recorded = recorded
         self._locked: RunFolder | None = None
         self._events: list[Record] = []
+        self.since: Since | None = None
 
     @property
     def is_worker(self) -> bool:
@@ -238,8 +239,13 @@ class Records:
         plain = [record.model_dump(mode="json") for record in records if self.is_worker]
         setattr(report, RECORDS, plain or records)
 
-    def remarks(self, cases: Iterable[CaseRecord], collected: CollectedTests | None) -> list[str]:
-        """Return further notes for the end of a run; `collected` are all tests there are."""
+    def remarks(
+        self, cases: Iterable[CaseRecord], collected: CollectedTests | None, *, brief: bool
+    ) -> list[str]:
+        """Return further notes for the end of a run; `collected` are all tests there are.
+
+        With `brief`, findings of preflight are left to the report.
+        """
         from harness.report.summary import event_lines, preflight_lines
         from harness.results.journal import read_once
         from harness.results.known_issues import review_lines
@@ -247,6 +253,7 @@ class Records:
         issues, today = self._selection.known_issues, datetime.now(UTC).date()
         review = partial(review_lines, issues=issues, today=today, collected=collected)
         lines, reviewed = read_once(cases, preflight_lines, review)
+        lines = [] if brief else lines
         if self.folder is not None:
             lines += event_lines(self.folder.contents().events)
             if self.to_run:
@@ -263,12 +270,13 @@ class Records:
         from harness.report import report_files
 
         self.write_events()
+        self.since = since_previous(self.folder)
         return report_files.finish(
             self.folder,
             exit_code=exit_code,
             problem=problem,
             other_failures=other_failures,
-            since=since_previous(self.folder),
+            since=self.since,
         )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import traceback
+from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
@@ -26,7 +28,7 @@ from harness.plugin.terminal import (
 
 if TYPE_CHECKING:
     from harness.plugin.device_run import Run
-    from harness.report.sections import RunData
+    from harness.report.sections import RunData, Since
     from harness.results.run_folder import RunFolder
 
 _NO_TEST: Final = (
@@ -37,6 +39,8 @@ EVENTS: Final = "qnn_harness_events"
 _EXIT_AFTER_FAILURES = 1
 _EXIT_NOTHING_WRONG = (0, 1)
 _SAID_CHARS = 1000
+_MANY_CASES = 20
+_MOST_NEW = 10
 
 
 class Recorder:
@@ -213,15 +217,36 @@ def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
     shown = terminalreporter.config.option.tbstyle != "no"
     failed = [*terminalreporter.getreports("failed"), *terminalreporter.getreports("error")]
     above = "\n".join(str(report.longrepr) for report in failed if shown)
-    summary = partial(summary_lines, coverage=folder.coverage(), report=folder.path, above=above)
+    coverage = folder.coverage()
+    many = (coverage.selected or coverage.judged) > _MANY_CASES
+    brief = many and terminalreporter.config.option.verbose <= 0
+    summary = partial(
+        summary_lines, coverage=coverage, report=folder.path, above=above, brief=brief
+    )
     collected = run.collected.tests() if run.collected and run.selection.known_issues else None
-    remarks = partial(run.records.remarks, collected=collected)
+    remarks = partial(run.records.remarks, collected=collected, brief=brief)
     summed_up, figures, remarked = read_once(cases, summary, figure_blocks, remarks)
-    compared = [grid_lines(grid) for grid in grids(cases) if grid.compares]
-    for line in (*summed_up, *lines(figures), *chain.from_iterable(compared)):
+    if not brief:
+        compared = [grid_lines(grid) for grid in grids(cases) if grid.compares]
+        summed_up += [*lines(figures), *chain.from_iterable(compared)]
+    for line in (*summed_up, *_since_lines(run.records.since)):
         write_line(terminalreporter, line)
     for line in (*drift_lines(folder.drift()), *remarked):
         write_line(terminalreporter, line, yellow=True)
+
+
+def _since_lines(since: Since | None) -> Iterator[str]:
+    """Yield the number of changes since the previous run, and the cases that fail since then."""
+    if since is None:
+        return
+    counts = Counter(since.became.values())
+    changes = [f"{counts[name]} {title}" for name, title in since.titles.items() if counts[name]]
+    if changes:
+        yield f"since {since.base}: {', '.join(changes)}"
+    new = [case for case, became in since.became.items() if became == "new"]
+    yield from (f"  new: {case}" for case in new[:_MOST_NEW])
+    if len(new) > _MOST_NEW:
+        yield f"  and {len(new) - _MOST_NEW} more"
 
 
 def _shorten_repeats(config: pytest.Config) -> None:

@@ -256,6 +256,7 @@ def ladders(cases: Iterable[CaseRecord]) -> list[dict[str, Any]]:
                     "load_us": downsample(loads, _MOST_POINTS),
                     "rss_bytes": downsample(memory, _MOST_POINTS) if is_complete else [],
                     "failed_at": len(loads) + 1 if refused else None,
+                    "estimate_bytes": record.measurements.get("refused_estimate_bytes"),
                 }
                 yield not refused, -len(loads), number, ladder
 

@@ -118,7 +118,30 @@ function tellsApart(data, name, shown) {
   return values.size > 1 && shown.filter(at => data.value(name, at) !== "–").length * 2 > shown.length;
 }
 
+// Cases of one test that came to the same are one line, unless they are sorted, or their line was opened.
+const unfolded = new Set();
+function linesOf(data, shown) {
+  if (state.get("sort")) return shown.map(at => [at]);
+  const groups = new Map();
+  for (const at of shown) {
+    const key = [data.short(at).replace(/\[.*/, ""), data.state(at), data.why(at)].join("\u0001");
+    if (!groups.has(key)) groups.set(key, Object.assign([], {key}));
+    groups.get(key).push(at);
+  }
+  return [...groups.values()].flatMap(group => group.length < 4 || unfolded.has(group.key) ? group.map(at => [at]) : [group]);
+}
+
+// Durations of the cases of a line as bars of a histogram from 0 to the longest.
+function histogram(values) {
+  const bins = new Array(20).fill(0), most = Math.max(...values) || 1;
+  for (const value of values) bins[Math.min(19, Math.floor(value / most * 20))] += 1;
+  const highest = Math.max(...bins);
+  return el("svg", {class: "spark", viewBox: "0 0 60 18", width: 60, height: 18, role: "img", "aria-label": `0 to ${seconds(most)}`},
+    bins.map((count, place) => count > 0 && el("rect", {x: place * 3, width: 2.4, y: 18 - Math.max(2, count / highest * 18), height: Math.max(2, count / highest * 18), fill: "currentColor"})));
+}
+
 function drawTable(data, shown, section, open) {
+  const lines = linesOf(data, shown);
   // the case has a third of the width, and why it failed what is left: not less than 280
   const room = Math.max(0, Math.floor((section.clientWidth * 0.68 - 132 - 90 - 280) / 112));
   const axes = data.axisNames.filter(name => name !== "suite" && tellsApart(data, name, shown)).slice(0, Math.min(room, 8));
@@ -131,7 +154,7 @@ function drawTable(data, shown, section, open) {
     el("button", {onclick: () => change({sort: by !== name ? name : down ? null : name + ":down"})}, name + (by === name ? (down ? " ↓" : " ↑") : "")))));
   const body = el("tbody");
   const least = narrow ? 0 : 132 + 90 + 112 * axes.length + 2 * 160;
-  const view = el("div", {class: "view", tabindex: "-1"}, el("table", {style: `min-width:${least}px`, "aria-rowcount": shown.length + 1}, el("thead", {}, head), body));
+  const view = el("div", {class: "view", tabindex: "-1"}, el("table", {style: `min-width:${least}px`, "aria-rowcount": lines.length + 1}, el("thead", {}, head), body));
   const cell = (name, at) => name === "outcome" ? el("td", {}, el("span", {class: "o o-" + data.state(at)}, data.state(at)))
     : name === "case" ? el("td", {class: "mono", title: data.case(at)}, el("div", {}, el("span", {}, data.short(at).replace(/\[.*/, "")),
       el("span", {class: "tail dim"}, el("bdi", {}, data.axesOf(at).slice(0, data.axesOf(at).length - data.ending.length),
@@ -139,31 +162,45 @@ function drawTable(data, shown, section, open) {
     : name === "time" ? el("td", {class: "n"}, seconds(data.seconds(at)))
     : name === "why" ? el("td", {class: "dim", title: data.why(at)}, data.why(at))
     : el("td", {title: data.value(name, at)}, data.value(name, at));
+  const range = list => { const all = list.map(data.seconds, data), least = seconds(Math.min(...all)), most = seconds(Math.max(...all)); return least === most ? least : `${least} – ${most}`; };
+  const folded = (name, list) => {
+    if (name === "case") return el("td", {class: "mono", title: data.case(list[0])}, `${data.short(list[0]).replace(/\[.*/, "")} × ${number(list.length)}`);
+    if (name === "time") return el("td", {class: "n", title: range(list)}, histogram(list.map(data.seconds, data)));
+    if (!data.columns.has(name)) return cell(name, list[0]);
+    const values = [...new Set(list.map(at => data.value(name, at)))];
+    return el("td", {class: values.length > 1 ? "dim" : null, title: values.slice(0, 40).join(", ")}, values.length > 1 ? `${values.length} values` : values[0]);
+  };
+  const choose = line => {
+    if (lines[line].length === 1) { open(lines[line][0]); return; }
+    unfolded.add(lines[line].key);
+    drawTable(data, shown, section, open);
+    section.querySelector(`[data-at="${lines[line][0]}"]`)?.focus({preventScroll: true});
+  };
   const space = height => height > 0 && el("tr", {class: "space", "aria-hidden": "true"}, el("td", {colspan: columns.length, style: `height:${height}px`}));
   let from = -1, to = -1;
   const fill = (first, last) => {
     if (first === from && last === to) return;
     [from, to] = [first, last];
     const focused = document.activeElement?.dataset?.at;
-    body.replaceChildren(...[space(first * ROW), ...shown.slice(first, last).map((at, line) => el("tr", {tabindex: "0", "data-at": at,
-      "aria-rowindex": first + line + 2, onclick: () => open(at), onkeydown: event => move(event, first + line)},
-      columns.map(([name]) => cell(name, at)))), space((shown.length - last) * ROW)].filter(Boolean));
+    body.replaceChildren(...[space(first * ROW), ...lines.slice(first, last).map((list, line) => el("tr", {tabindex: "0", "data-at": list[0], "data-cases": list.length,
+      "aria-rowindex": first + line + 2, "aria-expanded": list.length > 1 ? "false" : null, onclick: () => choose(first + line), onkeydown: event => move(event, first + line)},
+      columns.map(([name]) => list.length > 1 ? folded(name, list) : cell(name, list[0])))), space((lines.length - last) * ROW)].filter(Boolean));
     if (focused !== undefined) body.querySelector(`[data-at="${focused}"]`)?.focus({preventScroll: true});
   };
   const look = () => {
     const height = Math.max(view.clientHeight, 600), first = Math.max(0, Math.floor(view.scrollTop / ROW) - 15);
-    fill(first, Math.min(shown.length, first + Math.ceil(height / ROW) + 30));
+    fill(first, Math.min(lines.length, first + Math.ceil(height / ROW) + 30));
   };
   const move = (event, line) => {
-    if (event.key === "Enter") { event.preventDefault(); open(shown[line]); return; }
+    if (event.key === "Enter") { event.preventDefault(); choose(line); return; }
     const next = {ArrowDown: line + 1, ArrowUp: line - 1, j: line + 1, k: line - 1}[event.key];
-    if (next === undefined || next < 0 || next >= shown.length) return;
+    if (next === undefined || next < 0 || next >= lines.length) return;
     event.preventDefault();
     const top = next * ROW;
     if (top < view.scrollTop) view.scrollTop = top;
     if (top + 2 * ROW > view.scrollTop + view.clientHeight - ROW) view.scrollTop = top - view.clientHeight + 3 * ROW;
     look();
-    body.querySelector(`[data-at="${shown[next]}"]`)?.focus({preventScroll: true});
+    body.querySelector(`[data-at="${lines[next][0]}"]`)?.focus({preventScroll: true});
   };
   view.addEventListener("scroll", look, {passive: true});
   section.replaceChildren(view);
@@ -171,7 +208,7 @@ function drawTable(data, shown, section, open) {
   drawTable.sized?.disconnect();
   drawTable.sized = new ResizeObserver(look);
   drawTable.sized.observe(view);
-  window.onbeforeprint = () => fill(0, Math.min(shown.length, 2000));
+  window.onbeforeprint = () => fill(0, Math.min(lines.length, 2000));
   window.onafterprint = () => { from = -1; look(); };
 }
 
@@ -301,7 +338,7 @@ async function start() {
       shown = filtered(data);
       drawFilters(data, shown, section("filters"));
       drawTable(data, shown, section("cases"), open);
-      heat(data, shown, section("heat"));
+      heat(data, shown, section("heat"), open);
       ladder(data, shown, section("ladder"), open);
       times(data, shown, section("times"), open);
     }
@@ -316,8 +353,8 @@ async function start() {
     drawn = null;
     draw();
   });
-  section("drawn").hidden = !data.count;
-  if (data.count) draw();
+  section("drawn").hidden = section("matrix").hidden = !data.count;
+  if (data.count) { matrix(data, section("matrix"), open); draw(); }
   document.querySelectorAll("a[href^='#group='], a[href^='#state='], a[href^='#since=']").forEach(link => link.addEventListener("click", () => {
     setTimeout(() => section("filters").scrollIntoView(), 0);
   }));

@@ -1,4 +1,4 @@
-// Charts of the cases that the filters leave: heat map, ladder of contexts, times.
+// The matrix of each suite, and charts of the cases that the filters leave: heat map, contexts, times.
 
 const ORDER = ["failed", "crashed", "hung", "error", "expected", "passed", "skipped", "unsupported"];
 const LINES = [1, 2, 3, 4, 5, 6].map(at => `var(--line${at})`);
@@ -6,13 +6,94 @@ const LINES = [1, 2, 3, 4, 5, 6].map(at => `var(--line${at})`);
 // As wide as there is room: what is drawn wider becomes too small to read.
 const widthOf = section => Math.max(320, Math.min(section.clientWidth || 1000, 1200));
 
+const MOST_ROWS = 24, MOST_COLUMNS = 16;
+const isTested = (data, at) => !["unsupported", "skipped"].includes(data.state(at));
+
+// The axes of a suite's grid: columns by one axis, rows by the others that tell cases apart.
+function gridAxes(data, suite, cases) {
+  const asked = data.rows.grids.filter(([name]) => name === suite).flatMap(([, ...pair]) => pair);
+  const values = name => new Set(cases.map(at => data.value(name, at))).size;
+  const varied = data.axisNames.filter(name => name !== "suite" && values(name) > 1);
+  const rank = name => (asked.includes(name) ? 2 : 0) + spread(data, name, cases);
+  varied.sort((a, b) => rank(b) - rank(a));
+  const fitting = varied.filter(name => values(name) <= MOST_COLUMNS);
+  const isNumber = name => cases.every(at => /^\d+$/.test(data.value(name, at)));
+  const column = fitting.find(name => asked.includes(name) && isNumber(name)) ?? fitting.find(name => asked.includes(name) && name !== "device") ?? fitting[0];
+  const rows = [], parts = (names, at) => names.map(name => data.value(name, at)).join("\u0001");
+  const count = names => new Set(cases.map(at => parts(names, at))).size;
+  for (const name of varied.filter(name => name !== column)) {
+    const more = [...rows, name];
+    // an axis that follows from the others adds no cell
+    if (count(more) <= MOST_ROWS && count([column, ...more]) > count([column, ...rows])) rows.push(name);
+  }
+  return [rows, column];
+}
+
+function outcomeCell(data, found, where, open, set) {
+  const worst = ORDER.find(name => found.some(at => data.state(at) === name));
+  const passed = found.filter(at => data.state(at) === "passed").length;
+  const tested = found.filter(at => isTested(data, at)).length;
+  const codes = new Set(found.map(at => data.code(at)).filter(Boolean)), code = codes.size === 1 ? [...codes][0] : "";
+  const text = found.length === 1 || !tested ? code || (worst === "passed" ? "" : worst) : `${passed} of ${tested}${code && ": " + code}`;
+  return el("td", {}, el("button", {class: "o-" + worst, title: `${where}: ${tally(data, found)}`, "aria-label": `${where}: ${tally(data, found)}`, onclick: () => {
+    if (found.length === 1) open(found[0]);
+    else { change(set); document.getElementById("cases").scrollIntoView(); }
+  }}, text));
+}
+
+// A grid for each test over its own axes, the worst first; tests without a tested case are only named.
+function matrix(data, section, open) {
+  const byTest = new Map();
+  for (let at = 0; at < data.count; at++) {
+    const test = data.case(at).replace(/\[.*/s, "");
+    if (!byTest.has(test)) byTest.set(test, []);
+    byTest.get(test).push(at);
+  }
+  const untested = [], drawn = [];
+  for (const [test, all] of byTest) {
+    const suite = data.value("suite", all[0]), name = test.replace(/^.*::/, "");
+    const cases = all.filter(at => isTested(data, at));
+    if (!cases.length) { untested.push(name); continue; }
+    const [rows, column] = gridAxes(data, suite, cases), lines = new Map();
+    for (const at of cases) {
+      const key = rows.map(name => data.value(name, at)).join("\u0001");
+      if (!lines.has(key)) lines.set(key, new Map());
+      const cells = lines.get(key), value = column ? data.value(column, at) : "";
+      if (!cells.has(value)) cells.set(value, []);
+      cells.get(value).push(at);
+    }
+    const present = new Set(cases.map(at => column ? data.value(column, at) : ""));
+    const columns = column ? data.valuesOf(column).filter(value => present.has(value)) : [""];
+    const keys = [...lines.keys()].sort(BY_NUMBER);
+    const body = keys.map((key, line) => {
+      const values = rows.length ? key.split("\u0001") : [], above = line ? keys[line - 1].split("\u0001") : [];
+      const same = values.findIndex((value, place) => value !== above[place]);
+      return el("tr", {}, values.map((value, place) => el("th", {scope: "row", title: value}, place < same ? "" : value)), columns.map(value => {
+        const found = lines.get(key).get(value);
+        const named = [...rows.map((name, place) => [name, values[place]]), ...(column ? [[column, value]] : [])];
+        const set = {"a.suite": suite, q: name, ...Object.fromEntries(named.map(([name, one]) => ["a." + name, one]))};
+        return found ? outcomeCell(data, found, named.map(pair => pair.join(" ")).join(", ") || name, open, set) : el("td");
+      }));
+    });
+    const head = el("tr", {}, rows.map(name => el("th", {scope: "col"}, name)), columns.map(value => el("th", {scope: "col", title: value}, value)));
+    const bad = cases.filter(at => ["failed", "crashed", "hung", "error"].includes(data.state(at))).length;
+    const expected = cases.filter(at => data.state(at) === "expected").length;
+    const table = el("div", {class: "scroll"}, el("table", {class: "heat"}, el("thead", {}, column ? el("tr", {}, rows.map(() => el("td")), el("th", {scope: "colgroup", colspan: columns.length}, column)) : null, head), el("tbody", {}, body)));
+    drawn.push([bad, expected, cases.length, el("details", {open: Boolean(bad || expected) || drawn.length < 4}, el("summary", {}, el("b", {}, name), " ", el("span", {class: "dim"}, tally(data, cases))), table)]);
+  }
+  if (!drawn.length) { section.replaceChildren(); return; }
+  drawn.sort((a, b) => b[0] - a[0] || b[1] - a[1] || b[2] - a[2]);
+  put(section, el("h2", {}, "Matrix"), el("div", {class: "matrix"}, drawn.map(([, , , box]) => box)),
+    untested.length ? el("p", {class: "dim"}, `Not tested here (unsupported or skipped): ${untested.join(", ")}.`) : null);
+}
+
 // Pairs of axes to look at: what tests asked for, and all pairs of versions.
 function maps(data) {
   const pairs = data.rows.versions.flatMap((one, at, all) => all.slice(at + 1).map(other => [null, one, other]));
   return [...data.rows.grids, ...pairs].filter(([, ...pair]) => pair.every(name => data.axisNames.includes(name) && data.valuesOf(name).length > 1));
 }
 
-function heat(data, shown, section) {
+function heat(data, shown, section, open) {
   const varied = data.axisNames.filter(name => tellsApart(data, name, shown));
   const chosen = [state.get("rows"), state.get("columns")].filter(name => data.axisNames.includes(name));
   const names = [...new Set([...varied, ...chosen])];
@@ -38,14 +119,7 @@ function heat(data, shown, section) {
     el("tbody", {}, rows.map(value => el("tr", {}, el("th", {scope: "row", title: value}, value), columns.map(other => {
       const found = cells.get(value + "\u0001" + other);
       if (!found) return el("td");
-      const worst = ORDER.find(name => found.some(at => data.state(at) === name));
-      const passed = found.filter(at => data.state(at) === "passed").length;
-      const tested = found.filter(at => !["unsupported", "skipped"].includes(data.state(at))).length;
-      const codes = new Set(found.map(at => data.code(at)).filter(Boolean)), code = codes.size === 1 ? [...codes][0] : "";
-      const text = found.length === 1 || !tested ? code || worst : `${passed} of ${tested}${code && ": " + code}`;
-      const set = {["a." + row]: value, ["a." + column]: other};
-      return el("td", {}, el("button", {class: "o-" + worst, title: `${row} ${value}, ${column} ${other}: ${tally(data, found)}`,
-        onclick: () => { change(set); document.getElementById("cases").scrollIntoView(); }}, text));
+      return outcomeCell(data, found, `${row} ${value}, ${column} ${other}`, open, {["a." + row]: value, ["a." + column]: other});
     })))));
   put(section,
     el("h2", {}, "Any two axes"),
@@ -99,6 +173,7 @@ function ladder(data, shown, section, open) {
   // what is drawn together must be about as long: a thousand small ones would hide where sixty large ones end
   const reach = one => Math.max(one.loads, one.failed_at ?? 0);
   const found = all.filter(one => reach(one) < 4 * reach(all[0]) && reach(one) * 4 > reach(all[0])).slice(0, LINES.length);
+  found.forEach((one, line) => { one.line = line; });
   const most = Math.max(...found.map(reach)), wide = widthOf(section), width = wide > 1000 ? (wide - 24) / 2 : wide;
   const chart = (values, text, title) => {
     if (!found.some(one => values(one).length)) return null;
@@ -124,9 +199,27 @@ function ladder(data, shown, section, open) {
       el("i", {style: `background:${LINES[number_]}`}), data.short(one.case)))),
     el("div", {class: "charts"},
       chart(one => one.load_us, micros, "Time to load each"),
-      chart(one => one.rss_bytes, megabytes, "Memory of the process after each")),
+      chart(one => one.rss_bytes, megabytes, "Memory of the process after each"),
+      estimates(found.filter(one => one.estimate_bytes && one.failed_at !== null), width)),
     el("p", {class: "dim"}, "✕ the load that failed",
       all.length > found.length ? `; ${found.length} of ${number(all.length)} cases are drawn, those that failed and of a like length first: the filters choose others` : ""));
+}
+
+// The backend's estimate of what the contexts take in a protection domain, up to the one that it refused.
+function estimates(found, width) {
+  if (!found.length) return null;
+  const title = "Estimated memory in the protection domain (PD)", most = Math.max(...found.map(one => one.failed_at));
+  const highest = Math.max(...found.map(one => one.failed_at * one.estimate_bytes));
+  const drawn = frame({width, x: [0, most], y: [0, highest * 1.06], xLabel: "contexts", yText: megabytes, title, height: 230});
+  found.forEach(one => {
+    const colour = LINES[one.line], [fits, refused] = [one.failed_at - 1, one.failed_at].map(count => count * one.estimate_bytes);
+    drawn.svg.append(
+      el("rect", {x: drawn.left, width: drawn.width - drawn.left - drawn.right, y: drawn.toY(refused), height: drawn.toY(fits) - drawn.toY(refused), fill: colour, "fill-opacity": 0.18},
+        el("title", {}, `the PD is full between ${megabytes(fits)} and ${megabytes(refused)}`)),
+      el("line", {x1: drawn.toX(0), y1: drawn.toY(0), x2: drawn.toX(refused / one.estimate_bytes), y2: drawn.toY(refused), stroke: colour, "stroke-width": 1.8}),
+      el("text", {x: drawn.left + 6, y: drawn.toY(refused) - 5}, `PD full: ${fits ? one.failed_at - 1 : 0} fit, ${megabytes(fits)} to ${megabytes(refused)}`));
+  });
+  return el("div", {}, el("h3", {}, title), drawn.svg);
 }
 
 function times(data, shown, section, open) {

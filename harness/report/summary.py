@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import groupby, takewhile
 from pathlib import PurePath
 from typing import Any, Final, get_args
 
@@ -78,6 +78,8 @@ SECTIONS: Final = {
     "unsupported": "Unsupported",
 }
 """The sections of a page, the most important first, and their headings."""
+_COUNTED: Final = {"expected": "expected failures", "unsupported": "unsupported"}
+_FOR_MORE: Final = "figures, grids and reasons of all cases: in the report, or with -v"
 
 
 def section(record: CaseRecord) -> str:
@@ -160,18 +162,22 @@ def summary_lines(
     *,
     width: int = _WIDTH,
     above: str = "",
+    brief: bool = False,
 ) -> list[str]:
     """Return the lines to print at the end of a run.
 
     None is longer than `width` (at least 60) characters, but for the report's path. A diagnosis
-    whose words are in `above` is only named.
+    whose words are in `above` is only named. With `brief`, only what went wrong has lines of its
+    own; expected failures and unsupported cases are counted by their reasons.
     """
     groups, behind, concluded = read_once(cases, failure_groups, outputs_lines, _conclusions)
     lines = [coverage.headline()]
     # the exit code 0 does not show that nothing was tested
     if coverage.selected and coverage.is_whole and not coverage.judged:
         lines.append("NOTHING WAS TESTED: every case was skipped or is unsupported")
-    lines += behind
+    lines += [] if brief else behind
+    counted_only = [group for group in groups if brief and section(group.first) in _COUNTED]
+    groups = [group for group in groups if group not in counted_only]
     for group in groups[:_MAX_LINES]:
         lines.append(_group_line(group, width))
         known = group.diagnosis
@@ -179,7 +185,21 @@ def summary_lines(
             lines.append(_diagnosis_line(known, width, above))
     if len(groups) > _MAX_LINES:
         lines.append(f"... and {counted(len(groups) - _MAX_LINES, 'more signature')}")
-    return [*(_fit(line, width) for line in [*lines, *concluded]), f"report: {report}"]
+    for name, of_section in groupby(counted_only, lambda group: section(group.first)):
+        lines.append(f"{_COUNTED[name]}: {_reasons(of_section)}")
+    lines += [_FOR_MORE] if brief else concluded
+    return [*(_fit(line, width) for line in lines), f"report: {report}"]
+
+
+def _reasons(groups: Iterable[FailureGroup]) -> str:
+    """Count cases by known issue, diagnosis, or code."""
+    counts = Counter[str]()
+    for group in groups:
+        error, known = group.first.error, group.diagnosis
+        symbol = (error.symbol or error.api) if error else None
+        reason = group.first.known_issue or (known and known.id) or symbol or "other reasons"
+        counts[reason] += len(group.cases)
+    return ", ".join(f"{reason} ({count})" for reason, count in counts.most_common())
 
 
 def _conclusions(cases: Iterable[CaseRecord]) -> list[str]:

@@ -325,8 +325,7 @@ def html_text(run: RunData, cases: Iterable[CaseRecord] | None = None) -> str:
     failing = chain(*(group.cases for group in groups if section_of(group.first) == "failing"))
     new = None if since is None else _new_among(failing, since)
     became = Counter(since.became.values() if since else ())
-    besides = remarks(parts["drifting"], parts["simulated"])
-    headline = verdict(coverage, new=new, cut=cut is not None, besides=besides)
+    headline = verdict(coverage, new=new, cut=cut is not None)
     more = {"issues": issues, "versions": VERSIONS}
     more |= {name: parts[name] for name in ("ladders", "evidence", "grids")}
     return template("report.html.j2").render(
@@ -339,7 +338,7 @@ def html_text(run: RunData, cases: Iterable[CaseRecord] | None = None) -> str:
         coverage=coverage,
         became={word: became[word] for word in since.titles if became[word]} if since else {},
         totals=parts["totals"],
-        behind=parts["behind"],
+        behind=[*parts["behind"], *remarks(parts["drifting"], parts["simulated"])],
         duration=_seconds(parts["seconds"]),
         cases=counted(sum(parts["totals"].values()), "case"),
         above_cases=html(_failure_tables(groups, since, issues)) + above,
@@ -354,14 +353,11 @@ def html_text(run: RunData, cases: Iterable[CaseRecord] | None = None) -> str:
     )
 
 
-def verdict(
-    coverage: Coverage, *, new: int | None = None, cut: bool = False, besides: Sequence[str] = ()
-) -> str:
-    """Return the result of a run in words: whether it was `cut` short, its sentence with the
-    number of `new` failures, and remarks for which no case fails (`besides`)."""
-    sentence = coverage.headline(new)
-    sentences = ["Cut short."] if cut else []
-    return " ".join([*sentences, f"{sentence[:1].upper()}{sentence[1:]}.", *besides])
+def verdict(coverage: Coverage, *, new: int | None = None, cut: bool = False) -> str:
+    """Return the result of a run: its headline with the number of `new` failures, and whether it
+    was `cut` short."""
+    headline = coverage.headline(new)
+    return f"{'Cut short. ' if cut else ''}{headline[:1].upper()}{headline[1:]}."
 
 
 def _new_among(cases: Iterable[str], since: Since | None) -> int:

@@ -159,6 +159,7 @@ def test_a_ladder_has_its_memory() -> None:
         "load_us": [7, 8],
         "rss_bytes": [50, 60],
         "failed_at": None,
+        "estimate_bytes": None,
     }
     assert [entry["rss_bytes"] for entry in ladders_shown[1:]] == [[], []]
 

@@ -75,6 +75,7 @@ def test_the_lines_say_what_happened(snapshot: Snapshot) -> None:
         ),
     ]
     assert lines_of(records, "reports/x") == snapshot
+    assert lines_of(records, "reports/x", brief=True) == snapshot
 
 
 def test_lines_of_small_runs(snapshot: Snapshot) -> None:

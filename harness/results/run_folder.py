@@ -221,7 +221,7 @@ UNSEEN: Final = ".gitignore"
 _NOTHING: Final = "*\n"
 CASES: Final = "cases.json"
 """The file with the names of the selected cases."""
-_ID_BYTES: Final = 8
+_ID_BYTES: Final = 3
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 _PACKAGES = ("adbutils", "numpy", "onnx", "pydantic", "pytest", "pytest-xdist")
 _MAX_CASES_BYTES: Final = 64 << 20
@@ -237,12 +237,12 @@ class _Cases(BaseModel):
 
 
 def new_run_id(now: datetime | None = None, salt: str | None = None) -> str:
-    """Return a unique id that begins with the time: 20261121T060000Z-3f9a0c55d2e1b784.
+    """Return an id that begins with the time in UTC: 20261121-060000-3f9a0c.
 
-    The rest are 64 random bits; the order of runs does not depend on it.
+    The rest are random bits; the order of runs does not depend on it.
     """
     now, salt = now or datetime.now(UTC), salt or secrets.token_hex(_ID_BYTES)
-    return f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{salt}"
+    return f"{now.astimezone(UTC):%Y%m%d-%H%M%S}-{salt}"
 
 
 def case_slug(node_id: str) -> str:

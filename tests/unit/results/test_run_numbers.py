@@ -1,6 +1,7 @@
 """Runs are in the order in which they were begun, whatever clocks and names say."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -192,7 +193,7 @@ def test_a_run_whose_run_json_is_bad_is_left_out(tmp_path: Path, logged: Logged,
         RunFolder.open(bad)
 
 
-def test_ids_have_64_random_bits_behind_a_time_that_people_read() -> None:
-    ids = [new_run_id() for _ in range(1000)]
-    assert len({name.partition("-")[2] for name in ids}) == 1000
-    assert all(len(name.partition("-")[2]) == 16 for name in ids)
+def test_ids_have_random_digits_behind_a_time_that_people_read() -> None:
+    ids = [new_run_id(NOON) for _ in range(50)]
+    assert len(set(ids)) >= 49
+    assert all(re.fullmatch(r"20261121-120000-[0-9a-f]{6}", name) for name in ids)

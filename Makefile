@@ -88,7 +88,7 @@ lint: $(READY_DEV)
 	$(VENV)/bin/lint-imports --no-logo
 	$(VENV)/bin/mypy
 	$(SHELLCHECK) .ci/run tests/android/*.sh tests/integration/transport/adb/*.sh
-	$(SHELLCHECK) --shell=dash harness/transport/*.sh
+	$(SHELLCHECK) --shell=dash harness/transport/*.sh harness/app/*.sh
 	@# scripts that stand behind a prelude are checked as a device gets them
 	for package in deploy evidence; do cd $(CURDIR)/harness/$$package/device; for script in *.sh; do \
 	[ $$script = prelude.sh ] || \

@@ -133,6 +133,10 @@ class App:
     def manifest(self) -> AppManifest:
         return self.parts[0].manifest
 
+    @property
+    def is_bundle(self) -> bool:
+        return self.parts[0].place.entry != _MANIFEST
+
     @cached_property
     def native(self) -> list[AppLibrary]:
         """The libraries for phones, and skels among assets; of each name the first."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
 
-from harness.app.checks import TARGET, AppReport, Phone, report
+from harness.app.checks import TARGET, AppFinding, AppReport, Phone, report
 from harness.app.package import Answers, read_app
+from harness.app.phone_run import END_S, AppRunReport, component_of, require_package, run_app
 from harness.bench.provisioner import preflight_device
+from harness.cli.explain import cause_lines, surest_first
 from harness.cli.lab_options import (
     files_argument,
     host_runtime,
@@ -17,24 +20,30 @@ from harness.cli.lab_options import (
     lab_option,
     open_catalog,
     open_lab,
+    output_option,
+    seconds_of,
 )
 from harness.cli.say import say, say_result
 from harness.containers.artefact import Piece
 from harness.core.errors import ConfigError, InfraError
 from harness.core.outgoing_text import counted
 from harness.core.state_folders import cache_root
+from harness.evidence.case_evidence import SUMMARY
 from harness.lab.facts import ask_public_libraries
 from harness.lab.inventory import load_lab
+from harness.lab.lab_device import AttachedDevice
 from harness.models.context_metadata import read_each
 from harness.probe.build import ProbeBuilder
+from harness.results.run_folder import making_folders, new_run_id
 
 _NEGATIVE = 1
 _MAX_SHOWN = 4
+_REPORTS = Path("reports")
 
 
 @click.group()
 def app() -> None:
-    """Check Android apps that bring QNN along."""
+    """Check and run Android apps that bring QNN along."""
 
 
 @app.command("check")
@@ -55,10 +64,73 @@ def check_command(
     not answer.
     """
     inside = read_app(files, lambda pieces: _metadata(pieces, lab_file))
-    phone = None if device is None else _phone(device, lab_file)
-    result = report(inside, phone)
+    with contextlib.ExitStack() as leased:
+        phone = device and leased.enter_context(_phone(device, lab_file, "app check"))[1]
+        result = report(inside, phone or None)
     say_result(result, _lines(result), as_json)
     return _NEGATIVE if any(finding.severity == "error" for finding in result.findings) else 0
+
+
+@app.command("run")
+@files_argument
+@click.option("-s", "--device", metavar="NAME", required=True, help="A phone of the lab.")
+@click.option("--activity", metavar="NAME", help="What to start (default: as the launcher does).")
+@click.option("--for", "how_long", default="10s", show_default=True, help="How long to watch it.")
+@click.option("--timeout", default="60s", show_default=True, help="The time for all of it.")
+@click.option("-g", "--grant", is_flag=True, help="Grant all permissions that it asks for.")
+@output_option("Folder for the evidence (default: a new one in reports).", metavar="FOLDER")
+@lab_option
+@json_option
+def run_command(
+    files: tuple[Path, ...],
+    device: str,
+    activity: str | None,
+    how_long: str,
+    timeout: str,
+    grant: bool,
+    output: Path | None,
+    lab_file: Path,
+    as_json: bool,
+) -> int:
+    """Install and start an app on a phone, and explain its log: an .apk, or all of a split set.
+
+    What the app logs is explained as by `explain`, and kept with other evidence. It is then ended,
+    and uninstalled if it was not there before. Over another version it is installed as `adb
+    install -r -t` does: data are kept, and it stays.
+
+    \b
+    Exit codes: 0 nothing wrong was found, 1 the app was refused, crashed, hung or ended, or a cause
+    was found, 2 wrong input, 3 the phone failed.
+    """
+    watch_s, timeout_s = seconds_of(how_long, "--for"), seconds_of(timeout, "--timeout")
+    if timeout_s < watch_s + END_S:
+        raise ConfigError(f"is too short for {how_long} of watching", field="--timeout")
+    inside = read_app(files, lambda pieces: _metadata(pieces, lab_file))
+    if inside.is_bundle:
+        problem = (
+            "no phone installs a bundle; make an APK of it with `bundletool build-apks "
+            "--mode=universal`, and unpack that from the .apks"
+        )
+        raise ConfigError(problem, file=files[0], field="FILE")
+    require_package(package := inside.manifest.package)
+    if activity is not None:
+        component_of(package, activity)
+    with making_folders(output or _REPORTS):
+        folder = output or _REPORTS / f"{new_run_id()}-app"
+    with _phone(device, lab_file, "app run") as (attached, phone):
+        result = run_app(
+            attached,
+            files,
+            package,
+            report(inside, phone).findings,
+            folder,
+            activity=activity,
+            grant=grant,
+            watch_s=watch_s,
+            timeout_s=timeout_s,
+        )
+    say_result(result, _run_lines(result), as_json)
+    return result.exit_code
 
 
 def _metadata(pieces: Sequence[Piece], lab_file: Path) -> Answers:
@@ -73,16 +145,18 @@ def _metadata(pieces: Sequence[Piece], lab_file: Path) -> Answers:
         return [{}] * len(pieces)
 
 
-def _phone(name: str, lab_file: Path) -> Phone:
+@contextlib.contextmanager
+def _phone(name: str, lab_file: Path, command: str) -> Iterator[tuple[AttachedDevice, Phone]]:
+    """Lease a phone, and ask it what it offers to apps."""
     lab = load_lab(lab_file)
     lab.select([name])
-    with open_lab(lab, "app check") as opened:
+    with open_lab(lab, command) as opened:
         attached = opened.device(name).attach()
         if attached.target != TARGET:
             problem = f"device {name} is no Android phone: its target is {attached.target}"
             raise ConfigError(problem, field="--device")
         public = ask_public_libraries(attached.transport)
-        return Phone(name, preflight_device(attached), public)
+        yield attached, Phone(name, preflight_device(attached), public)
 
 
 def _lines(result: AppReport) -> Iterator[str]:
@@ -104,13 +178,40 @@ def _lines(result: AppReport) -> Iterator[str]:
         yield "nothing of QNN is inside, so there is nothing to check"
         return
     for finding in result.findings:
-        yield f"{finding.severity} {finding.code}: {finding.explanation}"
-        for place in finding.evidence[:_MAX_SHOWN]:
-            yield f"    in {place}"
-        yield f"    what helps: {finding.remedy}"
-        if finding.source:
-            yield f"    see {finding.source}"
+        yield from _finding_lines(finding)
     errors = sum(finding.severity == "error" for finding in result.findings)
     where = f" on {result.device}" if result.device else ""
     number = counted(len(result.findings), "finding")
     yield f"{number}; {errors or 'nothing'} would stop it{where}"
+
+
+def _run_lines(result: AppRunReport) -> Iterator[str]:
+    before = result.before
+    there = f"version {before} was there, and the app stays" if before else "it was not there"
+    yield f"{result.package} on {result.device}: {there}"
+    if result.activity:
+        shown = f"shown after {result.shown_ms} ms" if result.shown_ms else "not shown in that time"
+        yield f"started {result.activity}: {shown}"
+    watched = f" (watched for {result.watched_s:g} s)" if result.activity else ""
+    yield f"{result.outcome}{watched}"
+    if result.sign:
+        yield f"    {result.sign}"
+    yield from cause_lines(surest_first(result.explanation.diagnoses))
+    for finding in result.findings:
+        if finding.severity == "error":
+            yield from _finding_lines(finding)
+    if SUMMARY not in result.files:
+        yield from (f"note: {note}" for note in result.notes)
+    yield f"evidence: {result.folder}"
+    if not result.is_restored:
+        yield f"warning: {result.package} may still be on the phone; `adb uninstall` removes it"
+    if result.problem:
+        yield f"error: {result.problem}"
+
+
+def _finding_lines(finding: AppFinding) -> Iterator[str]:
+    yield f"{finding.severity} {finding.code}: {finding.explanation}"
+    yield from (f"    in {place}" for place in finding.evidence[:_MAX_SHOWN])
+    yield f"    what helps: {finding.remedy}"
+    if finding.source:
+        yield f"    see {finding.source}"

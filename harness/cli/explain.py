@@ -41,7 +41,7 @@ def explain(file: str, as_json: bool) -> int:
     """
     log = _read(file)
     explanation = explain_log(log.lines)
-    explanation = explanation.model_copy(update={"diagnoses": _surest_first(explanation.diagnoses)})
+    explanation = explanation.model_copy(update={"diagnoses": surest_first(explanation.diagnoses)})
     text = (*_answer_lines(explanation.diagnoses, log), *explanation.numbers)
     say_result(explanation, text, as_json)
     return 0 if explanation.diagnoses else _NEGATIVE
@@ -74,7 +74,8 @@ def _read_text(stream: BinaryIO, name: str) -> ScannedLog:
     return read_log(cast("BinaryIO", buffered))
 
 
-def _surest_first(causes: Sequence[Explained]) -> tuple[Explained, ...]:
+def surest_first(causes: Sequence[Explained]) -> tuple[Explained, ...]:
+    """Return the causes of each failure, the surest first."""
     ranked = sorted(causes, key=lambda cause: cause.confidence != "known")
     failures = dict.fromkeys(cause.failure for cause in ranked)
     return tuple(cause for failure in failures for cause in ranked if cause.failure == failure)
@@ -95,6 +96,11 @@ def _answer_lines(causes: tuple[Explained, ...], log: ScannedLog) -> Iterator[st
             first = f"line {log.error} is the first with ERROR"
             yield f"{first}; it and the lines just before it often name the cause"
         return
+    yield from cause_lines(causes)
+
+
+def cause_lines(causes: tuple[Explained, ...]) -> Iterator[str]:
+    """Yield the text about causes, of which those of one failure stand together."""
     for number, (_, group) in enumerate(groupby(causes, lambda cause: cause.failure)):
         answer, *others = group
         if number:

@@ -21,7 +21,7 @@ from harness.core.errors import ConfigError, HarnessError
 from harness.core.outgoing_text import OutgoingStream
 
 COMMANDS: Final = {
-    "app": "Check Android apps that bring QNN along.",
+    "app": "Check and run Android apps that bring QNN along.",
     "bisect": "Find what changed a case: QNN runtime, ONNX Runtime, compiler or power profile.",
     "compare": "Compare run NEW (default: reports/latest) with run BASE; new failures exit with 1.",
     "devices": "List the lab's devices, configured ones first, then others that adb sees.",

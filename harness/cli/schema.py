@@ -15,6 +15,7 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic._internal._docs_extraction import extract_docstrings_from_cls
 
 from harness.app.checks import AppReport
+from harness.app.phone_run import AppRunReport
 from harness.bisect.result import BisectionResult
 from harness.cli.bisect import BisectionPlanned
 from harness.cli.devices import DevicesListed
@@ -60,6 +61,7 @@ def schemas() -> dict[str, str]:
         # As it is written: every key is there.
         "results.schema.json": _schema(JournalLine, "A line of results.jsonl"),
         "app.schema.json": _schema(AppReport, "What app check --json prints"),
+        "app-run.schema.json": _schema(AppRunReport, "What app run --json prints"),
         "doctor.schema.json": _schema(DoctorReport, "What doctor --json prints"),
         "bisect.schema.json": _schema(
             BisectionResult, "What bisect --json prints, and its result.json", "validation"

@@ -123,10 +123,12 @@ class CaseEvidence:
         if not self._process:
             self._note(f"process {pid} could not be inspected before it ended")
 
-    def collect(self, folder: Path, *, deadline: Deadline) -> CollectedEvidence:
+    def collect(
+        self, folder: Path, *, deadline: Deadline, more: Sequence[EvidenceFile] = ()
+    ) -> CollectedEvidence:
         """Ask for everything from the case's time, in one round trip, and write it to `folder`.
 
-        Takes no longer than `deadline`, except for a slow disk.
+        `more` is written first. Takes no longer than `deadline`, except for a slow disk.
         """
         start = time.monotonic()
         last_s = math.ceil(boot_clock_s() - self._started_s) + MARGIN_S
@@ -150,7 +152,7 @@ class CaseEvidence:
             report.read_process(self._pid, self._process)
         baseline, facts = baseline_of(sections), report.facts
         facts["took_s"] = round(time.monotonic() - start, 3)
-        written = self._write(folder, [*self._of_dsp(), *report.files()], facts)
+        written = self._write(folder, [*more, *self._of_dsp(), *report.files()], facts)
         return CollectedEvidence(written, tuple(self._notes), baseline, self._lost)
 
     def _of_dsp(self) -> list[EvidenceFile]:

@@ -46,8 +46,8 @@ PRINTED = {
 }
 """The names of the small documents, by the command that prints them."""
 
-ELSEWHERE = {"model reduce"}
-"""Want a failure, and a night with channels; tests/integration/bisect/ and nightly/ have both."""
+ELSEWHERE = {"app run", "model reduce"}
+"""Want a phone and a failure; tests/integration/cli/test_app_run.py and bisect/ have these."""
 
 
 @pytest.fixture(scope="module")

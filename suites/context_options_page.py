@@ -18,8 +18,7 @@ from harness.core.versions import QnnVersion
 
 HEAD = """# Options of a context
 
-For whoever loads a context binary on HTP and wants it to load differently: with less memory,
-faster, or together with others.
+Options with which an HTP context binary loads: with less memory, faster, or together with others.
 
 Give them to a file with `qnn-harness run model.bin --context-option reused_io_limit_mb=64`
 (repeatable), in a suite with `bench.resident(contexts, options={"reused_io_limit_mb": 64})`, in a

@@ -18,8 +18,6 @@ from harness.core.versions import QnnVersion
 
 HEAD = """# Error codes that the real libraries give
 
-For whoever has the number of an error and wants to know in which other cases QNN gives it.
-
 The table has each code that libQnnHtp.so, libQnnGpu.so and libQnnSystem.so for x86-64 give without
 a phone, and the shortest series of calls found that leads to it. A device with a DSP or a GPU may
 answer the same calls differently. The symbol is `none` where no name for the number is known.

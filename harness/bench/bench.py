@@ -285,26 +285,6 @@ class Bench:
         options = {"tolerance": tolerance, "graph": method}
         return self._run_file("executorch", program, inputs, expected, repeat, timeout_s, **options)
 
-    def litert(
-        self,
-        model: AnyPath,
-        *,
-        inputs: AnyPath | Sequence[AnyPath] | None = None,
-        tolerance: float = 0.0,
-        rounds: Rounds = ONCE,
-    ) -> Observation:
-        """Compile a .tflite with LiteRT and run each partition as a context.
-
-        A partition gets the inputs that LiteRT's CPU computed, and its outputs are compared with
-        the CPU's. Without a `tolerance` they may differ by 2 % of the largest value. The record has
-        the place of each node. `inputs` is as for `executorch`; otherwise like `run_contexts`.
-
-        Raises ConfigError unless the test is marked `device(engine="litert")`, for a file that
-        LiteRT does not take, and for inputs or a tolerance with a model that its CPU does not run.
-        Raises TargetFailure if the compiler refuses the model or takes no node.
-        """
-        return self._run_file("litert", model, inputs, None, rounds, tolerance=tolerance)
-
     def _run_file(
         self,
         method: str,

@@ -52,7 +52,6 @@ class LiteRT(Engine):
     kinds = ("tflite",)
     default_for = ("tflite",)
     backends = ("htp",)
-    method = "litert"
     takes_context_options = True
     has_compilers = True
     test = "test_model"
@@ -75,7 +74,11 @@ class LiteRT(Engine):
         return [WholeFile.of(path, (), options, ())]
 
     def run(self, bench: Bench, file: FileRun) -> Observation:
-        """Compile the model and run its partitions as contexts; see `Bench.litert`."""
+        """Compile the model and run its partitions as contexts.
+
+        A partition gets the inputs that LiteRT's CPU computed, and its outputs are compared with
+        the CPU's. Without a tolerance they may differ by 2 % of the largest value.
+        """
         compiled = compiled_model(bench.case, file.path, file.inputs, file.tolerance)
         bench.measure(litert=compiled.figures(), **compiled.places())
         bench.conclude(str(compiled))

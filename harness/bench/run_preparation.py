@@ -324,7 +324,7 @@ class Workbench:
         errors = [finding for finding in findings if finding.severity == "error"]
         if errors and self._preflight == "strict":
             errors_text = "; ".join(str(error) for error in errors)
-            raise VersionError(f"{placement}: {errors_text}", field="--preflight strict")
+            raise VersionError(f"{placement}: {errors_text}", field="qnn_preflight=strict")
 
     def keep_out(self, device: LabDevice, error: DeviceHeld) -> None:
         """Keep cases from waiting again for a device, for some time after a vain wait."""

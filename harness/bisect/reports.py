@@ -224,7 +224,7 @@ def commands(result: BisectionResult) -> Iterator[str]:
     points = dict.fromkeys(side.at for edge in result.edges for side in result.sides(edge))
     for point in points or [()]:
         words = ["pytest", "-m", "device", result.case.partition("[")[0]]
-        words += ["--qnn-only-case", result.case, "--qnn-device", result.devices[0]]
+        words += ["-o", f"qnn_only_case={result.case}", "--qnn-device", result.devices[0]]
         words += ["--qnn-backend", result.backend] if result.backend != "htp" else []
         versions = dict(zip(result.axes, point, strict=True)) if point else {}
         for axis, version in {**result.held, **versions}.items():

@@ -167,7 +167,6 @@ _ONE_AXIS: Final = (
     "name one axis; to find which of two axes matters, use --good qnn=V,ort=V --bad qnn=V,ort=V "
     "(`pytest --qnn all --ort all` runs all pairs)"
 )
-_OPTIONS: Final = {"repeat": "--repeat", "candidates": "--versions"}
 Ends = Mapping[str, Mapping[AxisName, str]]
 """{"--good" or "--bad": {axis: version}}, as far as they are named."""
 
@@ -182,13 +181,10 @@ class Request:
     reports: Path
     good: str | None = None
     bad: str | None = None
-    candidates: str | None = None
     versions: Mapping[AxisName, str] | None = None
     devices: Sequence[str] = ()
-    backend: str | None = None
     match: str | None = None
     repeat: int | None = None
-    run_timeout_s: int = 1800
     pytest_arguments: tuple[str, ...] = ()
 
 
@@ -205,10 +201,11 @@ def make_task(request: Request, lab: Lab, catalog: Catalog) -> Task:
     _check_nothing_is_ignored(request, match)
     if match is not None and match.needs_good and "--good" not in ends:
         raise ConfigError("--match compares with the good end; name its version", field="--good")
-    placement = choose_devices(lab, request.case, request.devices, request.backend)
+    placement = choose_devices(lab, request.case, request.devices, None)
     versions, specs = Versions(catalog, placement.target), dict(request.versions or {})
-    candidates = {axis: _candidates(axis, request, specs, versions) for axis in axes}
-    paths = {axis: versions.paths(axis, _specs(axis, request, specs)) for axis in SEARCHED}
+    listed = {axis: [specs[axis]] if axis in specs else [] for axis in SEARCHED}
+    candidates = {axis: versions.candidates(axis, listed[axis], f"--{axis}") for axis in axes}
+    paths = {axis: versions.paths(axis, listed[axis]) for axis in SEARCHED}
     return Task(
         search=_spec(request, candidates, _resolved(ends, candidates, versions)),
         case=request.case,
@@ -220,7 +217,6 @@ def make_task(request: Request, lab: Lab, catalog: Catalog) -> Task:
         lab=request.lab.absolute(),
         folder=root,
         match=request.match,
-        run_timeout_s=request.run_timeout_s,
         pytest_arguments=arguments,
     )
 
@@ -288,18 +284,14 @@ def _end(text: str, field: str, searched: Sequence[AxisName]) -> dict[AxisName, 
 
 def _check_nothing_is_ignored(request: Request, match: Match | None) -> None:
     """Raise ConfigError for options that would have no effect."""
-    if len(request.axes) == 2 and request.candidates is not None:
-        options = ", ".join(f"--{axis}" for axis in SEARCHED)
-        problem = f"lists one axis; list the candidates of two axes with {options}"
-        raise ConfigError(problem, field="--versions")
     if match is not None and match.drift_steps is not None and request.axes != ("qnn",):
         problem = (
             "--match drift compares QNN versions, which load the same contexts; use --axis qnn"
         )
         raise ConfigError(problem, field="--axis")
     named = {f"--{axis}": spec for axis, spec in (request.versions or {}).items()}
-    for field, spec in {**named, "--versions": request.candidates}.items():
-        if spec is not None and not spec.strip(" ,"):
+    for field, spec in named.items():
+        if not spec.strip(" ,"):
             raise ConfigError("names no version", field=field)
 
 
@@ -316,22 +308,6 @@ def pytest_root(case: str, field: str) -> Path:
         if (folder / file).is_file():
             return folder
     raise ConfigError(f"file {file} is not in the current folder or a folder above it", field=field)
-
-
-def _candidates(
-    axis: AxisName, request: Request, specs: Mapping[AxisName, str], versions: Versions
-) -> tuple[str, ...]:
-    field = "--versions" if request.candidates is not None else f"--{axis}"
-    if axis in specs and field != f"--{axis}":
-        problem = f"{field} also lists the candidates; give one of the two options"
-        raise ConfigError(problem, field=f"--{axis}")
-    return versions.candidates(axis, _specs(axis, request, specs), field)
-
-
-def _specs(axis: AxisName, request: Request, specs: Mapping[AxisName, str]) -> list[str]:
-    if axis in request.axes and request.candidates is not None:
-        return [request.candidates]
-    return [specs[axis]] if axis in specs else []
 
 
 def _resolved(
@@ -367,5 +343,5 @@ def _spec(
         )
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        field = _OPTIONS.get(str(first["loc"][0])) if first["loc"] else None
+        field = "--repeat" if first["loc"] == ("repeat",) else None
         raise ConfigError(first["msg"].removeprefix("Value error, "), field=field) from error

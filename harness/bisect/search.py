@@ -189,7 +189,7 @@ class Search(ABC, Generic[SpecType, Finding_co]):
         """Return the next run or the finding, given `evidence`."""
 
 
-_LEASE_WAIT_S: Final = 600
+_LEASE_WAIT: Final = "10m"
 
 
 class Task(Part):
@@ -243,9 +243,10 @@ def case_arguments(
 ) -> list[str]:
     """Return pytest's arguments for one case alone, on the first usable one of `devices`."""
     # paths are given with "=": pytest takes a separate word for the path of a test
-    arguments = ["-m", "device", "-n0", "-p", "no:cacheprovider", f"--qnn-only-case={case}"]
+    arguments = ["-m", "device", "-n0", "-p", "no:cacheprovider", "-o", f"qnn_only_case={case}"]
     arguments += [f"--qnn-lab={lab}", f"--qnn-reports={reports}", f"--qnn-backend={backend}"]
     # so that the case is named after what the devices share, not after one of them
-    arguments += ["--qnn-each-soc"] if len(devices) > 1 else []
+    arguments += ["--qnn-spread=soc"] if len(devices) > 1 else []
     # others may use the device in between; it is better to wait than to stop
-    return [*arguments, f"--qnn-device={','.join(devices)}", f"--qnn-lease-timeout={_LEASE_WAIT_S}"]
+    arguments += ["-o", f"qnn_lease_timeout={_LEASE_WAIT}"]
+    return [*arguments, f"--qnn-device={','.join(devices)}"]

@@ -65,10 +65,10 @@ def pytest_arguments_to_resume(stored: Sequence[str], arguments: Sequence[str]) 
     """
     if arguments and tuple(map(without_secrets, arguments)) != tuple(stored):
         problem = "differs from the arguments of this search; give the same arguments, or none"
-        raise ConfigError(problem, field="--pytest-arg")
+        raise ConfigError(problem, field="-- PYTEST_ARGS")
     if not arguments and REDACTED in " ".join(stored):
         problem = "an argument of this search had a secret, which is not stored; give all again"
-        raise ConfigError(problem, field="--pytest-arg")
+        raise ConfigError(problem, field="-- PYTEST_ARGS")
     return tuple(arguments or stored)
 
 
@@ -99,8 +99,8 @@ def run_case(arguments: Sequence[str], reports: Path, cwd: Path, timeout_s: floa
     with disk_errors(f"cannot write to {reports}"):
         reports.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         output = (reports / OUTPUT).open("wb")
-    problem_option = f"--qnn-problem-file={(reports / PROBLEM).absolute()}"
-    command = [sys.executable, "-m", "pytest", problem_option, *arguments]
+    problem_option = f"qnn_problem_file={(reports / PROBLEM).absolute()}"
+    command = [sys.executable, "-m", "pytest", "-o", problem_option, *arguments]
     process = spawn_guarded(command, cwd=cwd, stdout=output, stderr=output, grace_s=RUN_GRACE_S)
     with output, process:
         exit_code = _wait_for_end(process, reports / OUTPUT, timeout_s)
@@ -186,7 +186,7 @@ def judge(
         return Judged("untestable", stopped.text)
     if stopped.about == "lab":
         return Judged("unknown", stopped.text)
-    raise ConfigError(stopped.text.replace("--only-case", "--case"))
+    raise ConfigError(stopped.text.replace("qnn_only_case", "--case"))
 
 
 def _problem(output: Path, exit_code: int | None) -> str:

@@ -14,6 +14,8 @@ from harness.app.phone_run import END_S, AppRunReport, component_of, require_pac
 from harness.bench.provisioner import preflight_device
 from harness.cli.explain import cause_lines, surest_first
 from harness.cli.lab_options import (
+    device_option,
+    duration_option,
     files_argument,
     host_runtime,
     json_option,
@@ -21,7 +23,6 @@ from harness.cli.lab_options import (
     open_catalog,
     open_lab,
     output_option,
-    seconds_of,
 )
 from harness.cli.say import say, say_result
 from harness.containers.artefact import Piece
@@ -48,7 +49,7 @@ def app() -> None:
 
 @app.command("check")
 @files_argument
-@click.option("-s", "--device", metavar="NAME", help="A phone that it is to run on.")
+@device_option("A phone that it is to run on.")
 @lab_option
 @json_option
 def check_command(
@@ -73,10 +74,10 @@ def check_command(
 
 @app.command("run")
 @files_argument
-@click.option("-s", "--device", metavar="NAME", required=True, help="A phone of the lab.")
+@device_option("The phone.", required=True)
 @click.option("--activity", metavar="NAME", help="What to start (default: as the launcher does).")
-@click.option("--for", "how_long", default="10s", show_default=True, help="How long to watch it.")
-@click.option("--timeout", default="60s", show_default=True, help="The time for all of it.")
+@duration_option("--for", "watch_s", "How long to watch it.", default="10s")
+@duration_option("--timeout", "timeout_s", "The time for all of it.", default="60s")
 @click.option("-g", "--grant", is_flag=True, help="Grant all permissions that it asks for.")
 @output_option("Folder for the evidence (default: a new one in reports).", metavar="FOLDER")
 @lab_option
@@ -85,8 +86,8 @@ def run_command(
     files: tuple[Path, ...],
     device: str,
     activity: str | None,
-    how_long: str,
-    timeout: str,
+    watch_s: float,
+    timeout_s: float,
     grant: bool,
     output: Path | None,
     lab_file: Path,
@@ -102,9 +103,8 @@ def run_command(
     Exit codes: 0 nothing wrong was found, 1 the app was refused, crashed, hung or ended, or a cause
     was found, 2 wrong input, 3 the phone failed.
     """
-    watch_s, timeout_s = seconds_of(how_long, "--for"), seconds_of(timeout, "--timeout")
     if timeout_s < watch_s + END_S:
-        raise ConfigError(f"is too short for {how_long} of watching", field="--timeout")
+        raise ConfigError(f"is too short for {watch_s:.0f} s of watching", field="--timeout")
     inside = read_app(files, lambda pieces: _metadata(pieces, lab_file))
     if inside.is_bundle:
         problem = (

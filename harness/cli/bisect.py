@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shlex
 import sys
@@ -24,16 +23,18 @@ from harness.bisect.search import CornerSpec, Task
 from harness.bisect.search_loop import RunEnd, Watcher, pytest_arguments_to_resume
 from harness.bisect.version_search import Bisection
 from harness.cli.lab_options import (
+    PytestCommand,
+    device_option,
+    duration_option,
     json_option,
     lab_option,
     lab_or_simulated,
     reports_option,
-    run_timeout_option,
 )
 from harness.cli.say import say, say_result
 from harness.core.errors import ConfigError, HarnessError
 from harness.core.json_record import Printout
-from harness.core.matrix_axes import BACKENDS, SEARCHED, VERSIONS, AxisName
+from harness.core.matrix_axes import SEARCHED, VERSIONS, AxisName
 from harness.core.outgoing_text import counted, one_line, outgoing
 from harness.core.state_folders import cache_root
 from harness.core.yaml_document import shown
@@ -195,18 +196,24 @@ _LATEST: Final = "latest"
 _WITH_RESUME: Final = (
     "resume",
     "reports",
-    "max_minutes",
+    "timeout_s",
     "as_json",
     "lab_file",
     "pytest_arguments",
 )
 
 
+_NOUNS: Final = {
+    "qnn": "QNN version",
+    "ort": "ONNX Runtime version",
+    "compiler": "QNN version of the compiler",
+    "power": "Power profile",
+}
+
+
 def _axis_options(command: Callable[..., int]) -> Callable[..., int]:
-    first = SEARCHED[0]
     for axis in reversed(SEARCHED):
-        same = f"As --{first}, for this axis."
-        text = "Version of this axis; or candidates, to search it." if axis == first else same
+        text = f"{_NOUNS[axis]} to use, or those to search (default: all available)."
         metavar = "VERSION" if axis in VERSIONS else "NAME"
         command = click.option(f"--{axis}", metavar=metavar, help=text)(command)
     return command
@@ -224,7 +231,11 @@ class BisectionPlanned(Printout):
     most_runs: int
 
 
-@click.group(invoke_without_command=True)
+class _PytestGroup(PytestCommand, click.Group):
+    pass
+
+
+@click.group(cls=_PytestGroup, invoke_without_command=True)
 @click.option("--case", metavar="NODEID", help="The case, as in reports; its versions are ignored.")
 @click.option("--axis", metavar="AXIS[,AXIS]", help=f"The axis to search: {', '.join(SEARCHED)}.")
 @click.option(
@@ -233,9 +244,6 @@ class BisectionPlanned(Printout):
     help="A version that is good; or a pair, qnn=2.32,ort=1.21: which of the two axes matters?",
 )
 @click.option("--bad", metavar="VERSION", help="A version that is bad; or a pair.")
-@click.option(
-    "--versions", "candidates", metavar="A,B,C", help="The candidates (default: all available)."
-)
 @click.option(
     "--match",
     metavar="WHAT",
@@ -248,16 +256,9 @@ class BisectionPlanned(Printout):
     help="Runs of each version: bad if any is bad (default: 1). Of figures, the median counts.",
 )
 @click.option("--dry-run", is_flag=True, help="Only print the versions and the number of runs.")
-@click.option("--max-minutes", type=float, help="Start no run after this; continue with --resume.")
-@run_timeout_option
+@duration_option("--timeout", "timeout_s", "Start no run after this time, as in 2h.")
 @_axis_options
-@click.option(
-    "--device", multiple=True, metavar="NAME", help="The device; further ones are fallbacks."
-)
-@click.option("--backend", type=click.Choice(BACKENDS), help="QNN backend (default: the case's).")
-@click.option(
-    "--pytest-arg", "pytest_arguments", multiple=True, metavar="ARG", help="Passed to pytest."
-)
+@device_option("Device; further ones are fallbacks (default: that of the case).", multiple=True)
 @click.option(
     "--resume",
     is_flag=False,
@@ -274,14 +275,14 @@ def bisect(context: click.Context, /, **values: Any) -> int:
 
     \b
     Exit codes: 0 found, 1 nothing changed or only a range is known, 2 the input is wrong,
-    3 the lab or --max-minutes stopped it (--resume continues).
+    3 the lab or --timeout stopped it (--resume continues).
     """
     if context.invoked_subcommand is not None:
         # `bisect --reports DIR log` means the same as `bisect log --reports DIR`
         shared = {name: values[name] for name in ("reports", "as_json")}
         context.default_map = dict.fromkeys(bisect.commands, shared)
         return FOUND
-    stop_at = _stop_at(values["max_minutes"])
+    stop_at = None if values["timeout_s"] is None else time.monotonic() + values["timeout_s"]
     if values["resume"] is not None:
         _check_only_resumed(context)
         source = context.get_parameter_source("lab_file")
@@ -340,14 +341,6 @@ def _request(values: dict[str, Any]) -> Request:
     )
 
 
-def _stop_at(minutes: float | None) -> float | None:
-    if minutes is None:
-        return None
-    if not (math.isfinite(minutes) and minutes > 0):
-        raise ConfigError(f"{minutes} is not a number above 0", field="--max-minutes")
-    return time.monotonic() + 60 * minutes
-
-
 def _check_only_resumed(context: click.Context) -> None:
     changed = [
         parameter
@@ -357,8 +350,8 @@ def _check_only_resumed(context: click.Context) -> None:
     ]
     if changed:
         problem = "continues with the stored options, and accepts only a few"
-        same = ("--lab if it is the same", "--pytest-arg if they are the same")
-        choices = ("--reports", "--max-minutes", "--json", *same)
+        same = ("--lab and `-- PYTEST_ARGS` if they are the same",)
+        choices = ("--reports", "--timeout", "--json", *same)
         raise ConfigError(f"--resume {problem}", field=changed[0].opts[0], choices=choices)
 
 

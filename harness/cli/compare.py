@@ -12,7 +12,6 @@ from harness.cli.lab_options import json_option, lab_option, lab_to_name
 from harness.cli.say import say, say_json
 from harness.history.comparison import BISECTED, Bisectable, Category, FailOn, Pair, apply_history
 from harness.history.comparison_text import (
-    ComparisonView,
     compare_folders,
     lines,
     markdown,
@@ -21,7 +20,6 @@ from harness.history.comparison_text import (
     view_of,
 )
 from harness.history.previous_run import histories, previous_of
-from harness.notify.messages import Message, notify as send_message, require_channels
 from harness.results.run_folder import RunFolder
 
 _LATEST: Final = Path("reports/latest")
@@ -42,12 +40,12 @@ _LATEST: Final = Path("reports/latest")
     help="Changes that end with 1: new, changed, flaky, vanished, lab, added, drift:STEPS, "
     "perf:PERCENT%, ops.",
 )
-@click.option("--markdown", "as_markdown", is_flag=True, help="Print a comment for CI.")
-@click.option("--html", "as_html", is_flag=True, help="Print a page.")
 @click.option(
-    "--notify",
-    is_flag=True,
-    help="Send the result to the channels of devices.yaml, unless it is 0 and nothing was fixed.",
+    "--format",
+    type=click.Choice(["text", "md", "html", "json"]),
+    default="text",
+    show_default=True,
+    help="Form of the output; md is a comment for CI.",
 )
 @lab_option
 @json_option
@@ -55,9 +53,7 @@ def compare(
     runs: tuple[Path, ...],
     previous: bool,
     fail_on: str,
-    as_markdown: bool,
-    as_html: bool,
-    notify: bool,
+    format: str,
     lab_file: Path,
     as_json: bool,
 ) -> int:
@@ -69,12 +65,6 @@ def compare(
     and memory are judged by the noise in earlier runs of the same cases: a single run never proves
     a change, except for an op if all its executions differ by a factor of three.
     """
-    formats = {"--markdown": as_markdown, "--html": as_html, "--json": as_json}
-    chosen = [name for name, is_set in formats.items() if is_set]
-    if len(chosen) > 1:
-        raise click.UsageError(f"{' and '.join(chosen[:2])} cannot be combined")
-    if notify:
-        require_channels(lab_file)
     fail_rules = FailOn.parse(fail_on)
     base, folder = _folders(runs, previous)
     comparison = compare_folders(base, folder, fail_rules, late=previous)
@@ -95,24 +85,14 @@ def compare(
         run=folder.run_id,
         bisectable=bisectable,
     )
-    if as_markdown or as_html:
-        say(markdown(report) if as_markdown else page(report), nl=False)
-    elif not as_json:
+    if as_json or format == "json":
+        say_json(report_of(report, bisectable))
+    elif format == "text":
         for line in lines(report):
             say(line)
-    if notify and (report.exit_code or comparison["fixed"]):
-        _notify(report, folder, lab_file)
-    if as_json:
-        say_json(report_of(report, bisectable))
+    else:
+        say(markdown(report) if format == "md" else page(report), nl=False)
     return report.exit_code
-
-
-def _notify(report: ComparisonView, run: RunFolder, lab_file: Path) -> None:
-    title = f"Devices: {report.mark}: {report.name}"
-    _, *text = lines(report)
-    message = Message.of_lines(title, text, run.path / "report.html")
-    for warning in send_message(lab_file, message):
-        say(f"warning: {warning}", err=True)
 
 
 def _folders(runs: tuple[Path, ...], previous: bool) -> tuple[RunFolder, RunFolder]:

@@ -1,4 +1,4 @@
-"""`qnn-harness devices`: list, clean, reserve and heal devices."""
+"""`qnn-harness devices`: list, clean, reserve and recover devices."""
 
 from __future__ import annotations
 
@@ -13,12 +13,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness.cli.lab_options import json_option, lab_option, lab_or_simulated, open_lab, seconds_of
+from harness.cli.lab_options import (
+    duration_option,
+    json_option,
+    lab_option,
+    lab_or_simulated,
+    open_lab,
+)
 from harness.cli.say import say, say_json
 from harness.core.deadline import Deadline
 from harness.core.errors import HarnessError, InfraError
 from harness.core.json_record import Part, Printout
-from harness.core.outgoing_text import counted, first_names, outgoing
+from harness.core.outgoing_text import clock, counted, first_names, outgoing
 from harness.core.state_folders import BOARDS, cache_root, quarantine_root
 from harness.deploy.layout import describe_claim
 from harness.deploy.store_client import Cleaned, clean as clean_device
@@ -92,32 +98,28 @@ class ListedDevice(Part):
 
 
 class DevicesListed(Printout):
-    """`devices --json`: the devices of the lab, then others that adb sees."""
+    """`devices list --json`: the devices of the lab, then others that adb sees."""
 
     devices: list[ListedDevice]
 
 
-@click.group(invoke_without_command=True)
+@click.group()
+def devices() -> None:
+    """List, reserve, recover and clean devices."""
+
+
+@devices.command("list")
 @lab_option
 @json_option
-@click.pass_context
-def devices(context: click.Context, lab_file: Path, as_json: bool) -> None:
-    """List the lab's devices, configured ones first, then others that adb sees.
+def list_command(lab_file: Path, as_json: bool) -> int:
+    """List the lab's devices, then others that adb sees.
 
     Simulated devices are started briefly; a device that another process holds is left alone. Exit
     code 1 if an enabled device is bad or in quarantine, 3 if one does not answer.
     """
-    if context.invoked_subcommand is None:
-        _list(context, lab_file, as_json)
-        return
-    # `devices --lab FILE clean` means the same as `devices clean --lab FILE`
-    context.default_map = {name: {"lab_file": lab_file} for name in devices.commands}
-
-
-def _list(context: click.Context, lab_file: Path, as_json: bool) -> None:
     lab = load_lab(lab_file)
     quarantine = Quarantine(quarantine_root(cache_root()))
-    with open_lab(lab, "devices") as opened:
+    with open_lab(lab, "devices list") as opened:
         rows = [describe(opened, config, quarantine) for config in lab.devices]
         rows += unlisted_devices(rows)
     if as_json:
@@ -130,7 +132,7 @@ def _list(context: click.Context, lab_file: Path, as_json: bool) -> None:
     for line in _merge_lines((str(row.name), str(row.problem)) for row in failed if not as_json):
         say(f"error: {line}", err=True)
     bad = any(row.enabled and row.health in ("bad", "quarantine") for row in rows)
-    context.exit(3 if failed else 1 if bad else 0)
+    return 3 if failed else 1 if bad else 0
 
 
 def note_lines(rows: Sequence[ListedDevice]) -> list[str]:
@@ -310,16 +312,15 @@ def _cleaned_text(cleaned: Cleaned, everything: bool) -> str:
 
 @devices.command()
 @click.argument("name", metavar="DEVICE")
-@click.option("--for", "how_long", default="30m", show_default=True, help="Duration: 30m, 1h30m.")
+@duration_option("--for", "loan_s", "How long.", default="30m")
 @click.option("--why", default="", help="Reason shown to other users.")
 @lab_option
-def reserve(name: str, how_long: str, why: str, lab_file: Path) -> None:
+def reserve(name: str, loan_s: float, why: str, lab_file: Path) -> None:
     """Reserve DEVICE, if necessary from a running session, until Ctrl-C or for the given time.
 
     It is yours once the case on it has ended. Runs continue on other devices meanwhile, or wait.
     Exit code 3 if it cannot be reserved, or is lost meanwhile.
     """
-    loan_s = seconds_of(how_long, "--for")
     lab = load_lab(lab_file)
     lab.select([name])
     purpose = f"devices reserve{': ' if why else ''}{why}"
@@ -330,7 +331,7 @@ def reserve(name: str, how_long: str, why: str, lab_file: Path) -> None:
             _claim(device)
             _forget(device)
         ends = Deadline(loan_s)
-        say(f"{name} is reserved for {how_long}; Ctrl-C releases it")
+        say(f"{name} is reserved for {clock(loan_s)}; Ctrl-C releases it")
         try:
             while not ends.expired:
                 device.require_held()
@@ -354,7 +355,7 @@ def _claim(device: LabDevice) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="DEVICE...")
 @click.option("--force", is_flag=True, help="End the quarantine of a bad device, too.")
 @lab_option
-def heal(names: tuple[str, ...], force: bool, lab_file: Path) -> int:
+def recover(names: tuple[str, ...], force: bool, lab_file: Path) -> int:
     """Check DEVICEs, recover those that are bad, and end the quarantine of healthy ones.
 
     The steps are those of runs, too: reconnect, end leftovers, restart an adb server of ours,
@@ -371,7 +372,7 @@ def heal(names: tuple[str, ...], force: bool, lab_file: Path) -> int:
     def report(event: DeviceEvent) -> None:
         say(f"{event.device}: {event.event}: {event.detail}", err=True)
 
-    with open_lab(lab, "devices heal") as opened:
+    with open_lab(lab, "devices recover") as opened:
         watch = DeviceWatch(
             quarantine,
             probe_problem=lambda device: None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import date
 from pathlib import Path
 from typing import Final
@@ -10,7 +11,7 @@ import click
 
 from harness.bisect.new_failures import NewFailure
 from harness.cli.lab_options import (
-    database_option,
+    device_option,
     json_option,
     lab_option,
     lab_to_name,
@@ -21,7 +22,12 @@ from harness.core.errors import ConfigError
 from harness.core.outgoing_text import counted
 from harness.history.case_states import CaseState
 from harness.history.comparison import Bisectable, Pair
-from harness.history.database import HISTORY, Database, open_database
+from harness.history.database import (
+    VARIABLE,
+    Database,
+    history_of_reports,
+    open_database,
+)
 from harness.history.importing import (
     import_run,
     list_runs,
@@ -36,10 +42,10 @@ from harness.results.run_folder import JOURNAL
 _NEGATIVE: Final = 1
 
 
-def open_history(database: str | None, reports: Path) -> Database:
-    """Return the named history, or that of the reports after importing new runs."""
-    new = runs_in(reports) if database is None else []
-    history = open_database(database or str(reports / HISTORY))
+def open_history(reports: Path) -> Database:
+    """Return the history: that of the reports after importing new runs, or a shared one."""
+    new = [] if os.environ.get(VARIABLE) else runs_in(reports)
+    history = open_database(history_of_reports(reports))
     for path in new:
         try:
             _import(history, path)
@@ -56,38 +62,39 @@ def _day(context: click.Context, parameter: click.Parameter, value: str) -> str:
         raise click.BadParameter(problem, context, parameter) from None
 
 
-@click.group(invoke_without_command=True)
-@click.option("--case", default="", metavar="TEXT", help="Cases with this in their name.")
-@click.option("--diagnosis", default="", metavar="ID", help="Failures of this diagnosis.")
-@click.option("--device", default="", metavar="NAME", help="Cases of this device.")
-@click.option("--since", default="", metavar="DAY", callback=_day, help="Runs from this day on.")
-@database_option
+@click.group()
+def history() -> None:
+    """Show failures over all runs: since when, where, how often, and what to bisect.
+
+    The history is history.sqlite in the folder of runs, or what QNN_HARNESS_HISTORY names: a file
+    of SQLite, or postgresql://USER@HOST/NAME.
+    """
+
+
+@history.command("list")
+@click.argument("text", required=False, default="")
+@click.option("--diagnosis", default="", metavar="ID", help="Only failures of this diagnosis.")
+@device_option("Only cases of this device.", default="")
+@click.option("--since", default="", metavar="DAY", callback=_day, help="Only runs since this day.")
 @reports_option
 @lab_option
 @json_option
-@click.pass_context
-def history(
-    context: click.Context,
-    case: str,
+def list_command(
+    text: str,
     diagnosis: str,
     device: str,
     since: str,
-    database: str | None,
     reports: Path,
     lab_file: Path,
     as_json: bool,
-) -> int | None:
-    """Show failures over all runs: since when, where, how often, and what to bisect.
+) -> int:
+    """List the cases that fail or are flaky, those with TEXT in their name if it is given.
 
-    Without --database new runs of the reports are imported first. Ends with 1 if no case matches.
+    New runs of the reports are imported first, unless QNN_HARNESS_HISTORY names a history. Ends
+    with 1 if no case matches.
     """
-    if context.invoked_subcommand is not None:
-        # `history --database FILE import` means the same as `history import --database FILE`
-        defaults = {"database": database, "reports": reports}
-        context.default_map = dict.fromkeys(history.commands, defaults)
-        return None
-    query = Filter(case=case, diagnosis=diagnosis, device=device, since=since)
-    db = open_history(database, reports)
+    query = Filter(case=text, diagnosis=diagnosis, device=device, since=since)
+    db = open_history(reports)
 
     def bisectable(pair: Pair, state: CaseState | None) -> Bisectable:
         return NewFailure.of(pair, state).bisectable(lab_to_name(lab_file), str(reports))
@@ -103,15 +110,14 @@ def history(
 
 @history.command("import")
 @click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
-@database_option
 @reports_option
-def import_command(runs: tuple[Path, ...], database: str | None, reports: Path) -> None:
+def import_command(runs: tuple[Path, ...], reports: Path) -> None:
     """Import RUNS into the history: folders of runs, or their parents (default: --reports).
 
     Stored runs are left as they are; two processes may import at once.
     """
     paths = [path for folder in runs or (reports,) for path in runs_in(folder)]
-    opened = open_database(database or str(reports / HISTORY))
+    opened = open_database(history_of_reports(reports))
     imported = [_import(opened, path) for path in paths].count(True)
     summary = f"{counted(imported, 'run')} of {len(paths)} imported"
     say(f"{summary}, the others were stored already")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
 import os
-import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any, Final
 import click
 
 from harness.cli.say import say
+from harness.core.durations import parse_duration
 from harness.core.errors import ConfigError
 from harness.core.state_folders import cache_root, lease_root, simulated_root
 from harness.lab.inventory import Lab, load_lab, shipped_lab
@@ -47,6 +48,38 @@ class NamedPath(click.Path):
         return super().convert(value, param, ctx)
 
 
+class Checked(click.ParamType[str]):
+    """A text that is checked as pytest checks it, so that errors have the names of commands."""
+
+    name = "text"
+
+    def __init__(self, check: Callable[[str], object]) -> None:
+        self._check = check
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the text."""
+        try:
+            self._check(value)
+        except argparse.ArgumentTypeError as error:
+            self.fail(str(error), param, ctx)
+        return value
+
+
+class Duration(click.ParamType[float]):
+    """A duration such as 30s, 5m or 1h30m, as seconds."""
+
+    name = "duration"
+
+    def convert(
+        self, value: str | float, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the seconds."""
+        try:
+            return value if isinstance(value, float) else parse_duration(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
 def require_output(file: Path, *, new: bool = False) -> None:
     """Raise ConfigError for an --output that cannot be written, before a long computation."""
     folder, problem = file.parent, None
@@ -62,6 +95,20 @@ def require_output(file: Path, *, new: bool = False) -> None:
         raise ConfigError(problem, file=file, field="--output")
 
 
+class PytestCommand(click.Command):
+    """A command that passes what follows `--` to pytest, as its parameter `pytest_arguments`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words before `--`."""
+        end = args.index("--") if "--" in args else len(args)
+        ctx.params["pytest_arguments"] = tuple(args[end + 1 :])
+        return super().parse_args(ctx, args[:end])
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Return the words of the usage line."""
+        return [*super().collect_usage_pieces(ctx), "[-- PYTEST_ARGS]"]
+
+
 files_argument = click.argument(
     "files", metavar="FILE...", nargs=-1, required=True, type=NamedPath()
 )
@@ -75,16 +122,25 @@ lab_option = click.option(
     help="The lab's devices.",
 )
 
-run_timeout_option = click.option(
-    "--run-timeout",
-    "run_timeout_s",
-    type=click.IntRange(1),
-    default=1800,
-    show_default=True,
-    help="Timeout of one run in seconds.",
-)
-
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def duration_option(name: str, parameter: str, help: str, default: str | None = None) -> Decorator:
+    """Return an option for a duration, given to the command in seconds."""
+    return click.option(
+        name,
+        parameter,
+        type=Duration(),
+        metavar="TIME",
+        default=default,
+        show_default=default is not None,
+        help=help,
+    )
+
+
+def device_option(help: str, **more: Any) -> Decorator:
+    """Return `-s/--device`, given to the command as `device`."""
+    return click.option("-s", "--device", metavar="NAME", help=help, **more)
 
 
 def output_option(help: str, *, metavar: str = "FILE", **more: Any) -> Decorator:
@@ -92,15 +148,18 @@ def output_option(help: str, *, metavar: str = "FILE", **more: Any) -> Decorator
     return click.option("-o", "--output", type=NamedPath(), metavar=metavar, help=help, **more)
 
 
+def qnn_option(help: str) -> Decorator:
+    """Return `--qnn` for one version, given to the command as `qnn`."""
+    return click.option("--qnn", metavar="VERSION", help=help)
+
+
+def verbose_option(help: str) -> Decorator:
+    """Return `-v/--verbose`, given to the command as `verbose`."""
+    return click.option("-v", "--verbose", is_flag=True, help=help)
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
-
-database_option = click.option(
-    "--database",
-    metavar="FILE|URL",
-    envvar="QNN_HARNESS_HISTORY",
-    help="SQLite's file, or postgresql://USER@HOST/NAME (default: history.sqlite in reports).",
-)
 
 reports_option = click.option(
     "--reports",
@@ -181,19 +240,3 @@ def open_catalog(lab_file: Path) -> Catalog:
     nothing = Lab.model_construct(schema_number=1, runtimes=())
     lab = load_lab(lab_file, find=None) if lab_to_name(lab_file) else nothing
     return Catalog.of(lab, os.environ, cache_root())
-
-
-_TIME: Final = re.compile(r"(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?", re.ASCII)
-_MOST_S: Final = 7 * 24 * 3600
-
-
-def seconds_of(text: str, field: str) -> float:
-    """Parse the duration of option `field` into seconds: 4h, 90m, 1h30m. Raises ConfigError."""
-    match = _TIME.fullmatch(text.strip())
-    hours, minutes, seconds = (int(part or 0) for part in (match.groups() if match else ("",) * 3))
-    total = 3600 * hours + 60 * minutes + seconds
-    if not 0 < total <= _MOST_S:
-        most = f"longer than {_MOST_S // 3600}h"
-        problem = f"{text!r} is {'not a duration' if not total else most}"
-        raise ConfigError(problem, field=field, choices=["4h", "90m", "1h30m"])
-    return float(total)

@@ -21,10 +21,11 @@ from harness.core.errors import ConfigError, HarnessError
 from harness.core.outgoing_text import OutgoingStream
 
 COMMANDS: Final = {
+    "acceptance": "Test every layer of a device, and pack the results.",
     "app": "Check and run Android apps that bring QNN along.",
     "bisect": "Find what changed a case: QNN runtime, ONNX Runtime, compiler or power profile.",
     "compare": "Compare run NEW (default: reports/latest) with run BASE; new failures exit with 1.",
-    "devices": "List the lab's devices, configured ones first, then others that adb sees.",
+    "devices": "List, reserve, recover and clean devices.",
     "doctor": "Check this computer, the lab and DEVICEs (default: all enabled), and say "
     "what to do.",
     "explain": "Explain the failure in a log of any program that uses QNN or FastRPC.",
@@ -35,8 +36,7 @@ COMMANDS: Final = {
     "publish.",
     "notify": "Send the head of a summary to the channels of `notify` in devices.yaml.",
     "report": "Write reports of runs again, merge runs into one, or write the lab's pages.",
-    "run": "Load and run the contexts of FILEs on devices: context binaries, or files that "
-    "contain them.",
+    "run": "Run model files on devices: load their contexts, execute them and record the result.",
     "runtimes": "List, fetch, show and verify QNN runtimes.",
     "simulator": "Start simulated devices, or build the emulator of their DSPs.",
 }

@@ -7,13 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import click
 
 from harness.cli.lab_options import (
     HOST_TARGET,
+    Checked,
     NamedPath,
+    device_option,
     files_argument,
     host_runtime,
     json_option,
@@ -22,7 +24,9 @@ from harness.cli.lab_options import (
     only_version,
     open_catalog,
     output_option,
+    qnn_option,
     require_output,
+    verbose_option,
 )
 from harness.cli.model_layers import layers_command
 from harness.cli.model_reduce import bundle_command, reduce_command
@@ -62,7 +66,8 @@ from harness.models.inspection_report import (
 )
 from harness.models.model_diff import diff_lines, model_diff
 from harness.models.onnx_model import OnnxModel, OnnxNodes
-from harness.models.session_plan import RESIDENCIES, Residency
+from harness.models.session_plan import Residency
+from harness.plugin.options import residency as residency_of
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import DEFAULT_WINDOW
 from harness.runtimes.catalog import Catalog, resolve_versions
@@ -73,7 +78,7 @@ from harness.runtimes.runtime import Runtime
 @click.argument("model", type=NamedPath())
 @output_option("Output.", required=True)
 @click.option("--soc", required=True, metavar="SOC", help="SoC to compile for, such as SM8650.")
-@click.option("--qnn", metavar="VERSION", help="QNN version of the compiler (default: newest).")
+@qnn_option("QNN version of the compiler (default: newest).")
 @lab_option
 def compile_command(model: Path, output: Path, soc: str, qnn: str | None, lab_file: Path) -> int:
     """Compile MODEL, an .onnx, for the NPU of a SoC.
@@ -156,12 +161,12 @@ def extract_command(files: tuple[Path, ...], output: Path) -> None:
 
 @model.command("inspect")
 @files_argument
-@click.option("--qnn", metavar="VERSION", help="QNN version that reads them (default: newest).")
+@qnn_option("QNN version that reads them (default: newest).")
 @lab_option
-@click.option("--long", "whole", is_flag=True, help="Show all contexts, however many.")
+@verbose_option("Show all contexts, however many.")
 @json_option
 def inspect_command(
-    files: tuple[Path, ...], qnn: str | None, lab_file: Path, whole: bool, as_json: bool
+    files: tuple[Path, ...], qnn: str | None, lab_file: Path, verbose: bool, as_json: bool
 ) -> int:
     """Show what is in FILEs: their context binaries, graphs, inputs and outputs.
 
@@ -169,7 +174,7 @@ def inspect_command(
     with 1 if it cannot read one of them, with 2 if a FILE is of an unknown kind.
     """
     report = inspection(files, qnn, lab_file)
-    say_result(report, inspection_lines(report, whole=whole), as_json)
+    say_result(report, inspection_lines(report, whole=verbose), as_json)
     for problem in report.problems:
         say(f"error: {problem}", err=True)
     if report.problems:
@@ -216,14 +221,12 @@ def inspection(files: Sequence[Path], qnn: str | None, lab_file: Path) -> Inspec
 @model.command("diff")
 @click.argument("a", type=NamedPath())
 @click.argument("b", type=NamedPath())
-@click.option("--qnn", metavar="VERSION", help="QNN version that reads them (default: newest).")
+@qnn_option("QNN version that reads them (default: newest).")
 @lab_option
-@click.option(
-    "--long", "whole", is_flag=True, help="Show all compiler options that differ, however many."
-)
+@verbose_option("Show all compiler options that differ, however many.")
 @json_option
 def diff_command(
-    a: Path, b: Path, qnn: str | None, lab_file: Path, whole: bool, as_json: bool
+    a: Path, b: Path, qnn: str | None, lab_file: Path, verbose: bool, as_json: bool
 ) -> int:
     """List what differs between model files A and B, and the known failures that it explains.
 
@@ -246,7 +249,7 @@ def diff_command(
             raise ConfigError("has no context, and is no ONNX model", file=file)
     failures = known_failures(old, new, all_rules())
     report = model_diff((str(a), str(b)), (old, new), (_content(a), _content(b)), failures)
-    say_result(report, diff_lines(report, whole=whole), as_json)
+    say_result(report, diff_lines(report, whole=verbose), as_json)
     return _NEGATIVE if report.changes else 0
 
 
@@ -265,41 +268,35 @@ def _content(file: Path) -> str:
 @model.command("fit")
 @files_argument
 @click.option(
-    "--contexts", type=click.IntRange(1, MOST_CONTEXTS), help="Number to load, FILEs in turn."
+    "--copies",
+    type=click.IntRange(1, MOST_CONTEXTS),
+    metavar="N",
+    help="Number of contexts to load, those of FILEs in turn (default: each once).",
 )
 @click.option(
     "--residency",
-    type=click.Choice(RESIDENCIES),
+    type=Checked(residency_of),
+    metavar="NAME",
     default="resident",
     show_default=True,
-    help="Contexts loaded at once: all, one at a time, or the last few.",
-)
-@click.option(
-    "--window",
-    type=click.IntRange(1),
-    default=DEFAULT_WINDOW,
-    show_default=True,
-    help="Size of a window.",
+    help="Contexts loaded at once: all (resident), one (sequential) or the last N (window=N).",
 )
 @click.option("--budget", type=click.IntRange(1), help="Bytes of one protection domain (PD).")
 @click.option("--remeasure", is_flag=True, help="Measure the simulator's budget again.")
 @click.option("--sessions", type=click.IntRange(1, 64), help="Number of PDs.")
 @click.option("--soc", default="QCS8550", show_default=True, help="SoC to compile an .onnx for.")
-@click.option(
-    "--qnn", metavar="VERSION", help="QNN version for the memory estimate (default: newest)."
-)
+@qnn_option("QNN version for the memory estimate (default: newest).")
 @click.option(
     "--remedies", is_flag=True, help="Try on a device what makes them fit, and rank what works."
 )
-@click.option("--device", metavar="NAME", help="Device for --remedies (default: as `run`).")
+@device_option("Device for --remedies (default: all).")
 @click.option("--resume", metavar="RUN", help="Run of --remedies to complete.")
 @lab_option
 @json_option
 def fit_command(
     files: tuple[Path, ...],
-    contexts: int | None,
-    residency: Residency,
-    window: int,
+    copies: int | None,
+    residency: str,
     budget: int | None,
     remeasure: bool,
     sessions: int | None,
@@ -328,7 +325,7 @@ def fit_command(
         raise click.UsageError("--remeasure and --budget cannot be combined")
     if not remedies and (device is not None or resume is not None):
         raise click.UsageError("--device and --resume are those of --remedies")
-    chosen = {"device": device, "resume": resume, "version": qnn, "contexts-window": window}
+    chosen = {"device": device, "resume": resume, "version": qnn, "residency": residency}
     chosen["lab"] = lab_to_name(lab_file) or None
     words = [f"--qnn-{name}={value}" for name, value in chosen.items() if value is not None]
     artefact = require_one(artefacts_with_contexts(files)) if remedies else None
@@ -339,7 +336,7 @@ def fit_command(
     except CompileError as error:
         return _say_refused(error, files)
     measured = _measure(runtime, named)
-    sequence = list(islice(cycle(measured), contexts or len(measured)))
+    sequence = list(islice(cycle(measured), copies or len(measured)))
     room: Room | None = None if budget is None else Room(budget)
     if room is None:
         room = calibrated_room(cache_root(), catalog, runtime, anew=remeasure)
@@ -349,7 +346,15 @@ def fit_command(
     if budget is not None or sessions is not None:
         source = "given"
     qnn = runtime.qnn_version or runtime.name
-    report = fit(qnn, sequence, room, source, residency=residency, window=window)
+    name, _, window = residency.partition("=")
+    report = fit(
+        qnn,
+        sequence,
+        room,
+        source,
+        residency=cast("Residency", name),
+        window=int(window or DEFAULT_WINDOW),
+    )
     if artefact is not None:
         return try_remedies(artefact, report, words, as_json)
     say_result(report, fit_lines(report), as_json)

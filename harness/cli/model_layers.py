@@ -10,10 +10,12 @@ import click
 from harness.cli.lab_options import (
     DEFAULT_LAB,
     NamedPath,
+    device_option,
     json_option,
     lab_or_simulated,
     only_version,
     open_catalog,
+    qnn_option,
     reports_option,
 )
 from harness.cli.say import say, say_result
@@ -53,8 +55,8 @@ _INTERRUPTED = 130
     help="Relative error above which an op is wrong (default: by its kind).",
 )
 @click.option("--inputs", type=NamedPath(), metavar="DIR", help="Inputs (default: made up).")
-@click.option("--qnn", metavar="VERSION", help="QNN version to test (default: newest).")
-@click.option("--device", metavar="NAME", help="Device (default: the first one with HTP).")
+@qnn_option("QNN version to test (default: newest).")
+@device_option("Device (default: the first one with HTP).")
 @click.option("--lab", "lab_file", type=NamedPath(), help="The lab's devices.")
 @reports_option
 @json_option

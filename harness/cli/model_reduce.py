@@ -16,12 +16,12 @@ from harness.cli.bisect import RunLines
 from harness.cli.lab_options import (
     DEFAULT_LAB,
     NamedPath,
+    PytestCommand,
     json_option,
     open_catalog,
     output_option,
     reports_option,
     require_output,
-    run_timeout_option,
 )
 from harness.cli.say import say, say_json
 from harness.core.context_options import parsed_options
@@ -64,12 +64,10 @@ def _case_options(command: AnyCommand) -> AnyCommand:
     return command
 
 
-@click.command("reduce")
+@click.command("reduce", cls=PytestCommand)
 @click.argument("case", required=False)
 @output_option("The new archive.")
 @click.option("--repeat", type=click.IntRange(1, 1000), help="Runs of each set (default: chosen).")
-@run_timeout_option
-@click.option("--pytest-arg", "pytest_arguments", multiple=True, help="Passed to pytest.")
 @click.option("--resume", type=NamedPath(), metavar="DIR", help="Resume the stopped search in DIR.")
 @json_option
 @_case_options
@@ -98,7 +96,7 @@ def reduce_command(
         if subject.expects is not None and subject.expects.outcome == "passed":
             why = f"the case passed in {record.run}, and only a failing case can be reduced"
             raise ConfigError(f"{why}; name a run where it fails with --run DIR", field="CASE")
-        same = ("repeat", "run_timeout_s", "pytest_arguments")
+        same = ("repeat", "pytest_arguments")
         task = Reducing(subject=subject, **{name: options[name] for name in same})
         reduction = Reduction.create(options["reports"], task, watcher=watcher)
     stopped = None

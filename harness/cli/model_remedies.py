@@ -37,7 +37,7 @@ def try_remedies(artefact: Artefact, forecast: Fit, words: Sequence[str], as_jso
             say(line)
     left_out = _left_out(artefact, forecast)
     names = ",".join(name for name in REMEDIES if name not in left_out)
-    words = [f"--qnn-remedies={names}", f"--qnn-contexts-number={len(forecast.contexts)}", *words]
+    words = [f"--qnn-copies={len(forecast.contexts)}", "-o", f"qnn_remedies={names}", *words]
     code, watch = run_files([artefact.path], words, quiet=True)
     if watch.interrupted and watch.folder is not None:
         say(f"stopped; {watch.folder.resume_hint}", err=True)

@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import Final
 
 import click
-from click.core import ParameterSource
 
 from harness.cli.lab_options import (
-    database_option,
+    PytestCommand,
+    duration_option,
     json_option,
     lab_option,
     lab_or_simulated,
     reports_option,
-    seconds_of,
 )
 from harness.cli.say import say, say_result
 from harness.core.errors import ConfigError
@@ -29,29 +28,26 @@ from harness.notify.messages import Message, notify as send_message
 from harness.plugin.collection import selection
 from harness.results.run_folder import new_run_id
 
-_BUDGET: Final = "4h"
+_TIMEOUT_S: Final = 4 * 3600.0
 _NO_NIGHT: Final = "there is no unfinished night to resume"
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
-@click.argument("arguments", nargs=-1, metavar="[PYTEST ARGUMENT]...", type=click.UNPROCESSED)
-@click.option("--budget", metavar="TIME", help="Total time (default: 4h, or as before).")
-@click.option("--resume", is_flag=True, help="Resume the last unfinished night with a new budget.")
+@click.command(cls=PytestCommand)
+@duration_option("--timeout", "timeout_s", "The time for everything (default: 4h, or as before).")
+@click.option("--resume", is_flag=True, help="Resume the last unfinished night with a new timeout.")
 @click.option(
     "--site", type=click.Path(path_type=Path), help="Write the lab's pages into this folder, too."
 )
 @lab_option
 @reports_option
-@database_option
 @json_option
 def nightly(
-    arguments: tuple[str, ...],
-    budget: str | None,
+    pytest_arguments: tuple[str, ...],
+    timeout_s: float | None,
     resume: bool,
     site: Path | None,
     lab_file: Path,
     reports: Path,
-    database: str | None,
     as_json: bool,
 ) -> int:
     """Fetch new versions, run `pytest -m device`, compare, bisect new failures, and publish.
@@ -59,8 +55,8 @@ def nightly(
     The run is compared with that of the last night of the same cases. Bisections that are not over
     in time are reported, and the next night continues them. Each cause of failures becomes an issue
     in reports/latest-nightly/issues, which later nights update. After a crash the same command
-    continues within the budget; later, --resume continues with a new budget and the same options.
-    Arguments and --database must be given again if they have a password.
+    continues in the time left; later, --resume continues with a new timeout and the same options.
+    Arguments that have a password must be given again.
 
     \b
     Exit codes: 0 nothing new fails, and all selected cases have a verdict; 1 something new fails,
@@ -71,7 +67,7 @@ def nightly(
     if not resume:
         lab_file = lab_or_simulated(lab_file, (), notice=True)
     try:
-        planned = _night_of(arguments, budget, site, lab_file, database)
+        planned = _night_of(pytest_arguments, timeout_s, site, lab_file)
         if resume and not reports.is_dir():
             raise ConfigError(_NO_NIGHT, file=reports, field="--resume")
         with lock_nights(reports):
@@ -80,15 +76,11 @@ def nightly(
                 last = next(earlier, None)
                 if last is None or last.next_step is None:
                     raise ConfigError(_NO_NIGHT, file=reports, field="--resume")
-                source = click.get_current_context().get_parameter_source("database")
-                named = source is ParameterSource.COMMANDLINE
-                night = last.resumed(planned, now, budget=budget is not None, database=named)
+                night = last.resumed(planned, now, budget=timeout_s is not None)
             else:
                 open_nights = (each for each in earlier if planned.can_resume(each, now))
                 night = next(open_nights, planned).model_copy(update={"site": planned.site})
-            if night.database != planned.database:
-                database = night.database
-            chain = Chain(night, arguments or night.arguments, reports, database)
+            chain = Chain(night, pytest_arguments or night.arguments, reports)
             finished = chain.go_on()
     except (KeyboardInterrupt, Exception) as error:
         if chain is not None:
@@ -112,12 +104,11 @@ def nightly(
 
 def _night_of(
     arguments: Sequence[str],
-    budget: str | None,
+    timeout_s: float | None,
     site: Path | None,
     lab_file: Path,
-    database: str | None,
 ) -> Night:
-    seconds = seconds_of(_BUDGET if budget is None else budget, "--budget")
+    seconds = _TIMEOUT_S if timeout_s is None else timeout_s
     safe = tuple(map(without_secrets, arguments))
     return Night(
         night=new_run_id() + SUFFIX,
@@ -126,14 +117,7 @@ def _night_of(
         selection=selection(("pytest", "-m", "device", *safe)),
         lab=str(lab_file.absolute()),
         folder=str(Path.cwd()),
-        database=_storable(database),
         site=None if site is None else str(site.absolute()),
         budget_s=seconds,
         until=time.time() + seconds,
     )
-
-
-def _storable(database: str | None) -> str | None:
-    if database is None or "://" in database:
-        return database and without_secrets(database)
-    return str(Path(database).absolute())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.lab_options import NamedPath, database_option, output_option, reports_option
+from harness.cli.lab_options import NamedPath, output_option, reports_option
 from harness.cli.say import say
 from harness.core.outgoing_text import counted
 from harness.history.previous_run import since_previous
@@ -70,13 +70,12 @@ def merge(runs: tuple[Path, ...], output: Path) -> None:
     show_default=True,
     help="The folder of the site.",
 )
-@database_option
 @reports_option
-def site(output: Path, database: str | None, reports: Path) -> None:
+def site(output: Path, reports: Path) -> None:
     """Write the lab's pages into a folder: nights, cases, devices, causes.
 
-    They need neither network nor server. Only changed pages are written. Without --database new
-    runs of the reports are imported first.
+    They need neither network nor server. Only changed pages are written. New runs of the reports
+    are imported into the history first, unless QNN_HARNESS_HISTORY names one.
     """
     # the history takes long to load
     from harness.cli.history import open_history
@@ -85,7 +84,7 @@ def site(output: Path, database: str | None, reports: Path) -> None:
     from harness.site.build import build
     from harness.site.pages import FRONT
 
-    history = open_history(database, reports)
+    history = open_history(reports)
     known = {entry.night for entry in load_nights(history).values()}
     for night in nights(reports):
         notice = (

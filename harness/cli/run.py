@@ -13,17 +13,24 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 import pytest
 
-from harness.cli.lab_options import DEFAULT_LAB, NamedPath, json_option, lab_or_simulated
+from harness.cli.lab_options import (
+    DEFAULT_LAB,
+    Checked,
+    NamedPath,
+    PytestCommand,
+    files_argument,
+    json_option,
+    lab_or_simulated,
+)
 from harness.cli.say import say
 from harness.core.engine import ENGINES, find_engine
 from harness.core.errors import ConfigError, HarnessError
 from harness.core.json_record import Schema2
 from harness.core.matrix_axes import BACKENDS
-from harness.models.session_plan import RESIDENCIES
 from harness.plugin.axes import DEFAULT_BACKEND
-from harness.plugin.options import CLAIMED, OPTIONS, Option, nonempty, split_list
+from harness.plugin.options import ALL, SPELLED, nonempty, split_list
 from harness.plugin.terminal import LIVE_FROM
-from harness.results.output_drift import Output, steps_of
+from harness.results.output_drift import Output
 from harness.results.record import SCHEMA
 
 if TYPE_CHECKING:
@@ -31,14 +38,6 @@ if TYPE_CHECKING:
     from harness.plugin.plan_view import PlanReport
     from harness.results.run_folder import RunFolder
 
-# Options that are parsed here and not by pytest, so that errors have the names of `run`.
-_READ: Final[Mapping[str, Any]] = {
-    "--residency": click.Choice(RESIDENCIES),
-    "--window": click.IntRange(1, 99999),
-    "--rounds": click.IntRange(1, 99999),
-    "--warmup": click.IntRange(0, 99999),
-    "--fail-on": str,
-}
 # Exit codes of pytest itself: wrong usage, nothing collected.
 _CODES: Final = {4: 2, 5: 2}
 _WRONG: Final = 2
@@ -48,16 +47,17 @@ _INTERRUPTED: Final = 130
 def _add_pytest_options(command: click.Command) -> click.Command:
     """Add those options of pytest to a command that have a help text for it."""
     options = []
-    for option in OPTIONS:
+    for option in ALL:
         if option.run is None:
             continue
-        type_ = _READ.get(_name(option), option.arguments.get("type"))
+        check = option.arguments.get("type")
+        type_: click.ParamType[Any] | None = Checked(check) if check else None
         if "choices" in option.arguments:
             type_ = click.Choice(option.arguments["choices"])
-        elif type_ is nonempty:
+        elif check is nonempty:
             type_ = NamedPath()
         click_option = click.Option(
-            [_name(option), option.parameter],
+            [*(["-s"] if option.short == "--device" else []), option.short, option.parameter],
             type=type_,
             metavar=None if isinstance(type_, click.Choice) else option.arguments.get("metavar"),
             # with False click would accept the option without its value, too
@@ -70,11 +70,6 @@ def _add_pytest_options(command: click.Command) -> click.Command:
     return command
 
 
-def _name(option: Option) -> str:
-    name = option.short.replace("--contexts-", "--")
-    return "--contexts" if name == "--number" else name
-
-
 class OutputDrifted(Output):
     """A line of `run --json`, after the records: an output that differs between cases."""
 
@@ -83,17 +78,23 @@ class OutputDrifted(Output):
 
 
 @_add_pytest_options
-@click.command()
-@click.argument("files", nargs=-1, type=NamedPath())
-@click.option("--pytest-arg", "more", multiple=True, metavar="ARG", help="Passed to pytest.")
+@click.command(cls=PytestCommand)
+@files_argument
 @json_option
-def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **options: Any) -> int:
-    """Load and run the contexts of FILEs on devices: context binaries, or files that
-    contain them.
+def run(
+    files: tuple[Path, ...], pytest_arguments: tuple[str, ...], as_json: bool, **options: Any
+) -> int:
+    """Run model files on devices: load their contexts, execute them and record the result.
 
-    Each file is a case for every device, runtime, residency and number. It is the same as
-    `pytest FILE`, with the same records and reports; --json prints the records, one per line, or
-    with --plan the plan.
+    FILE is a context binary, or contains some: a .pte, .onnx, .tflite, .dlc, a bundle or a folder.
+    Each file is a case for every device, runtime, residency and number of copies. `pytest FILE`
+    does the same. --json prints the records, one per line, or with --dry-run the plan.
+
+    \b
+    Examples:
+      qnn-harness run model.bin
+      qnn-harness run model.onnx --limit max-error=0.01 --qnn 2.47,2.51
+      qnn-harness run model.pte -s 1A2B3C4D -- -x -o qnn_retries=0
 
     \b
     Exit codes: 0 all passed, 1 a case failed, 2 the input is wrong, 3 the lab failed, 130 it was
@@ -102,9 +103,7 @@ def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **options
     if options["fallback"] == "allow" and options["engine"] is None:
         options["engine"] = _engine_of_models()  # nothing else runs nodes on the CPU
     if options["profile_run"] is None:
-        options["contexts_rounds"] = options["contexts_rounds"] or "auto"
-    if not files:
-        raise click.UsageError("FILE is missing: name the contexts or models to run")
+        options["rounds"] = options["rounds"] or "auto"
     from harness.models.artefact_sources import artefacts_with_contexts
     from harness.plugin.user_files import (
         context_numbers,
@@ -112,12 +111,7 @@ def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **options
         require_name,
     )
 
-    if (drift := options["fail_on"]) is not None and steps_of(drift) is None:
-        raise ConfigError(
-            f"{drift!r} is not of the form drift:STEPS, as in drift:1", field="--fail-on"
-        )
-
-    context_numbers(split_list(options["contexts_number"]), "--contexts")
+    context_numbers(split_list(options["copies"]), "--copies")
     wrong: list[ArtefactError] = []
     artefacts = artefacts_with_contexts(files, wrong.append)
     if wrong and not artefacts:
@@ -130,7 +124,7 @@ def run(files: tuple[Path, ...], more: tuple[str, ...], as_json: bool, **options
         require_name(path)
     engine = options["engine"]
     _require_engines({engine} if engine else {default_engine(path).name for path in paths}, options)
-    code, watch = run_files(paths, [*_options(options), *more], quiet=as_json)
+    code, watch = run_files(paths, [*_options(options), *pytest_arguments], quiet=as_json)
     if as_json:
         try:
             _print_results(watch)
@@ -219,7 +213,7 @@ def _say_remedy(folder: RunFolder, options: Mapping[str, Any]) -> None:
         lead, words = "to find an option with which it loads", ["model", "fit", "--remedies"]
         if found is not None:
             lead, words = f"it worked with {found.remedy}", ["run", *str(found.use["run"]).split()]
-        words += [f"--contexts={number}"] if options["contexts_number"] else []
+        words += [f"--copies={number}"] if options["copies"] else []
         words += [f"--qnn={record.axes['qnn']}"] if options["qnn"] and "qnn" in record.axes else []
         words += [f"--device={name}", *lab, file]
         say(f"{lead}: {shlex.join(['qnn-harness', *words])}", err=True)
@@ -255,7 +249,7 @@ class RunWatcher:
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
         config.stash[LIVE_FROM] = -1
-        config.stash[CLAIMED] = frozenset()  # messages use the option names of `run`
+        config.stash[SPELLED] = {}  # messages use the option names of `run`
         if config.option.qnn_lab is None:
             with contextlib.suppress(ConfigError):  # the plug-in reports it
                 names = split_list(config.option.qnn_device)
@@ -277,13 +271,14 @@ class RunWatcher:
 
 
 def _options(options: dict[str, Any]) -> list[str]:
-    """Return the arguments for pytest, with "=": it takes a separate word for a test's path."""
-    arguments, names = [], {option.parameter: option.name for option in OPTIONS}
+    arguments, by_parameter = [], {option.parameter: option for option in ALL}
     for parameter, value in options.items():
-        option = names[parameter]
+        option = by_parameter[parameter]
         if isinstance(value, bool):
-            arguments += [option] if value else []
-        elif value is not None:
-            values = value if isinstance(value, tuple) else (value,)
-            arguments += [f"{option}={item}" for item in values]
+            arguments += [option.name] if value else []
+        elif isinstance(value, tuple) and not option.is_ini:
+            arguments += [word for item in value for word in option.words(item)]
+        elif value not in (None, ()):
+            text = ",".join(value) if isinstance(value, tuple) else value
+            arguments += option.words(text)
     return arguments

@@ -70,14 +70,14 @@ def schemas() -> dict[str, str]:
         "diff.schema.json": _schema(ModelDiff, "What model diff --json prints"),
         "explain.schema.json": _schema(Explanation, "What explain --json prints"),
         "fit.schema.json": _schema(Fit, "What model fit --json prints"),
-        "history.schema.json": _schema(HistoryReport, "What history --json prints"),
+        "history.schema.json": _schema(HistoryReport, "What history list --json prints"),
         "inspect.schema.json": _schema(Inspection, "What model inspect --json prints"),
         "layers.schema.json": _schema(Divergence, "What model layers --json prints"),
         "remedies.schema.json": _schema(RemedyReport, "What model fit --remedies --json prints"),
         "reduce.schema.json": _schema(Result, "What model reduce --json prints"),
         "nightly.schema.json": _schema(Night, "What nightly --json prints, and its nightly.json"),
         "printed.schema.json": _schema(Printed, "What other commands print with --json"),
-        "plan.schema.json": _schema(PlanReport, "What run --plan --json prints"),
+        "plan.schema.json": _schema(PlanReport, "What run --dry-run --json prints"),
         "devices.schema.json": _described(_lab_schema(), lab_model(), *_OF_LAB),
         "manifest.schema.json": _schema(
             Manifest, "The manifest.json of model extract, and of a bundle", "validation"

@@ -1,4 +1,4 @@
-"""`qnn-harness doctor --acceptance`: tests of every layer of a device, step by step.
+"""`qnn-harness acceptance run`: tests of every layer of a device, step by step.
 
 The order is that of the layers, so each step needs only what was tested before it. The files of
 the steps are in a separate folder on the device, which is removed at the end in any case.
@@ -392,7 +392,7 @@ def unplug(trial: Trial) -> CheckResult:
         serial = returned.transport.serial
         return CheckResult("ok", f"the loss was detected; {serial} was back after {seconds:.0f} s")
     text = f"not back after {PERSON_S:.0f} s: {problem}"
-    return CheckResult("fail", text, "see `qnn-harness devices`")
+    return CheckResult("fail", text, "see `qnn-harness devices list`")
 
 
 def reboot(trial: Trial) -> CheckResult:

@@ -48,7 +48,7 @@ _LEAST_CHARS: Final = 3
 _CELL_CHARS: Final = 200
 # names that identify nobody, and occur in too many lines
 _NOBODY: Final = frozenset({"root", "user", "localhost", "/", "/root"})
-_README: Final = """The result of `qnn-harness doctor --acceptance` for one device.
+_README: Final = """The result of `qnn-harness acceptance run` for one device.
 
 report.txt   each check, each step, and what to do
 report.json  the same for programs
@@ -178,7 +178,7 @@ def write_archive(
 
 
 def read_archive(path: Path) -> DoctorReport:
-    """Return the report in an archive of `doctor --acceptance`. Raises ConfigError."""
+    """Return the report in an archive of `acceptance run`. Raises ConfigError."""
     try:
         with (
             open_regular(path) as file,
@@ -190,7 +190,7 @@ def read_archive(path: Path) -> DoctorReport:
         raise ConfigError(f"cannot be read: {error.strerror or error}", file=path) from None
     except (KeyError, ArchiveError) as error:
         why = f"it has no {REPORT}" if isinstance(error, KeyError) else error
-        raise ConfigError(f"is not an archive of `doctor --acceptance`: {why}", file=path) from None
+        raise ConfigError(f"is not an archive of `acceptance run`: {why}", file=path) from None
     if len(data) > _FILE_BYTES:
         raise ConfigError(f"its {REPORT} is larger than {_FILE_BYTES} bytes", file=path)
     try:

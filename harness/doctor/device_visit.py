@@ -87,7 +87,7 @@ def visit(workbench: Workbench, name: str, options: Options) -> Iterator[Checked
         return
     yield of(REACHABLE, "ok", f"{device.transport.serial} answers")
     quarantined = entry is not None and entry.until != "answers"
-    advice = f"repair it, then run: qnn-harness devices heal {name}"
+    advice = f"repair it, then run: qnn-harness devices recover {name}"
     if entry is not None and quarantined:
         yield of("quarantine", "fail", f"since {entry.since}: {entry.why}", advice)
     examined = ExaminedDevice(device, answers, lab_device.health_rules)
@@ -147,7 +147,7 @@ def probe_result(device: AttachedDevice, options: Options) -> CheckResult:
     except ConfigError as error:
         return CheckResult("fail", str(error), _SEE_HOST)
     except HarnessError as error:
-        return CheckResult("fail", str(error), f"qnn-harness devices heal {device.name}")
+        return CheckResult("fail", str(error), f"qnn-harness devices recover {device.name}")
     if why is not None:
         advice = "the device does not run programs for this target, or not in `workdir`"
         return CheckResult("fail", f"it does not run: {why}", advice)

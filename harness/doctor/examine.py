@@ -351,7 +351,7 @@ class Visit(threading.Thread):
         """Abandon it after its deadline, and let another one begin."""
         if not self.is_over and time.monotonic() >= self._until:
             text = f"the check did not end within {self._options.timeout_s:g} s and was abandoned"
-            advice = f"reboot it with `qnn-harness devices heal {self.name}`"
+            advice = f"reboot it with `qnn-harness devices recover {self.name}`"
             title = "deadline" if self.found else REACHABLE
             self._add(Checked("device", self.name, title, "fail", text, advice))
             self._is_over = True

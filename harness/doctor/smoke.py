@@ -163,7 +163,7 @@ def verdict_result(verdict: Verdict, device: str, passed: str, logs: Path) -> Ch
 
 
 def _lab_failed(device: str) -> str:
-    return f"the lab failed, not the target; run `qnn-harness devices heal {device}`"
+    return f"the lab failed, not the target; run `qnn-harness devices recover {device}`"
 
 
 def error_text(error: ErrorRecord) -> str:

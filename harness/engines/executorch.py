@@ -485,7 +485,7 @@ def call_runner(
     texts = (line.text for line in lines.heard)
     message = next((text for text in texts if any(t in text for t in _NOT_STARTED)), None)
     if message is not None:
-        raise ConfigError(f"{RUNNER} does not start: {message}", field="--executorch")
+        raise ConfigError(f"{RUNNER} does not start: {message}", field="qnn_executorch")
     heard = lines.heard
     process = process_of(heard)
     if process is not None and not any(is_delegate_line(line.text) for line in heard):

@@ -59,7 +59,7 @@ def executorch_folder(wheels: WheelCache, target: str) -> VerifiedFolder:
     if target != TARGET:
         raise ConfigError(
             f"ExecuTorch's wheel has no libraries for {target}; name your own build with "
-            "qnn_executor_runner by --executorch BUILD_DIR",
+            "qnn_executor_runner by -o qnn_executorch=BUILD_DIR",
             choices=[TARGET],
         )
     libraries = {f"{_FOLDER}/lib/{name}" for name in LIBRARIES}
@@ -73,7 +73,7 @@ def runner_files(folder: Path, target: str) -> dict[str, Path]:
 
     Raises ConfigError if one of them is missing, or is for another target.
     """
-    field = "--executorch"
+    field = "qnn_executorch"
     runner = next(
         (path for part in _RUNNER_FOLDERS if (path := folder / part / RUNNER).is_file()), None
     )

@@ -41,7 +41,7 @@ _TOOLS: Final = {
 }
 _SHARES_BUFFERS: Final = "reused-io-limit"
 """The remedy whose contexts execute with the same buffers, which `run` does not give them."""
-_OPTIONS: Final = ("--remedies", "--qnn-remedies")
+_OPTIONS: Final = ("--remedies", "qnn_remedies")
 
 
 @dataclass(frozen=True)
@@ -229,9 +229,8 @@ def _row(name: str, result: Result, reason: str, figures: Mapping[str, Any]) -> 
 
 def _use(remedy: Remedy, options: Mapping[str, Any]) -> dict[str, str | None]:
     words = [f"--context-option={key}={options[key]}" for key in CONTEXT_OPTIONS if key in options]
-    words += [f"--residency={remedy.residency}"] if remedy.name in RESIDENCIES else []
-    if remedy.residency == "window" and "window" in options:
-        words.append(f"--window={options['window']}")
+    size = f"={options['window']}" if remedy.residency == "window" and "window" in options else ""
+    words += [f"--residency={remedy.residency}{size}"] if remedy.name in RESIDENCIES else []
     words = [] if remedy.name == _SHARES_BUFFERS else words
     lines = remedy.lines(defaultdict(str, options))
     return {tool: lines.get(tool) for tool in _TOOLS} | {"run": " ".join(words) or None}

@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import json
 import logging
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -124,6 +125,8 @@ nights: Final = Table(
 
 HISTORY: Final = "history.sqlite"
 """The default database, in the folder of reports."""
+VARIABLE: Final = "QNN_HARNESS_HISTORY"
+"""The environment variable that names another one."""
 _POSTGRES: Final = ("postgresql://", "postgres://")
 _EXTRA: Final = "pip install 'qnn-harness[postgres]'"
 _WAIT_S: Final = 60
@@ -159,12 +162,17 @@ class Database:
         problem = str(cause).strip().partition("\n")[0]
         code = str(getattr(cause, "sqlite_errorname", ""))
         if code == "SQLITE_NOTADB":
-            return ConfigError("is not a database", file=self._name, field="--database")
+            return ConfigError("is not a database", file=self._name, field=VARIABLE)
         if code.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
             problem = f"{problem}; check that it can be written, or name another file"
-            return ConfigError(problem, file=self._name, field="--database")
+            return ConfigError(problem, file=self._name, field=VARIABLE)
         advice = "; remove it, and import the journals again"
         return InfraError(f"{self._name}: {problem}{advice * code.startswith('SQLITE_CORRUPT')}")
+
+
+def history_of_reports(reports: Path) -> str:
+    """Return the path or URL of the database: the named one, or that in a folder of reports."""
+    return os.environ.get(VARIABLE) or str(reports / HISTORY)
 
 
 def open_database(location: str) -> Database:
@@ -178,7 +186,7 @@ def open_database(location: str) -> Database:
     elif "://" in location:
         raise ConfigError(
             f"{location.partition('://')[0]}:// is not a supported database",
-            field="--database",
+            field=VARIABLE,
             choices=("the path of a SQLite file", "postgresql://HOST/NAME"),
         )
     else:
@@ -196,7 +204,7 @@ def open_database(location: str) -> Database:
             f"has tables of version {version}, but this harness needs {VERSION}; remove it, or "
             "name another database, then run `qnn-harness history import RUNS`",
             file=name,
-            field="--database",
+            field=VARIABLE,
         )
     return database
 
@@ -221,7 +229,7 @@ def _version_in(database: Database, name: str) -> str | None:
         )
         if foreign:
             problem = "has tables of another program; name another database"
-            raise ConfigError(problem, file=name, field="--database")
+            raise ConfigError(problem, file=name, field=VARIABLE)
         return None
 
 
@@ -246,9 +254,9 @@ def insert_new(connection: Connection, table: Table, row: Mapping[str, Any]) -> 
 
 def _sqlite(path: Path) -> Engine:
     if not path.parent.is_dir():
-        raise ConfigError("there is no such folder", file=path.parent, field="--database")
+        raise ConfigError("there is no such folder", file=path.parent, field=VARIABLE)
     if path.is_dir():
-        raise ConfigError("is a folder, not a file", file=path, field="--database")
+        raise ConfigError("is a folder, not a file", file=path, field=VARIABLE)
     url = URL.create("sqlite", database=str(path.absolute()))
     engine = create_engine(url, poolclass=NullPool, connect_args={"timeout": _WAIT_S})
 
@@ -281,9 +289,9 @@ def _postgres(url: str, name: str) -> Engine:
         )
     except ImportError as error:
         problem = f"PostgreSQL needs another package: {_EXTRA}"
-        raise ConfigError(problem, field="--database") from error
+        raise ConfigError(problem, field=VARIABLE) from error
     except (ArgumentError, ValueError) as error:
-        raise ConfigError(f"{name} is not the URL of a database", field="--database") from error
+        raise ConfigError(f"{name} is not the URL of a database", field=VARIABLE) from error
 
 
 # an index entry of PostgreSQL has at most 2,700 bytes

@@ -277,7 +277,7 @@ class Quarantined:
         """Return how the quarantine ends, for a person who knows the device as `name`."""
         if self.until == "answers":
             return f"{name} is used again as soon as it answers"
-        return f"After the repair, run: qnn-harness devices heal {name}"
+        return f"After the repair, run: qnn-harness devices recover {name}"
 
 
 class Quarantine:

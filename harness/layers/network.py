@@ -373,7 +373,7 @@ def _rename(node: onnx.NodeProto, inputs: Mapping[str, str], outputs: Mapping[st
 
 
 _RUN_TIMEOUT_S: Final = 1800.0
-_LEASE_WAIT_S: Final = 600
+_LEASE_WAIT: Final = "10m"
 
 
 @dataclass(frozen=True)
@@ -524,8 +524,8 @@ class Qnn:
         arguments += [f"--qnn-lab={device.lab.absolute()}", f"--qnn-reports={folder / 'reports'}"]
         arguments += ["--qnn-backend=htp", "--qnn-engine=qnn"]
         arguments += [f"--qnn-version={self._host.qnn_version}"]
-        arguments += [f"--qnn-device={device.device}", f"--qnn-lease-timeout={_LEASE_WAIT_S}"]
-        arguments += [f"--qnn-contexts-inputs={folder / 'inputs'}", *files]
+        arguments += [f"--qnn-device={device.device}", "-o", f"qnn_lease_timeout={_LEASE_WAIT}"]
+        arguments += [f"--qnn-inputs={folder / 'inputs'}", *files]
         end = run_case(arguments, folder / "reports", folder, _RUN_TIMEOUT_S)
         if end.record is None or end.folder is None:
             stopped = end.stopped

@@ -168,7 +168,7 @@ def changes(sizes: Sequence[Size], room: Room) -> list[Alternative]:
         key=lambda window: not forecast(sizes, schedule(count, "window", window).moves, room).fits,
     )
     if most:
-        change = f"only the last {most} kept loaded (--residency window --window {most})"
+        change = f"only the last {most} kept loaded (--residency window={most})"
         alternatives.append(Alternative(change, True, count))
     if all(size.total <= room.budget for size in sizes):
         enough = Room(room.budget, count)

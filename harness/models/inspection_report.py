@@ -230,7 +230,7 @@ def inspection_lines(report: Inspection, *, whole: bool = False) -> Iterator[str
         yield f"{file}: {counted(count, 'node')} outside of its contexts"
     read_count = sum(each.kind == "context" for each in report.contexts)
     if read_count or not (report.problems or report.models or report.contexts):
-        more = "; --long shows all" if len(shown) < len(report.contexts) else ""
+        more = "; -v shows all" if len(shown) < len(report.contexts) else ""
         yield f"{counted(read_count, 'context')}, read by QNN {report.qnn}{more}"
 
 

@@ -16,7 +16,7 @@ from harness.runtimes.preflight_findings import Finding
 _PARTS: Final = ("contexts", "models", "graphs", "inputs", "outputs")
 _LEFT_OUT: Final = {"schema", "qnn", "file", "sha256", "signature", "socs"}
 _FEW: Final = 8
-"""So many compiler options that are not main ones are shown without --long."""
+"""So many compiler options that are not main ones are shown without -v."""
 _OF_GRAPHS: Final = {"weights_bytes", "io_bytes", "spill_fill_bytes", "vtcm_bytes"}
 
 
@@ -134,7 +134,7 @@ def diff_lines(report: ModelDiff, *, whole: bool = False) -> Iterator[str]:
         if whole or len(others) <= _FEW:
             yield from others
         else:
-            yield f"    {len(others)} more compiler options; --long shows all"
+            yield f"    {len(others)} more compiler options; -v shows all"
     yield from map(str, report.failures)
     equal = counted(report.equal, "value is equal", "values are equal")
     yield f"{counted(len(report.changes), 'difference')}; {equal}"

@@ -47,7 +47,7 @@ IN_RANGE: Final = "made up in range"
 READ: Final = "given"
 """Origins of inputs, in plain words."""
 
-CONDITIONS: Final = "--max-error, --min-cosine, --min-sqnr"
+CONDITIONS: Final = "--limit max-error, min-cosine or min-sqnr"
 
 
 @dataclass(frozen=True)
@@ -65,13 +65,13 @@ class ClosenessLimits:
     max_relative: float | None = None
 
     def __post_init__(self) -> None:
-        for option, value, least, most, valid in (
-            ("--max-error", self.max_error, 0.0, math.inf, "0 or more"),
-            ("--min-cosine", self.min_cosine, -1.0, 1.0, "from -1 to 1"),
-            ("--min-sqnr", self.min_sqnr, -math.inf, math.inf, "a number of dB"),
+        for name, value, least, most, valid in (
+            ("max-error", self.max_error, 0.0, math.inf, "0 or more"),
+            ("min-cosine", self.min_cosine, -1.0, 1.0, "from -1 to 1"),
+            ("min-sqnr", self.min_sqnr, -math.inf, math.inf, "a number of dB"),
         ):
             if value is not None and not (math.isfinite(value) and least <= value <= most):
-                raise ConfigError(f"{value} is not {valid}", field=option)
+                raise ConfigError(f"{value} is not {valid}", field=f"--limit {name}")
 
     def __bool__(self) -> bool:
         """Return True if there is any condition."""

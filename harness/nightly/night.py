@@ -50,8 +50,10 @@ class DeviceSeen(DeviceSummary):
 
 
 def read_devices(answer: object, before: Iterable[DeviceSeen], now: str) -> tuple[DeviceSeen, ...]:
-    """Return the states of enabled devices in the output of `devices --json`; `before` are those
-    last known."""
+    """Return the states of enabled devices in the output of `devices list --json`.
+
+    `before` are those last known.
+    """
     earlier = {device.device: device for device in before}
     devices = []
     for row in answer.get("devices", ()) if isinstance(answer, dict) else ():
@@ -131,14 +133,13 @@ MOST_CASES: Final = 200
 class Night(Part):
     """A night: its arguments, the steps that are done, and their results.
 
-    `until` is the end of its time, in seconds since 1970; `database` is the history, if it was
-    named, without its password; `site` is the folder of the lab's pages. `run` and `base` are the
-    ids of its run and of the one it was compared with. `run_is_whole` is true if nothing cut the
-    run short, `other_failures` if it failed for something in no record. `lab_before` and
-    `lab_after` are the states of devices at its start and end, `lost` the number of cases not
-    tested on each. `coverage` is how many of its cases have a verdict, `failed_on` has the reasons
-    for which it fails, `new` the first new failures, `vanished` the first vanished cases if that is
-    one of the reasons. `warnings` are problems that did not end it.
+    `until` is the end of its time, in seconds since 1970; `site` is the folder of the lab's pages.
+    `run` and `base` are the ids of its run and of the one it was compared with. `run_is_whole` is
+    true if nothing cut the run short, `other_failures` if it failed for something in no record.
+    `lab_before` and `lab_after` are the states of devices at its start and end, `lost` the number
+    of cases not tested on each. `coverage` is how many of its cases have a verdict, `failed_on` has
+    the reasons for which it fails, `new` the first new failures, `vanished` the first vanished
+    cases if that is one of the reasons. `warnings` are problems that did not end it.
     """
 
     schema_number: Schema1 = 1
@@ -149,7 +150,6 @@ class Night(Part):
     selection: tuple[str, ...]
     lab: str
     folder: str
-    database: str | None = None
     site: str | None = None
     budget_s: float
     until: float
@@ -234,14 +234,14 @@ class Night(Part):
 
     def can_resume(self, other: Night, now: float) -> bool:
         """Return whether another night with the same arguments has work and time left."""
-        names = ("arguments", "lab", "folder", "database", "budget_s")
+        names = ("arguments", "lab", "folder", "budget_s")
         same = all(getattr(self, name) == getattr(other, name) for name in names)
         return same and other.next_step is not None and other.remaining(now) > 0
 
-    def resumed(self, request: Night, now: float, *, budget: bool, database: bool) -> Night:
+    def resumed(self, request: Night, now: float, *, budget: bool) -> Night:
         """Return this night with its whole time again, and with the options of `request`.
 
-        `budget` and `database` tell whether it has these. Raises ConfigError for other arguments.
+        `budget` tells whether it has a time. Raises ConfigError for other arguments.
         Arguments that are not named again must be whole: secrets in them were not stored.
         """
         if request.arguments and request.arguments != self.arguments:
@@ -256,13 +256,8 @@ class Night(Part):
                 "an argument for pytest had a secret, which is not stored; give all arguments again"
             )
             raise ConfigError(problem, field="--resume")
-        location = request.database if database else self.database
-        if REDACTED in (location or "") and location != request.database:
-            problem = f"{location} had a password, which is not stored; name the database again"
-            raise ConfigError(problem, field="--database")
         time_s = request.budget_s if budget else self.budget_s
-        change = {"database": location, "budget_s": time_s, "until": now + time_s}
-        change["site"] = request.site or self.site
+        change = {"budget_s": time_s, "until": now + time_s, "site": request.site or self.site}
         return self.model_copy(update=change)
 
     def follows(self, other: Night) -> bool:

@@ -28,7 +28,7 @@ from harness.core.outgoing_text import REDACTED, clock, counted, outgoing
 from harness.core.state_folders import PRIVATE, cache_root
 from harness.history.comparison import FailOn, apply_history
 from harness.history.comparison_text import compare_folders, markdown, page, view_of
-from harness.history.database import HISTORY, open_database
+from harness.history.database import history_of_reports, open_database
 from harness.history.importing import import_run
 from harness.history.previous_run import histories, previous_of, since_previous
 from harness.history.run_changes import facts_lookup
@@ -100,13 +100,11 @@ _log = logging.getLogger(__name__)
 class Chain:
     """A night in progress. `words` are its arguments, with the secrets that no file keeps."""
 
-    def __init__(
-        self, night: Night, words: Sequence[str], reports: Path, database: str | None
-    ) -> None:
+    def __init__(self, night: Night, words: Sequence[str], reports: Path) -> None:
         self.night, self.reports = night, reports
         self.path = reports / night.night
         self._words = words
-        self._database = database or str(reports / HISTORY)
+        self._database = history_of_reports(reports)
 
     @property
     def is_kept(self) -> bool:
@@ -199,7 +197,7 @@ class Chain:
     def _lab(self, before: Iterable[DeviceSeen]) -> tuple[DeviceSeen, ...]:
         if self._left_s < _MIN_STEP_S or self.night.on_a_simulator:
             return ()
-        words = ["devices", "--json", "--lab", self.night.lab]
+        words = ["devices", "list", "--json", "--lab", self.night.lab]
         _, answer = _run_command(words, min(self._left_s, _LAB_S), self.night.folder)
         return read_devices(answer, before, datetime.now(UTC).isoformat(timespec="seconds"))
 
@@ -235,7 +233,7 @@ class Chain:
     ) -> int | None:
         """Start or resume a run, and return its exit code; None if the time was over."""
         words = ["-m", "device", f"--qnn-lab={self.night.lab}", f"--qnn-reports={self.reports}"]
-        words += [f"--qnn-problem-file={self.path / PROBLEM}"]
+        words += ["-o", f"qnn_problem_file={self.path / PROBLEM}"]
         words += [f"--qnn-resume={run.path}"] if run is not None else []
         words += [*self._words, *more]
         return _run_module("pytest", words, left_s, cwd=self.night.folder, stdout=stdout)
@@ -286,7 +284,7 @@ class Chain:
             self._report(f"run again {counted(len(times), 'case')}, up to {most} each")
             write_json(file := self.path / AGAIN, times)
             room_s = 2 * self._left_s * _SHARE_AGAIN
-            if self._pytest_run(room_s, run, f"--qnn-again={file}") is None:
+            if self._pytest_run(room_s, run, "-o", f"qnn_again={file}") is None:
                 self._note("the time did not suffice to run all cases with a changed outcome again")
         # only attempts have been added: the run keeps its end, even if these were cut short
         code, others = self.night.run_exit_code, self.night.other_failures
@@ -323,7 +321,7 @@ class Chain:
         also = {
             "flaky": any(case.turned_flaky for case in by_case.values()),
             _OTHER: self.night.other_failures or run.info().get("other_failures"),
-            "known issues that passed (--strict-known)": comparison.coverage.strict,
+            "known issues that passed (qnn_strict_known)": comparison.coverage.strict,
         }
         reasons = [*_FAIL_ON.reasons(comparison), *(name for name, is_so in also.items() if is_so)]
         base_id = base.run_id if base else None
@@ -355,7 +353,7 @@ class Chain:
             words = list(search.command)
             if folder is not None:
                 words = ["bisect", "--resume", str(folder.path)]
-            words += ["--max-minutes", f"{left_s / 60:.3f}", "--json"]
+            words += ["--timeout", f"{int(left_s)}s", "--json"]
             if folder is None or is_free(folder.path / LOG, min(left_s, _ENDING_S)):
                 code, result = _run_command(words, left_s + _LAST_RUN_S, self.night.folder)
             else:  # it is not over: the next night tries again

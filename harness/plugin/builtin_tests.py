@@ -17,6 +17,7 @@ from harness.experiments.context_remedies import try_remedy
 from harness.experiments.profiling import profile_case
 from harness.models.contexts import SourceList
 from harness.models.onnx_model import OnnxModel
+from harness.plugin.options import read_options
 from harness.probe.plan import ONCE
 
 if TYPE_CHECKING:
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
     from harness.containers.manifest import Expects
     from harness.diagnosis.verdict import Verdict
     from harness.models.artefact_sources import WholeFile
+
+
+def window_of(config: pytest.Config) -> int:
+    """Return the size of a window in `--residency window=N`."""
+    return read_options(config).contexts.window
 
 
 @pytest.mark.device
@@ -39,7 +45,7 @@ def test_contexts(
             workload,
             contexts,
             residency,
-            window=pytestconfig.getoption("--qnn-contexts-window"),
+            window=window_of(pytestconfig),
             keep_outputs=keep_outputs,
             rounds=rounds,
             options=workload.context_options,
@@ -59,8 +65,7 @@ def test_remedy(
     """Load and execute all contexts by a remedy, and record what that takes."""
     is_alone = remedy == "weight-sharing" and len(workload) == 1
     sources = (*workload, *workload) if is_alone else workload
-    window = pytestconfig.getoption("--qnn-contexts-window")
-    try_remedy(bench, remedy, sources, contexts, window=window)
+    try_remedy(bench, remedy, sources, contexts, window=window_of(pytestconfig))
 
 
 @dataclass

@@ -228,8 +228,8 @@ class Case:
             axes["ort"] = runtime.ort
         if not takes_compiled(parameters.values()):
             axes["compiler"] = None
-        if self._run.options.fan_out in ("device", "soc"):
-            axes[self._run.options.fan_out] = self.placement.device_name
+        if self._run.options.spread in ("device", "soc"):
+            axes[self._run.options.spread] = self.placement.device_name
         return axes | parameter_axes(parameters)
 
     def own_findings(self) -> tuple[Finding, ...]:

@@ -19,7 +19,7 @@ import pytest
 import harness
 from harness.core.errors import ConfigError, HarnessError, InfraError, NoLabError
 from harness.core.matrix_axes import AXES
-from harness.plugin.options import OPTIONS, WITH_VALUE, in_long_forms, with_our_options
+from harness.plugin.options import INI_KEYS, OPTIONS, WITH_VALUE, in_long_forms, with_our_options
 from harness.plugin.pytest_internals import compile_markexpr
 from harness.plugin.terminal import NO_DEVICE, NO_LAB
 from harness.plugin.user_files import USER_CONTEXTS, ArtefactFile, choose_contexts, suite_of
@@ -40,7 +40,7 @@ MARKERS: Final = (
     "devices of the lab that satisfy every keyword given; with ONNX Runtime if engine is ort, "
     "with contexts of all compilers if compilers is all",
     "wait_until_idle: waits until its device is cool and idle (`gate` in devices.yaml)",
-    "user_contexts(parameter): with --contexts FILE, that parameter is the contexts of FILE",
+    "user_contexts(parameter): with --model FILE, that parameter is the contexts of FILE",
 )
 """The markers of tests, with their help."""
 
@@ -97,6 +97,7 @@ _SHORT_FLAGS: Final = re.compile("-[dlqsvx]+")
 _PREFIXES: Final = ("--cov", "--log-", "--json-report", "--reruns", "--metadata")
 _MARK: Final = re.compile(r"[\w:+\-.\[\]/\\]+")
 _MOST_MARKS: Final = 10
+_INI: Final = ("-o", "--override-ini")
 _VALUE_MAY_FOLLOW: Final = ("--cov", "--debug")
 _LISTED: Final = [
     *Path(__file__).with_name("unrelated_options.txt").read_text("ascii").splitlines()[1:],
@@ -150,6 +151,12 @@ def _words(words: deque[str]) -> Iterator[str]:
         word = words.popleft()
         name, equals, value = word.partition("=")
         short = len(word) == 2 and word[0] == "-"
+        if word in _INI and words:
+            key = INI_KEYS.get(words[0].partition("=")[0])
+            if key is None or key.chooses:
+                yield f"-o={words[0]}"
+            words.popleft()
+            continue
         if equals and name.startswith(_PREFIXES):
             continue
         if word in _VALUE_MAY_FOLLOW:

@@ -170,7 +170,7 @@ class Records:
 
     @cached_property
     def again(self) -> dict[str, int] | None:
-        """With `--again`, the number of further runs of each case. Raises ConfigError."""
+        """With `qnn_again`, the number of further runs of each case. Raises ConfigError."""
         if (file := self._selection.options.again) is None:
             return None
         try:
@@ -182,7 +182,7 @@ class Records:
             ) from error
 
     def is_done(self, item: pytest.Item) -> bool:
-        """Return whether a test is left out: it has its verdict, or `--again` does not name it.
+        """Return whether a test is left out: it has its verdict, or `qnn_again` does not name it.
 
         A verdict is about the files as they are now. Raises ConfigError if a case's file had other
         options: that is another case.

@@ -1,4 +1,4 @@
-"""The case that `--only-case` names, whatever versions the name has, and no case twice."""
+"""The case that `qnn_only_case` names, whatever versions the name has, and no case twice."""
 
 from __future__ import annotations
 
@@ -39,14 +39,16 @@ def only_case(name: str, items: Sequence[pytest.Item], here: Path) -> list[pytes
         by_rest.setdefault(rest, []).append(item)
     if not by_rest:
         reason = f": {skipped[0]}" if skipped and skipped[0] else ""
-        raise ConfigError(f"no case of a device test is called {base}{reason}", field="--only-case")
+        raise ConfigError(
+            f"no case of a device test is called {base}{reason}", field="qnn_only_case"
+        )
     if wanted is not None:
         meant, problem = matching_rest(wanted, by_rest), f"{base} has no case [{wanted[:200]}]"
     else:
         meant = next(iter(by_rest)) if len(by_rest) == 1 else None
         problem = f"{base} has {counted(len(by_rest), 'case')}; name one"
     if meant is None:
-        raise ConfigError(problem, field="--only-case", choices=_names(by_rest))
+        raise ConfigError(problem, field="qnn_only_case", choices=_names(by_rest))
     _one_version(by_rest[meant])
     return by_rest[meant][:1]
 
@@ -98,4 +100,4 @@ def _one_version(items: Sequence[pytest.Item]) -> None:
     if len(versions) > 1:
         shown = [str(place) for place in places[:_MOST_LISTED]]
         problem = "the case has several versions; choose one of each"
-        raise ConfigError(problem, field="--only-case", choices=shown)
+        raise ConfigError(problem, field="qnn_only_case", choices=shown)

@@ -1,9 +1,9 @@
 """The options of the plug-in: each is defined once, as a field of `Options` or `ContextOptions`.
 
-pytest's options, the values read from them, the options that select cases, and those of
-`qnn-harness run` are all derived from these fields. All begin with `--qnn-`. People use the short
-forms (`--device`), as long as no other plug-in claims them; the harness itself writes the long
-forms.
+pytest's options and ini keys, the values read from them, the options that select cases, and those
+of `qnn-harness run` are all derived from these fields. Options begin with `--qnn-`, ini keys with
+`qnn_`. People use the short forms (`--device`), as long as no other plug-in claims them; the
+harness itself writes the long forms, and ini keys as `-o KEY=VALUE`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import argparse
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 import pytest
 
+from harness.core.durations import parse_duration
 from harness.core.engine import find_engine
 from harness.core.error_codes import PROFILES, ProfileAsked
 from harness.core.errors import ConfigError
@@ -33,16 +35,6 @@ def nonempty(text: str) -> str:
     return text
 
 
-def drift_steps(text: str) -> int:
-    """Return the STEPS of `--fail-on drift:STEPS`."""
-    from harness.results.output_drift import steps_of
-
-    steps = steps_of(text)
-    if steps is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form drift:STEPS, as in drift:1")
-    return steps
-
-
 _SUITES: Final = "harness.suites"
 _KNOWN_ISSUES: Final = Path(__file__).parents[1] / "suites/known_issues.yaml"
 _AUTO: Final = "auto"
@@ -54,18 +46,55 @@ _MOST: Final = 99999
 
 
 def rounds(text: str) -> int | Literal["auto"]:
-    """Return the N of `--contexts-rounds`."""
+    """Return a number of rounds, or "auto"."""
     return _AUTO if text == _AUTO else _number(text, 1, f"{_AUTO}, or ")
 
 
-def warmup(text: str) -> int:
-    """Return the M of `--contexts-warmup`."""
+def count(text: str) -> int:
+    """Return a number from 0."""
     return _number(text, 0)
 
 
-def window(text: str) -> int:
-    """Return the N of `--contexts-window`."""
-    return _number(text, 1)
+def duration(text: str) -> float:
+    """Return the seconds of a duration."""
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def residency(text: str) -> str:
+    """Return a residency, which may have the size of a window. Raises ArgumentTypeError."""
+    from harness.models.session_plan import RESIDENCIES
+
+    name, equals, size = text.partition("=")
+    if name not in RESIDENCIES or (equals and name != "window"):
+        valid = ", ".join((*RESIDENCIES, "window=N"))
+        raise argparse.ArgumentTypeError(f"{text[:80]!r} is not a residency (valid: {valid})")
+    if equals:
+        _number(size, 1)
+    return text
+
+
+def _residencies(text: str) -> str:
+    for part in split_list([text]):
+        residency(part)
+    return text
+
+
+def limits(text: str) -> dict[str, float]:
+    """Return the limits of `NAME=X[,NAME=X]` by name. Raises ArgumentTypeError."""
+    values = {}
+    for part in split_list([text]):
+        name, _, value = part.partition("=")
+        try:
+            values[name] = float(value) if name != "drift" else int(value)
+        except ValueError:
+            name = ""
+        if name not in LIMITS or values[name] != values[name] or values.get("drift", 0) < 0:
+            valid = ", ".join(f"{name}={text}" for name, text in LIMITS.items())
+            raise argparse.ArgumentTypeError(f"{part[:80]!r} is not a limit (valid: {valid})")
+    return values
 
 
 def rounds_option(options: ContextOptions, *, is_bundle: bool = False) -> Rounds:
@@ -99,8 +128,8 @@ def _number(text: str, least: int, other: str = "") -> int:
     return int(text)
 
 
-CLAIMED = pytest.StashKey[frozenset[str]]()
-"""The short forms that other plug-ins have claimed."""
+SPELLED = pytest.StashKey[Mapping[str, str]]()
+"""How pytest spells the options that messages name: long forms of claimed ones, and ini keys."""
 _GROUP: Final = "qnn-harness"
 _TITLE: Final = (
     "Qualcomm device tests (qnn-harness); the short form of --qnn-NAME is --NAME, as in --device, "
@@ -132,7 +161,7 @@ def _specs(values: Sequence[str] | None) -> list[str]:
 
 def _axis_values(get: _Get, _: object) -> dict[str, list[str]]:
     # a single case has the backend in its name, but any versions and devices
-    named, _ = placement_in(split_node_id(get("--qnn-only-case") or "")[1] or "") or ({}, "")
+    named, _ = placement_in(split_node_id(get("qnn_only_case") or "")[1] or "") or ({}, "")
     usual = {name: [named.get(name) or ""] for name in IN_AXES if AXES[name].type == "name"}
     values = {}
     for axis in LISTED:
@@ -147,6 +176,18 @@ def _tuple(values: Sequence[str] | None, _: object) -> tuple[str, ...]:
 
 def _path(value: str | None, folders: _Folders) -> Path | None:
     return folders.here / value if value else None
+
+
+def _window(residencies: Sequence[str]) -> int:
+    sizes = dict.fromkeys(text.partition("=")[2] for text in residencies if "=" in text)
+    if len(sizes) > 1:
+        raise pytest.UsageError("--residency: name one size of a window")
+    return int(next(iter(sizes))) if sizes else DEFAULT_WINDOW
+
+
+def _limit(get: _Get, name: str) -> Any:
+    named = (values[name] for values in reversed(get(_LIMIT.name) or ()) if name in values)
+    return next(named, None)
 
 
 def _run(value: str | None, folders: _Folders) -> Path | None:
@@ -164,7 +205,7 @@ def _known_issues(value: str | None, folders: _Folders) -> Path | None:
 
 @dataclass(frozen=True)
 class Option:
-    """One option, with the `arguments` of argparse.
+    """One option, or ini key, with the `arguments` of argparse.
 
     `chooses`: it selects cases, which an option for versions does not. `run` is its help in
     `qnn-harness run` where that differs, None if that does not have it.
@@ -176,12 +217,22 @@ class Option:
     run: str | None = ""
 
     @property
+    def is_ini(self) -> bool:
+        return not self.name.startswith("-")
+
+    def words(self, value: object) -> list[str]:
+        """Return pytest's arguments for a value, with "=": it takes a word for a test's path."""
+        return ["-o", f"{self.name}={value}"] if self.is_ini else [f"{self.name}={value}"]
+
+    @property
     def run_help(self) -> str:
         help: str = self.arguments["help"]
         return self.run or f"{help[:1].upper()}{help[1:]}."
 
     @property
     def short(self) -> str:
+        if self.is_ini:
+            return self.name.replace("qnn_", "--").replace("_", "-")
         return "--qnn" if self.name == "--qnn-version" else self.name.replace("--qnn-", "--")
 
     @property
@@ -195,11 +246,9 @@ class Option:
 
 Preflight = Literal["strict", "warn", "off"]
 PREFLIGHT: Final[tuple[Preflight, ...]] = get_args(Preflight)
-"""The choices of `--preflight`."""
+"""The choices of `qnn_preflight`."""
 
 _Words = dict[str, Any]
-_NUMBER: Final[_Words] = {"type": float, "chooses": True}
-_FLAG: Final[_Words] = {"action": "store_true"}
 _WORDS: Final[_Words] = {"action": "append", "read": _tuple, "chooses": True}
 _DIR: Final[_Words] = {"type": nonempty, "read": _path, "chooses": True}
 
@@ -215,7 +264,12 @@ def _option(
     name, _, metavar = usage.partition(" ")
     arguments |= {"help": help} | ({"metavar": metavar} if metavar else {})
     option = Option(name, arguments, chooses, run)
-    return _field(lambda get, folders: read(get(name), folders), option)
+
+    def value(get: _Get, folders: _Folders) -> Any:
+        # paths in an ini file are relative to the root folder
+        return read(get(name), replace(folders, here=folders.root) if option.is_ini else folders)
+
+    return _field(value, option)
 
 
 def _field(read: Callable[[_Get, _Folders], Any], *options: Option) -> Any:
@@ -231,12 +285,47 @@ def _read_all(options: type, get: _Get, folders: _Folders) -> dict[str, Any]:
     return {each.name: each.metadata["read"](get, folders) for each in fields(options)}
 
 
+LIMITS: Final = {
+    "tolerance": "RAW",
+    "max-error": "X",
+    "min-cosine": "X",
+    "min-sqnr": "DB",
+    "drift": "STEPS",
+}
+"""The limits of outputs, with their values."""
+
+_LIMIT: Final = Option(
+    "--qnn-limit",
+    {
+        "action": "append",
+        "metavar": "NAME=X",
+        "type": limits,
+        "help": "limit of the outputs of a file (repeatable): tolerance (largest difference from "
+        "the expected output, in raw values; default: 0); max-error, min-cosine or min-sqnr (in "
+        "dB) against the reference; drift (steps of its type between versions, devices or "
+        "backends, else the run fails)",
+    },
+    chooses=True,
+)
+_RESIDENCY: Final = Option(
+    "--qnn-residency",
+    {
+        "action": "append",
+        "metavar": "NAME",
+        "type": _residencies,
+        "help": "how contexts of a file are loaded: resident (all at once, the default), "
+        "sequential (one at a time) or window=N (the last N; default: 4)",
+    },
+    chooses=True,
+)
+
+
 @dataclass(frozen=True)
 class ContextOptions:
-    """The options for a user's own contexts, `--contexts...`."""
+    """The options for a user's own contexts."""
 
     paths: tuple[Path, ...] = _option(
-        "--qnn-contexts PATH",
+        "--qnn-model PATH",
         "run the suites for contexts with those of a file or a folder instead of their own models "
         "(repeatable); a file is a context binary, or contains some",
         action="append",
@@ -246,92 +335,77 @@ class ContextOptions:
         run=None,
     )
     numbers: tuple[str, ...] = _option(
-        "--qnn-contexts-number N[,N]",
+        "--qnn-copies N[,N]",
         "number of contexts to load from a file, repeating its own in turn (default: each once)",
         **_WORDS,
     )
-    residencies: tuple[str, ...] = _option(
-        "--qnn-contexts-residency NAME",
-        "how contexts of a file are loaded: resident, sequential or window (default: resident)",
-        **_WORDS,
+    residencies: tuple[str, ...] = _field(
+        lambda get, _: tuple(text.partition("=")[0] for text in split_list(get(_RESIDENCY.name))),
+        _RESIDENCY,
     )
-    window: int = _option(
-        "--qnn-contexts-window N",
-        "most contexts of a file that are loaded at once with residency window (default: 4)",
-        chooses=True,
-        type=window,
-        default=DEFAULT_WINDOW,
-    )
+    window: int = _field(lambda get, _: _window(split_list(get(_RESIDENCY.name))))
     remedies: tuple[str, ...] = _option(
-        "--qnn-remedies NAME[,NAME]",
-        "load the contexts of a file by these remedies for contexts that do not fit; "
-        "`qnn-harness model fit --remedies` ranks them",
+        "qnn_remedies",
+        "load the contexts of a file by these remedies for contexts that do not fit: set by "
+        "`qnn-harness model fit --remedies`",
         run=None,
-        **_WORDS,
+        chooses=True,
+        read=lambda value, _: tuple(split_list([value or ""])),
     )
     inputs: Path | None = _option(
-        "--qnn-contexts-inputs DIR", "inputs for these contexts (default: generated)", **_DIR
+        "--qnn-inputs DIR", "inputs for these contexts (default: generated)", **_DIR
     )
     expected: Path | None = _option(
-        "--qnn-contexts-expected DIR", "expected outputs of these contexts (default: none)", **_DIR
+        "--qnn-expected DIR", "expected outputs of these contexts (default: none)", **_DIR
     )
-    tolerance: float = _option(
-        "--qnn-contexts-tolerance T",
-        "allowed difference of an output from the expected one, in raw values (default: 0)",
-        chooses=True,
-        type=float,
-        default=0.0,
-    )
+    tolerance: float = _field(lambda get, _: _limit(get, "tolerance") or 0.0, _LIMIT)
+    max_error: float | None = _field(lambda get, _: _limit(get, "max-error"))
+    min_cosine: float | None = _field(lambda get, _: _limit(get, "min-cosine"))
+    min_sqnr: float | None = _field(lambda get, _: _limit(get, "min-sqnr"))
     rounds: int | Literal["auto"] | None = _option(
-        "--qnn-contexts-rounds N",
+        "qnn_rounds",
         "number of executions of each graph of a file, or auto: for 2 s (default: 1)",
         "Number of executions of each graph (default: for 2 s).",
         type=rounds,
+        metavar="N",
     )
     warmup: int | None = _option(
-        "--qnn-contexts-warmup M",
-        "rounds before the measured ones (default: 0, with auto 2)",
-        "Rounds before the measured ones (default: 2, or none with --rounds).",
-        type=warmup,
+        "qnn_warmup",
+        "rounds before the measured ones (default: 0; 2 if qnn_rounds is auto)",
+        run=None,
+        type=count,
     )
     profile_run: Literal["full"] | None = _option(
-        "--qnn-profile-run",
-        "measure your own files as MLPerf does: on a cool and idle device, 1,024 executions of "
+        "qnn_profile_run",
+        "`full` measures a file as MLPerf does: on a cool and idle device, 1,024 executions of "
         "each graph and 60 s at least, 600 s at most",
         choices=("full",),
     )
     reference: Path | None = _option(
-        "--qnn-reference MODEL",
+        "qnn_reference",
         "an .onnx with the same tensors, whose outputs are correct (default: the tested model)",
+        metavar="MODEL",
         **_DIR,
     )
-    max_error: float | None = _option(
-        "--qnn-max-error X",
-        "largest error of an output of a file to its reference, in units of its values",
-        **_NUMBER,
-    )
-    min_cosine: float | None = _option(
-        "--qnn-min-cosine X", "least cosine of an output of a file with its reference", **_NUMBER
-    )
-    min_sqnr: float | None = _option(
-        "--qnn-min-sqnr DB",
-        "least signal-to-noise ratio (SQNR) of an output of a file to its reference",
-        **_NUMBER,
-    )
     graph: str | None = _option(
-        "--qnn-contexts-graph NAME",
+        "qnn_graph",
         "the graph to execute of contexts with several graphs",
+        metavar="NAME",
         chooses=True,
     )
     context_option: tuple[str, ...] = _option(
-        "--qnn-context-option NAME=VALUE",
-        "an option of each context of a file, as in reused_io_limit_mb=64 (repeatable); "
+        "qnn_context_option",
+        "options of each context of a file, as in reused_io_limit_mb=64 (several with commas); "
         "docs/reference/context-options.md lists them",
-        **_WORDS,
+        "An option of each context, as in reused_io_limit_mb=64 (repeatable).",
+        metavar="NAME=VALUE",
+        chooses=True,
+        action="append",
+        read=lambda value, _: tuple(split_list([value or ""])),
     )
     fallback: Literal["allow", "refuse"] = _option(
-        "--qnn-fallback",
-        "allow ONNX Runtime to run nodes on the CPU that the NPU refuses (default: refuse)",
+        "qnn_fallback",
+        "`allow` lets ONNX Runtime run nodes on the CPU that the NPU refuses (default: refuse)",
         choices=("allow", "refuse"),
         default="refuse",
         chooses=True,
@@ -348,16 +422,10 @@ _ENGINE: Final = Option(
     chooses=True,
 )
 _BUILDS: Final = {
-    "executorch": "a build of ExecuTorch with qnn_executor_runner, for devices without libraries "
-    "in its wheel (phones)"
+    "executorch": "folder of a build of ExecuTorch with qnn_executor_runner, for devices without "
+    "libraries in its wheel (phones)"
 }
-"""The engines of which a user may name a build, with the help for the option."""
-_FAN_OUTS: Final = (
-    ("--qnn-each-device", "device", "run on each device that fits, also those of a pool"),
-    ("--qnn-each-soc", "soc", "run on one device of each kind that fits (SoC, target, tags)"),
-    ("--qnn-any-device", "any", "run on any device that fits and is free"),
-)
-_STORED: Final[_Words] = {"action": "store_const", "dest": "qnn_fan_out"}
+"""The engines of which a user may name a build, with the help for the key."""
 
 
 @dataclass(frozen=True)
@@ -371,12 +439,9 @@ class Options:
     )
     builds: Mapping[str, Path] = _field(
         lambda get, folders: {
-            name: folders.here / path for name in _BUILDS if (path := get(f"--qnn-{name}"))
+            name: folders.root / path for name in _BUILDS if (path := get(f"qnn_{name}"))
         },
-        *(
-            Option(f"--qnn-{name}", {"help": text, "metavar": "BUILD_DIR", "type": nonempty})
-            for name, text in _BUILDS.items()
-        ),
+        *(Option(f"qnn_{name}", {"help": text}, run=None) for name, text in _BUILDS.items()),
     )
     axes: Mapping[str, Sequence[str]] = _field(
         _axis_values,
@@ -389,12 +454,13 @@ class Options:
             for axis in LISTED
         ),
     )
-    fan_out: Literal["device", "soc", "any"] | None = _field(
-        lambda get, _: get("qnn_fan_out"),
-        *(
-            Option(name, _STORED | {"const": value, "help": f"run a case on {text}"}, True, None)
-            for name, value, text in _FAN_OUTS
-        ),
+    spread: Literal["device", "soc", "any"] | None = _option(
+        "--qnn-spread",
+        "run a case on each device that fits (device), on one of each kind (soc: SoC, target, "
+        "tags), or on any that is free (any); default: on each, and on one of a pool",
+        run=None,
+        choices=("device", "soc", "any"),
+        chooses=True,
     )
     lab: Path = _option(
         "--qnn-lab FILE",
@@ -411,42 +477,39 @@ class Options:
     known_issues: Path | None = _option(
         "--qnn-known-issues FILE",
         "expected failures (default: known_issues.yaml or suites/known_issues.yaml in the rootdir)",
-        "Expected failures.",
+        run=None,
         read=_known_issues,
     )
     strict_known: bool = _option(
-        "--qnn-strict-known",
-        "fail the run if a case passes where a known issue is expected",
-        **_FLAG,
+        "qnn_strict_known",
+        "`true` fails the run if a case passes where a known issue is expected",
+        run=None,
+        choices=("true", "false"),
+        read=lambda value, _: value == "true",
     )
     preflight: Preflight = _option(
-        "--qnn-preflight",
-        "for libraries that do not match each other, the device or the contexts: "
-        "run nothing with them, run and record it, do not check (default: warn)",
+        "qnn_preflight",
+        "for libraries that do not match each other, the device or the contexts: run nothing with "
+        "them (strict), run and record it (warn), do not check (off); default: warn",
+        run=None,
         choices=PREFLIGHT,
         default="warn",
     )
     retries: int = _option(
-        "--qnn-retries N",
+        "qnn_retries",
         "how often a case is repeated after a failure of the lab (default: 2)",
-        type=int,
+        run=None,
+        type=count,
         default=2,
-        read=lambda value, _: max(0, value),
     )
     lease_timeout_s: float = _option(
-        "--qnn-lease-timeout SECONDS",
-        "how long to wait for one process that holds a device (default: 60)",
-        type=float,
-        default=60.0,
-        read=lambda value, _: max(0.0, value),
+        "qnn_lease_timeout",
+        "how long to wait for one process that holds a device, as in 30s or 5m (default: 60s)",
         run=None,
+        type=duration,
+        default=60.0,
     )
-    drift_steps: int | None = _option(
-        "--qnn-fail-on drift:STEPS",
-        "fail the run if an output of files differs between versions, devices or backends by more "
-        "than STEPS steps of its type (a type without steps: if it differs and STEPS is 0)",
-        type=drift_steps,
-    )
+    drift_steps: int | None = _field(lambda get, _: _limit(get, "drift"))
     resume: Path | None = _option(
         "--qnn-resume RUN",
         "complete a run (its folder, its name, or `latest`): run only cases without a record or "
@@ -454,8 +517,8 @@ class Options:
         read=_run,
     )
     again: Path | None = _option(
-        "--qnn-again FILE",
-        "for programs: repeat only the cases of FILE (JSON: {node id: number of runs})",
+        "qnn_again",
+        "a file of cases to repeat (JSON: {node id: number of runs}): set by `qnn-harness nightly`",
         read=_path,
         run=None,
     )
@@ -464,28 +527,33 @@ class Options:
         "profile your own files: basic (totals) or ops (cycles of each op)",
         choices=PROFILES,
     )
-    plan: bool = _option(
-        "--qnn-plan",
+    dry_run: bool = _option(
+        "--qnn-dry-run",
         "list the cases and the files that each would push, without running them",
-        **_FLAG,
+        action="store_true",
         chooses=True,
     )
     only_case: str | None = _option(
-        "--qnn-only-case NODEID",
-        "run only the case with this name, with selected versions, on the first device that fits",
+        "qnn_only_case",
+        "the one case to run, with selected versions, on the first device that fits: set by "
+        "`qnn-harness bisect` and `model reduce`",
         chooses=True,
         run=None,
     )
     problem_file: Path | None = _option(
-        "--qnn-problem-file FILE",
-        "for programs: write the error that stops the run into FILE, as JSON",
+        "qnn_problem_file",
+        "a file for the error that stops the run: set by `qnn-harness nightly` and `bisect`",
         read=_path,
         run=None,
     )
 
 
-OPTIONS: Final = tuple(_options_of(Options))
-"""All options."""
+ALL: Final = tuple(_options_of(Options))
+OPTIONS: Final = tuple(option for option in ALL if not option.is_ini)
+"""The options of pytest's command line."""
+
+INI_KEYS: Final = {option.name: option for option in ALL if option.is_ini}
+"""The keys of pytest's ini file."""
 
 LONG: Final = {option.short: option.name for option in OPTIONS}
 """The long form of each short form."""
@@ -493,18 +561,21 @@ LONG: Final = {option.short: option.name for option in OPTIONS}
 WITH_VALUE: Final = frozenset(option.name for option in OPTIONS if option.takes_value)
 """Our options that take a value."""
 
+_IN_INI: Final = {option.short: option.name for option in INI_KEYS.values()}
 _WORD: Final = re.compile(r"(?<![\w-])--[a-z]+(?:-[a-z]+)*(?![\w-])")
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """Register the options; every list takes commas, repetition, or both."""
+    """Register options and ini keys; every list takes commas, repetition, or both."""
     group = parser.getgroup(_GROUP, _TITLE)
     for option in OPTIONS:
         group.addoption(option.name, **option.arguments)
+    for key, option in INI_KEYS.items():
+        parser.addini(key, option.arguments["help"], default="")
 
 
-def add_short_forms(parser: pytest.Parser) -> frozenset[str]:
-    """Register the unclaimed short forms; return the claimed ones."""
+def add_short_forms(parser: pytest.Parser) -> Mapping[str, str]:
+    """Register the unclaimed short forms; return the `SPELLED` of the options."""
     claimed = LONG.keys() & names_of_options(parser)
     group = parser.getgroup(_GROUP)
     for option in OPTIONS:
@@ -513,7 +584,7 @@ def add_short_forms(parser: pytest.Parser) -> frozenset[str]:
             group.addoption(
                 option.short, **{"dest": dest, **option.arguments, "help": argparse.SUPPRESS}
             )
-    return frozenset(claimed)
+    return {short: LONG[short] for short in claimed} | _IN_INI
 
 
 def in_long_forms(words: Sequence[str], claimed: Collection[str] = ()) -> list[str]:
@@ -525,9 +596,25 @@ def in_long_forms(words: Sequence[str], claimed: Collection[str] = ()) -> list[s
 
 
 def with_our_options(config: pytest.Config, text: str) -> str:
-    """Return a text with long forms in the place of short forms that other plug-ins claim."""
-    claimed = config.stash.get(CLAIMED, frozenset())
-    return _WORD.sub(lambda match: LONG[match[0]] if match[0] in claimed else match[0], text)
+    """Return a text with the options in it as pytest spells them here."""
+    spelled = config.stash.get(SPELLED, {})
+    return _WORD.sub(lambda match: spelled.get(match[0], match[0]), text)
+
+
+def value_of(config: pytest.Config, name: str) -> Any:
+    """Return the value of an option or ini key. Raises UsageError for a wrong ini value."""
+    if (option := INI_KEYS.get(name)) is None:
+        return config.getoption(name)
+    text, arguments = str(config.getini(name)).strip(), option.arguments
+    if not text:
+        return arguments.get("default")
+    choices = arguments.get("choices", ())
+    if choices and (text := text.lower()) not in choices:
+        raise pytest.UsageError(f"{name}: {text[:40]!r} is not one of {', '.join(choices)}")
+    try:
+        return arguments.get("type", str)(text)
+    except argparse.ArgumentTypeError as error:
+        raise pytest.UsageError(f"{name}: {error}") from None
 
 
 def read_options(config: pytest.Config) -> Options:
@@ -540,7 +627,7 @@ def read_options(config: pytest.Config) -> Options:
     here, reports = config.invocation_params.dir, config.getoption("--qnn-reports")
     root = config.rootpath
     folders = _Folders(here, root, here / reports if reports else root / "reports")
-    options = Options(**_read_all(Options, config.getoption, folders))
+    options = Options(**_read_all(Options, partial(value_of, config), folders))
     packaged = any(str(argument).startswith(_SUITES) for argument in config.invocation_params.args)
     if packaged and options.known_issues is None and _KNOWN_ISSUES.exists():
         options = replace(options, known_issues=_KNOWN_ISSUES)

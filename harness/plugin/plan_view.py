@@ -1,4 +1,4 @@
-"""`--plan`: the cases that would run and the files each would push, without touching a device."""
+"""`--dry-run`: the cases that would run and the files each would push."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class CasePlan(BaseModel, frozen=True):
 
 
 class PlanReport(BaseModel, frozen=True):
-    """The output of `run --plan --json`.
+    """The output of `run --dry-run --json`.
 
     `files` counts the different files of all devices, `bytes` is their total size: what is pushed
     if no device has any of them yet.

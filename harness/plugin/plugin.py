@@ -33,7 +33,7 @@ from harness.plugin.collection import (
 )
 from harness.plugin.device_run import Run
 from harness.plugin.options import (
-    CLAIMED,
+    SPELLED,
     add_options,
     add_short_forms,
     read_options,
@@ -111,7 +111,7 @@ def pytest_load_initial_conftests(
     try:
         return (yield)
     finally:  # a conftest.py may have claimed some, too
-        early_config.stash[CLAIMED] = add_short_forms(parser)
+        early_config.stash[SPELLED] = add_short_forms(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -132,7 +132,7 @@ def pytest_configure(config: pytest.Config) -> None:
         worker=worker,
         ending=ending,
     )
-    run.selection.reserves_places &= not (run.options.plan or config.option.collectonly)
+    run.selection.reserves_places &= not (run.options.dry_run or config.option.collectonly)
     config.stash[RUN] = run
     if asks_for_devices(config):
         ending.watch()
@@ -153,7 +153,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
     if hasattr(config.option, "numprocesses"):
-        if config.getoption("--qnn-plan"):
+        if config.getoption("--qnn-dry-run"):
             config.option.numprocesses = None  # a plan is printed, not distributed
         elif config.option.numprocesses and config.option.dist == "no":
             config.option.dist = "worksteal"
@@ -313,7 +313,7 @@ def pytest_runtestloop(session: pytest.Session) -> object:
     if not needs or session.config.option.collectonly:
         return None
     try:
-        if run.options.plan:
+        if run.options.dry_run:
             from harness.plugin.plan_view import show_plan
 
             show_plan(session, run)
@@ -449,7 +449,7 @@ def pytest_runtest_makereport(
         if case.fixed is not None and case.fixed.fails:
             report.outcome = "failed"
             names = ", ".join(case.fixed.known_issues)
-            report.longrepr = f"fixed? it passed, but is a known issue: {names} (--strict-known)"
+            report.longrepr = f"fixed? it passed, but is a known issue: {names} (qnn_strict_known)"
     return report
 
 
@@ -518,7 +518,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     config = session.config
     run = config.stash[RUN]
     try:
-        if not (run.options.plan or config.option.collectonly):
+        if not (run.options.dry_run or config.option.collectonly):
             run.records.lock()
         if config.pluginmanager.hasplugin("qnn-harness-controller") and asks_for_devices(config):
             run.selection.check()  # a worker could only crash

@@ -1,4 +1,4 @@
-"""`--problem-file`: the error that stopped a run, for the program that started it."""
+"""`qnn_problem_file`: the error that stopped a run, for the program that started it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Problem(BaseModel, extra="forbid", frozen=True):
         about: Literal["versions", "case", "input"] = "input"
         if isinstance(error, VersionError):
             about = "versions"
-        elif error.field == "--only-case":
+        elif error.field == "qnn_only_case":
             about = "case"
         return cls(about=about, text=text, field=error.field)
 

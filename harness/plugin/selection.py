@@ -97,7 +97,7 @@ class Selection:
         """
         from harness.lab.matching import kinds
 
-        match self.options.fan_out:
+        match self.options.spread:
             case "device":
                 return {}
             case "soc":
@@ -108,7 +108,7 @@ class Selection:
                     problem = (
                         f"a device or pool in {self.options.lab} has the name {ANY!r}; rename it"
                     )
-                    raise ConfigError(problem, field="--any-device")
+                    raise ConfigError(problem, field="--spread any")
                 return dict.fromkeys((device.name for device in self.devices), ANY)
         named = self._names
         pooled = ((device.name, device.pool) for device in self.devices if device.name not in named)
@@ -119,7 +119,7 @@ class Selection:
         """The kind of each device; a case has the same result on devices of one kind."""
         from harness.lab.matching import kinds
 
-        if self.options.fan_out == "any":
+        if self.options.spread == "any":
             return kinds(self.devices)
         return {name: self.sharing.get(name, name) for name in self.device_names}
 
@@ -203,7 +203,7 @@ class Selection:
         """Return the runtimes of a test that may name versions of QNN, and why it has none.
 
         A test that names versions gets these, limited to the selected ones if `--qnn` is given. A
-        single case (`--only-case`) always runs with the selected ones.
+        single case (`qnn_only_case`) always runs with the selected ones.
         """
         specs = (named,) if isinstance(named, str) else tuple(named or ())
         if not specs or self.options.only_case is not None:
@@ -281,7 +281,7 @@ class Selection:
         return Fixed(known_issues=names, fails=self.options.strict_known)
 
     def note_problem(self, error: HarnessError) -> None:
-        """Write the error that stops the run into `--problem-file`, if there is one."""
+        """Write the error that stops the run into `qnn_problem_file`, if there is one."""
         if self.options.problem_file is not None:
             from harness.plugin.problem_file import Problem, write_problem
 

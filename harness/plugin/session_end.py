@@ -99,7 +99,7 @@ def _has_no_case_left(session: pytest.Session, run: Run, exitstatus: int | pytes
 
 
 def _only_looks(session: pytest.Session, run: Run) -> bool:
-    return bool(session.config.option.collectonly or run.options.plan)
+    return bool(session.config.option.collectonly or run.options.dry_run)
 
 
 def _finish(

@@ -1,6 +1,6 @@
 """A user's own contexts: passed to suites that take some, or run as cases of their file.
 
-`pytest --contexts model.pte` runs every test marked `user_contexts` on the contexts in that file,
+`pytest --model model.pte` runs every test marked `user_contexts` on the contexts in that file,
 instead of its own parameters. `pytest model.pte` collects the file itself, as if it were a module
 with a test of `builtin_tests.py`.
 """
@@ -22,7 +22,7 @@ import pytest
 from harness.core.context_options import parsed_options
 from harness.core.engine import DEFAULT_ENGINE, ENGINES, Engine, find_engine
 from harness.core.errors import ConfigError
-from harness.plugin.options import ContextOptions, Options, rounds_option
+from harness.plugin.options import ContextOptions, Options, rounds_option, value_of
 from harness.plugin.pytest_internals import FileOfTests
 from harness.results.case_names import function_of, split_node_id
 
@@ -67,10 +67,10 @@ class ArtefactFile(FileOfTests):
 
     @property
     def tries_remedies(self) -> bool:
-        only_case = self.config.getoption("--qnn-only-case")
+        only_case = value_of(self.config, "qnn_only_case")
         if only_case is not None:
             return function_of(only_case) == REMEDY_TEST
-        return bool(self.config.getoption("--qnn-remedies"))
+        return bool(value_of(self.config, "qnn_remedies"))
 
     @property
     def test(self) -> str:
@@ -78,10 +78,10 @@ class ArtefactFile(FileOfTests):
 
     @property
     def engine(self) -> Engine:
-        """The engine that executes it; with `--only-case` the one in the name of the case."""
+        """The engine that executes it; with `qnn_only_case` the one in the name of the case."""
         if self.tries_remedies:
             return ENGINES[DEFAULT_ENGINE]
-        only_case = self.config.getoption("--qnn-only-case")
+        only_case = value_of(self.config, "qnn_only_case")
         if only_case is not None:
             test = function_of(only_case)
             named = (engine for engine in ENGINES.values() if engine.test == test)
@@ -348,21 +348,20 @@ def require_name(path: Path) -> None:
 def _variants(options: Options, contexts: SourceList, *, remedies: bool) -> list[tuple[str, int]]:
     """Return residency, or remedy, and number of contexts of each case of a file.
 
-    A single case (`--only-case`) has those in its name. Raises ConfigError.
+    A single case (`qnn_only_case`) has those in its name. Raises ConfigError.
     """
     from harness.experiments.context_remedies import REMEDIES
     from harness.models.session_plan import RESIDENCIES
 
-    choices, field = (REMEDIES, "--remedies") if remedies else (RESIDENCIES, "--contexts-residency")
+    choices = REMEDIES if remedies else RESIDENCIES
     if (named := named_variant(options.only_case or "", choices)) is not None:
         return [named]
-    numbers = context_numbers(options.contexts.numbers, "--contexts-number") or [len(contexts)]
+    numbers = context_numbers(options.contexts.numbers, "--copies") or [len(contexts)]
     usual = (contexts.plan.residency if contexts.plan else "resident",)
     asked = options.contexts.remedies if remedies else options.contexts.residencies or usual
     for name in asked:
         if name not in choices:
-            noun = "remedy" if remedies else "residency"
-            raise ConfigError(f"no {noun} {name!r:.80}", field=field, choices=tuple(choices))
+            raise ConfigError(f"no remedy {name!r:.80}", field="qnn_remedies", choices=[*REMEDIES])
     return [(name, number) for name in dict.fromkeys(asked) for number in numbers]
 
 

@@ -329,8 +329,8 @@ def rerun_command(record: CaseRecord, *lab: str) -> list[str]:
         "-m",
         "device",
         split_node_id(record.case)[0],
-        "--qnn-only-case",
-        record.case,
+        "-o",
+        f"qnn_only_case={record.case}",
     ]
     words += ["--qnn-device", record.device.name] if record.device is not None else []
     for axis in IN_AXES:

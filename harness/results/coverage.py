@@ -99,7 +99,7 @@ class Coverage(Part):
     """The numbers of selected cases by result; the last attempt at each counts.
 
     `selected` is null for a run that was cut short and does not say how many cases it had. Of those
-    `passed`, `strict` fail the run, since a known issue expects them to fail (`--strict-known`),
+    `passed`, `strict` fail the run, since a known issue expects them to fail (`qnn_strict_known`),
     and `flaky` failed in another attempt. `input`, `lab` and `harness` count cases without a
     verdict by who is at fault; `not_run` left no record.
     """

@@ -6,23 +6,39 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-_CONTEXTS: Final = ("inputs", "expected", "tolerance", "graph", "window")
-_LIMITS: Final = ("max-error", "min-cosine", "min-sqnr", "reference", "fallback", "context-option")
+_OPTIONS: Final = ("inputs", "expected", "limit", "residency")
+_KEYS: Final = ("graph", "reference", "fallback", "context-option")
+_LIMITS: Final = ("tolerance", "max-error", "min-cosine", "min-sqnr")
 _OPTION: Final = re.compile(
-    rf"--(?:qnn-)?(?:contexts-)?({'|'.join((*_CONTEXTS, *_LIMITS))})(?:=(.*))?", re.S
+    rf"--(?:qnn-)?({'|'.join((*_OPTIONS, *_KEYS))})(?:=(.*))?"
+    r"|(?:qnn_(graph|reference|fallback|context_option)=(.*))",
+    re.S,
 )
 
 
 def file_options_in(command: object) -> dict[str, str]:
     """Return the values of these options by name, in the spelling of `run` or pytest.
 
-    `command` is that of run.json; empty if it is no list.
+    Each limit, and the size of a `window`, has a name of its own. `command` is that of run.json;
+    empty if it is no list.
     """
     words = iter([str(word) for word in command] if isinstance(command, list | tuple) else ())
     options: dict[str, str] = {}
     for word in words:
-        if (named := _OPTION.fullmatch(word)) is not None:
-            name, value = named[1], named[2] if named[2] is not None else next(words, "")
+        if (named := _OPTION.fullmatch(word)) is None:
+            continue
+        name, value = named[1], named[2]
+        if name is None:
+            name, value = named[3].replace("_", "-"), named[4]
+        elif value is None:
+            value = next(words, "")
+        if name in ("limit", "residency"):
+            parts = (part.strip().partition("=") for part in value.split(","))
+            named_parts = {key: text for key, equals, text in parts if equals}
+            options |= {
+                key: text for key, text in named_parts.items() if key in (*_LIMITS, "window")
+            }
+        else:
             repeats = name == "context-option" and name in options
             options[name] = f"{options[name]},{value}" if repeats else value
     return options
@@ -31,4 +47,9 @@ def file_options_in(command: object) -> dict[str, str]:
 def pytest_options(options: Mapping[str, str]) -> Iterator[str]:
     """Yield the same options as pytest spells them."""
     for name, value in options.items():
-        yield f"--qnn-{'contexts-' if name in _CONTEXTS else ''}{name}={value}"
+        if name in _KEYS:
+            yield from ("-o", f"qnn_{name.replace('-', '_')}={value}")
+        elif name == "window":
+            yield f"--qnn-residency=window={value}"
+        else:
+            yield f"--qnn-limit={name}={value}" if name in _LIMITS else f"--qnn-{name}={value}"

@@ -309,7 +309,7 @@ class Expected(Part):
 class Fixed(Part):
     """Known issues under whose conditions this case passed: fixed, or not always there.
 
-    `fails` is true if that fails the run (`--strict-known`).
+    `fails` is true if that fails the run (`qnn_strict_known`).
     """
 
     known_issues: Annotated[tuple[RecordText, ...], Field(min_length=1)]

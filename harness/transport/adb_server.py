@@ -23,7 +23,7 @@ STATE_ADVICE: Final[Mapping[str, str]] = {
     "unauthorized": "unlock it and accept this computer's key; if it does not ask, revoke the keys "
     "in its developer options and plug it in again",
     "authorizing": "unlock it and accept this computer's key",
-    "offline": "reconnect its cable or network, or run `qnn-harness devices heal`; reboot it if "
+    "offline": "reconnect its cable or network, or run `qnn-harness devices recover`; reboot it if "
     "that does not help",
     "no permissions": "the adb server has no permission for its USB node; add the udev rule "
     '`SUBSYSTEM=="usb", ATTR{idVendor}=="ID", MODE="0660", GROUP="plugdev", TAG+="uaccess"` (ID as '

@@ -148,7 +148,7 @@ def test_our_run_beside_a_conftest_with_a_lock_for_each_device(
         suite.write_text(OURS.replace("CASES", str(cases)))
         with farm(folder, count, mixed=mixed) as (text, environment):
             lab.file.write_text(text)
-            ours = lab.command("--any-device", "-n", "8", "-q", suite)
+            ours = lab.command("--spread=any", "-n", "8", "-q", suite)
             measured_runs["ours"].append(measured(ours, folder, lab.environment, cases))
             (work,) = folder.glob(f"farm-{count - 1:02}/**/sets")
             environment["files"] = str(work)
@@ -215,7 +215,7 @@ def test_four_fast_and_four_slow_devices(tmp_path: Path) -> None:
     with farm(tmp_path, 8, mixed=False, others=4) as (text, _):
         lab.file.write_text(text)
         for name in ("first", "second", "third"):
-            command = lab.command("--any-device", "-n", "8", "-q", suite)
+            command = lab.command("--spread=any", "-n", "8", "-q", suite)
             runs.append(measured(command, tmp_path, lab.environment, len(LENGTHS_S)))
             print(f"{name}: {runs[-1].wall_s / bound_s:.2f} x the bound", flush=True)
     assert [run.lost for run in runs] == [0, 0, 0]
@@ -242,7 +242,7 @@ def test_a_short_run_beside_a_long_one_waits_for_one_case(tmp_path: Path) -> Non
         (tmp_path / f"test_{name}.py").write_text(text)
 
     def command(name: str) -> list[str]:
-        words = lab.command("--any-device", "-n", "2", "-q", tmp_path / f"test_{name}.py")
+        words = lab.command("--spread=any", "-n", "2", "-q", tmp_path / f"test_{name}.py")
         words[words.index("--reports") + 1] = str(tmp_path / name)
         return words
 

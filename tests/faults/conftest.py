@@ -83,7 +83,10 @@ def run_suite(
     with BreakableLab(folder, daemon, Path(old) if old else None) as lab:
         return lab.run(
             *("-k", expression),
-            *("--retries", 1),  # a link that was cut after a case is found out by the next one
+            *(
+                "-o",
+                "qnn_retries=1",
+            ),  # a link that was cut after a case is found out by the next one
             suites=HERE / "cases_under_fault.py",
             QNN_FAULT_DAEMON=daemon,
             QNN_FAULT_NAMES=" ".join(faults),

@@ -130,6 +130,6 @@ def run_all(folder: Path) -> Finished:
         ports = {"here": server.port, "mocked": mock.port, "empty": no_server.getsockname()[1]}
         hosts = [{"name": n, "host": "127.0.0.1", "port": port} for n, port in ports.items()]
         runs.file.write_text(yaml.safe_dump({"schema": 1, "hosts": hosts, "devices": devices}))
-        completed = runs.run("-n", AT_ONCE, "--retries", 0, suites=suite)
+        completed = runs.run("-n", AT_ONCE, "-o", "qnn_retries=0", suites=suite)
     shutil.rmtree(folder / "simulated")
     return completed

@@ -36,7 +36,7 @@ NOT_IN_ORDER = {
 """What of these pages is shown and not run in the pages' order, and why."""
 
 
-NOT_GIVEN = ("-m", "device", "--plan")
+NOT_GIVEN = ("-m", "device", "--dry-run")
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_pytest_finds_cases_as_shown(lab: DeviceRuns) -> None:
     for command in sorted(line for line in shown if line.startswith("pytest ")):
         # not every computer has what a DSP takes
         words = shlex.split(command.replace(",sim-v73-dsp", ""))[1:]
-        planned = lab.run("--plan", *(word for word in words if word not in NOT_GIVEN), code=0)
+        planned = lab.run("--dry-run", *(word for word in words if word not in NOT_GIVEN), code=0)
         assert re.search(r"\d cases?; ", planned.output), command
 
 

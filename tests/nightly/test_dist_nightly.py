@@ -116,7 +116,7 @@ def test_it_works_where_there_is_no_checkout(dist: Path, tmp_path: Path) -> None
     case = "test_mine.py::test_my_contexts[sim-v73-htp-2.51.0-1]"
     bisect = ("--axis", "qnn", "--case", case, "--good", "2.47.0", "--bad", "2.51.0")
     assert "no change" in run(bin_ / "qnn-harness", "bisect", *bisect, cwd=folder, code=1)
-    output = run(bin_ / "qnn-harness", "nightly", "--budget", "10m", cwd=folder)
+    output = run(bin_ / "qnn-harness", "nightly", "--timeout", "10m", cwd=folder)
     assert "2 passed" in output
 
 

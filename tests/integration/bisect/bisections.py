@@ -118,9 +118,8 @@ def bisect_stand_in(
     return bisect(
         lab,
         *("--case", PLAIN, "--axis", "qnn", "--compiler", "2.47.0"),
-        *("--pytest-arg=-p", "--pytest-arg=tests.stand_in.as_backend"),
-        *("--pytest-arg=-p", "--pytest-arg=tests.stand_in.flaky"),
         *more,
+        *("--", "-p", "tests.stand_in.as_backend", "-p", "tests.stand_in.flaky"),
         **{"STAND_IN_FOLDER": str(folder), "FLAKY_FROM": first_bad, "FLAKY_SEED": "6"} | settings,
     )
 

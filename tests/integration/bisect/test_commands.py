@@ -38,7 +38,7 @@ def test_ctrl_c_ends_everything_and_says_how_to_go_on(lab: DeviceRuns) -> None:
         ["pgrep", "-f", str(lab.reports)], capture_output=True, text=True, check=False
     )
     assert not processes.stdout, processes.stdout
-    stopped = bisect(lab, "--resume", "--max-minutes", "0.0001")
+    stopped = bisect(lab, "--resume", "--timeout", "0s")
     assert (stopped.code, stopped.result["finished"]) == (3, False)
 
 
@@ -95,8 +95,7 @@ def test_wrong_options_name_themselves(lab: DeviceRuns) -> None:
     options = ("--case", PLAIN, "--axis", "qnn")
     for arguments, message in (
         ((*options, "--match", ""), "--match: "),
-        ((*options, "--max-minutes", "-5"), "--max-minutes: "),
-        ((*options, "--max-minutes", "nan"), "--max-minutes: "),
+        ((*options, "--timeout", "5"), "'5' is not a duration; write 5s, 5m or 5h"),
         ((*options, "--repeat", "0"), "'--repeat': "),
         ((*options, "--good", "qnn=2.47.0,ort=1.27.0"), "--axis: "),
         (("--resume", *options), "--case: "),
@@ -127,7 +126,7 @@ def test_an_end_that_cannot_be_brought_together_is_left_out(
     lab.file.write_text(lab.file.read_text() + sdk)
     versions = f"{QNN[0]},{QNN[1]},sdk:{QNN[-1]}"
     options = ("--case", SESSION, "--axis", "qnn", "--device", "sim-v73", "--ort", "1.31.1")
-    completed = bisect(lab, *options, "--versions", versions)
+    completed = bisect(lab, *options, "--qnn", versions)
     assert completed.code in (0, 1), completed.errors
     assert completed.answers[f"sdk:{QNN[-1]}",] == "untestable"
     settled = {

@@ -49,7 +49,7 @@ def test_what_a_comparison_says_to_run_can_be_run(lab: DeviceRuns, old: str) -> 
     )
     (pair,) = compare([Attempt.of(before)], [Attempt.of(after)])["new"]
     command = NewFailure.of(pair).command(str(lab.file), str(lab.reports))
-    limit = ("--max-minutes", "1e-6")
+    limit = ("--timeout", "0s")
     code, output = call(lab, "harness.cli.main", *command, *limit, "--json")
     document = json.loads(output)
     assert code == 3, output

@@ -64,7 +64,7 @@ def test_which_compiler_an_old_runtime_refuses(lab: DeviceRuns) -> None:
 @pytest.mark.nightly
 def test_a_flaky_backend(lab: DeviceRuns, tmp_path: Path) -> None:
     """A bad version fails in half of its runs: one failure makes it bad, and the rate is told."""
-    few = ("--versions", f"{QNN[0]},{QNN[2]}", "--repeat", "6")
+    few = ("--qnn", f"{QNN[0]},{QNN[2]}", "--repeat", "6")
     completed = bisect_stand_in(lab, tmp_path / "stand-in", QNN[2], *few, FLAKY_RATE="0.5")
     assert completed.code == 0, completed.errors
     answer = completed.result["answer"]
@@ -105,7 +105,7 @@ def test_which_runtime_gives_other_outputs(lab: DeviceRuns, context_for: Context
     assert (answer["last_good"], answer["first_bad"]) == (QNN[0], "2.48.40")
     assert len(completed.result["runs"]) <= 4
     # half precision has no steps, so that it is beyond none of them
-    completed = bisect(lab, *options, "--match", "drift:1", "--versions", f"{QNN[0]},{QNN[-1]}")
+    completed = bisect(lab, *options, "--match", "drift:1", "--qnn", f"{QNN[0]},{QNN[-1]}")
     assert completed.answers == {(QNN[0],): "good", (QNN[-1],): "good"}
     # a case whose outputs nobody keeps can tell nothing of them
     completed = bisect(lab, *options[2:], "--match", "drift:0", "--case", PLAIN)

@@ -16,7 +16,7 @@ from harness.cli.main import commands
 commands(sys.argv[1:], standalone_mode=False)
 print()
 """
-FORMS = ("--json", "--markdown", "--html")
+FORMS = ("--json", "--format=md", "--format=html")
 # a list has twenty times as much memory as characters
 MEASURED = {"x": [[]] * 20_000}
 

@@ -1,4 +1,4 @@
-"""`doctor --acceptance` on devices: every step, right and wrong, what stays, and what is packed."""
+"""`acceptance run` on devices: every step, right and wrong, what stays, and what is packed."""
 
 import json
 import os
@@ -93,7 +93,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_as_a_user_types_it(simulated_lab: Path, tmp_path: Path) -> None:
     out = tmp_path / "sent.zip"
     completed = qnn_harness(
-        "doctor", "--acceptance", NAME, "--lab", simulated_lab, "--output", out, "--json"
+        "acceptance", "run", NAME, "--lab", simulated_lab, "--output", out, "--json"
     )
     assert (completed.returncode, completed.stderr) == (0, f"packed: {out}\n")
     content = json.loads(completed.stdout)
@@ -115,7 +115,7 @@ def test_of_a_device_that_does_not_answer_there_is_an_archive_too(
     simulated_lab.write_text(GONE)
     out = tmp_path / "sent.zip"
     completed = qnn_harness(
-        "doctor", "--acceptance", "gone", "--lab", simulated_lab, "--output", out, code=3
+        "acceptance", "run", "gone", "--lab", simulated_lab, "--output", out, code=3
     )
     assert "steps" in completed.stdout
     with zipfile.ZipFile(out) as packed:
@@ -127,7 +127,7 @@ def test_where_no_archive_can_be_written_no_step_is_tried(
 ) -> None:
     monkeypatch.setattr("harness.cli.doctor.accept", None)
     out = tmp_path / "none/sent.zip"
-    completed = qnn_harness("doctor", "--acceptance", NAME, "--lab", simulated_lab, "--output", out)
+    completed = qnn_harness("acceptance", "run", NAME, "--lab", simulated_lab, "--output", out)
     assert (completed.returncode, completed.stdout) == (2, "")
     assert f"{out}: cannot be written: No such file or directory" in completed.stderr
 

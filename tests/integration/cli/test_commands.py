@@ -29,7 +29,7 @@ def opened(lab: Path) -> OpenLab:
 
 
 def test_devices_says_what_the_device_says(simulated_lab: Path) -> None:
-    completed = qnn_harness("devices", "--lab", simulated_lab, "--json", code=0)
+    completed = qnn_harness("devices", "list", "--lab", simulated_lab, "--json", code=0)
     (row,) = (row for row in json.loads(completed.stdout)["devices"] if row["configured"])
     assert (row["name"], row["state"], row["soc"]) == ("sim-test", "device", "QCS8550")
     assert (row["htp_arch"], row["adreno"], row["target"]) == (73, "740", "linux-x64")
@@ -42,7 +42,7 @@ def test_devices_says_what_the_device_says(simulated_lab: Path) -> None:
 
 def test_a_device_that_is_not_there_is_the_labs_fault(simulated_lab: Path) -> None:
     simulated_lab.write_text(GONE)
-    completed = qnn_harness("devices", "--lab", simulated_lab, "--json", code=3)
+    completed = qnn_harness("devices", "list", "--lab", simulated_lab, "--json", code=3)
     assert completed.stderr == ""
     (row,) = (row for row in json.loads(completed.stdout)["devices"] if row["configured"])
     assert row["state"] == "unreachable"
@@ -60,7 +60,7 @@ def test_devices_clean_removes_what_nobody_uses(simulated_lab: Path, tmp_path: P
     assert (folder / "input.raw").exists()
 
     # this process lives, so it may still use them
-    completed = qnn_harness("devices", "--lab", simulated_lab, "clean", code=0)
+    completed = qnn_harness("devices", "clean", "--lab", simulated_lab, code=0)
     assert f"process {os.getpid()} " in completed.stdout
     assert (folder / "input.raw").exists()
 
@@ -106,7 +106,7 @@ def test_healing_goes_on_past_a_device_that_is_held(simulated_lab: Path) -> None
         key = lab.device("sim-test").key
     leases = Leases(lease_root(), purpose="a test")
     leases.acquire(key, "sim-test")
-    completed = qnn_harness("devices", "heal", "sim-test", "sim-other", "--lab", simulated_lab)
+    completed = qnn_harness("devices", "recover", "sim-test", "sim-other", "--lab", simulated_lab)
     leases.close()
     assert completed.returncode == 3
     assert "(a test)" in completed.stderr
@@ -116,12 +116,12 @@ def test_healing_goes_on_past_a_device_that_is_held(simulated_lab: Path) -> None
 def test_a_device_that_answers_and_is_bad_is_a_negative_answer(
     simulated_lab: Path, tmp_path: Path
 ) -> None:
-    assert qnn_harness("devices", "--lab", simulated_lab).returncode == 0
+    assert qnn_harness("devices", "list", "--lab", simulated_lab).returncode == 0
     workdir = tmp_path / "simulated/sim-test/data/local/tmp/qnn-harness"
     subprocess.run(["rm", "-rf", workdir], check=True)
     workdir.parent.mkdir(parents=True, exist_ok=True)
     workdir.write_text("a file where its work folder should be")
-    completed = qnn_harness("devices", "--lab", simulated_lab)
+    completed = qnn_harness("devices", "list", "--lab", simulated_lab)
     assert (completed.returncode, "sim-test: " in completed.stdout) == (1, True)
 
 
@@ -129,7 +129,7 @@ def test_a_quarantine_that_cannot_be_read_says_what_to_do(
     simulated_lab: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "quarantine").write_text("a file where the folder should be")
-    completed = qnn_harness("devices", "--lab", simulated_lab)
+    completed = qnn_harness("devices", "list", "--lab", simulated_lab)
     assert (completed.returncode, "sim-test" in completed.stdout) == (3, True)
     assert "QNN_HARNESS_QUARANTINE" in completed.stderr
 
@@ -138,10 +138,10 @@ def test_why_a_device_is_in_quarantine_is_told(simulated_lab: Path, tmp_path: Pa
     with opened(simulated_lab) as lab:
         key = lab.device("sim-test").key
     entry = Quarantine(tmp_path / "quarantine").put(key, "it rebooted all day")
-    completed = qnn_harness("devices", "--lab", simulated_lab, code=1)
-    for text in (entry.since, "it rebooted all day", "qnn-harness devices heal sim-test"):
+    completed = qnn_harness("devices", "list", "--lab", simulated_lab, code=1)
+    for text in (entry.since, "it rebooted all day", "qnn-harness devices recover sim-test"):
         assert str(text) in completed.stdout
     # which ends it, once our probe has run there
-    assert qnn_harness("devices", "heal", "sim-test", "--lab", simulated_lab).returncode == 0
+    assert qnn_harness("devices", "recover", "sim-test", "--lab", simulated_lab).returncode == 0
     assert list((tmp_path / "simulated").rglob("sets/probe-*/qnn-probe"))
-    assert qnn_harness("devices", "--lab", simulated_lab).returncode == 0
+    assert qnn_harness("devices", "list", "--lab", simulated_lab).returncode == 0

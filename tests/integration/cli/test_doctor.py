@@ -97,7 +97,7 @@ def test_what_an_unplugged_phone_will_need_is_told(adb: AdbClient, simulated_lab
     assert "android-arm64" in checks["desk", "probe"]["found"]
     assert "QAIRT_SDK_ROOT" in checks["desk", "runtime"]["advice"]
     assert checks["other", "target"]["status"] == "unknown"
-    process = qnn_harness("devices", "--lab", file, "--json")
+    process = qnn_harness("devices", "list", "--lab", file, "--json")
     rows = {row["name"]: row for row in json.loads(process.stdout)["devices"] if row["configured"]}
     assert [rows[name]["state"] for name in ("desk", "other")] == ["unplugged"] * 2
 

@@ -36,7 +36,7 @@ def test_what_adb_sees_is_written_and_can_be_used(
     assert isinstance(found, AdbDeviceConfig)
     assert (found.name, found.serial) == ("qcs8550-simulator", device.address)
     assert (found.soc, found.target, simulated.enabled) == ("QCS8550", "linux-x64", False)
-    listed = json.loads(qnn_harness("devices", "--lab", file, "--json").stdout)["devices"]
+    listed = json.loads(qnn_harness("devices", "list", "--lab", file, "--json").stdout)["devices"]
     assert (listed[0]["state"], listed[0]["health"]) == ("device", "good"), listed[0]
 
 

@@ -18,8 +18,8 @@ FILE = "model.pte"
 CALLS = {
     "app check": ["app.apk"],
     "run": [FILE],
-    "run --plan": [FILE],
-    "bisect": ["--axis", "qnn", "--case", "CASE", "--versions", "2.47.0,2.51.0"],
+    "run --dry-run": [FILE],
+    "bisect": ["--axis", "qnn", "--case", "CASE", "--qnn", "2.47.0,2.51.0"],
     "bisect --dry-run": ["--axis", "qnn", "--case", "CASE"],
     "bisect replay": ["LOG"],
     "compare": ["reports/FIRST", "reports/latest"],
@@ -28,11 +28,11 @@ CALLS = {
     "model fit --remedies": [FILE],
     "model inspect": [FILE],
     "model diff": [FILE, FILE],
-    "devices": [],
+    "devices list": [],
     "doctor": ["--no-smoke"],
     "explain": ["some.log"],
-    "history": [],
-    "nightly": ["--budget", "10m", "-k", "tiny and window and 66", str(ROOT / "suites")],
+    "history list": [],
+    "nightly": ["--timeout", "10m", "--", "-k", "tiny and window and 66", str(ROOT / "suites")],
     "runtimes list": [],
     "runtimes show": ["2.51.0"],
 }
@@ -46,8 +46,8 @@ PRINTED = {
 }
 """The names of the small documents, by the command that prints them."""
 
-ELSEWHERE = {"app run", "model reduce"}
-"""Want a phone and a failure; tests/integration/cli/test_app_run.py and bisect/ have these."""
+ELSEWHERE = {"acceptance run", "acceptance show", "app run", "model reduce"}
+"""Take long, or want a phone or a failure; test_acceptance.py, test_app_run.py and reduce/ do."""
 
 
 @pytest.fixture(scope="module")
@@ -75,8 +75,8 @@ def test_each_command_has_its_document_in_the_reference() -> None:
     described = {
         command for title in titles for command in re.findall(r"What (.*?) --json prints", title)
     }
-    # records as of results.jsonl; as of `bisect`
-    as_others = {"run", "bisect replay", "run --plan"}
+    # records as of results.jsonl; as of `bisect` and `doctor`
+    as_others = {"run", "bisect replay", "run --dry-run", "acceptance run", "acceptance show"}
     assert described | set(PRINTED) | as_others == ELSEWHERE | set(CALLS)
 
 

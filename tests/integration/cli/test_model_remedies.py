@@ -46,12 +46,12 @@ def test_a_run_without_room_names_what_worked_there_before(
     shutil.copyfile(context_for("io-heavy-56mb", "2.51.0").path, lab.folder / "model.bin")
 
     def run() -> tuple[str, dict[str, Any]]:
-        code, stderr, (record,) = lab.run_files("model.bin", "--contexts=55", "--qnn=2.51.0")
+        code, stderr, (record,) = lab.run_files("model.bin", "--copies=55", "--qnn=2.51.0")
         assert (code, record["measurements"]["loaded"]) == (1, 54), stderr
         return stderr, record
 
     stderr, record = run()
-    words = "--contexts=55 --qnn=2.51.0 --device=sim-v73 model.bin"
+    words = "--copies=55 --qnn=2.51.0 --device=sim-v73 model.bin"
     assert (
         f"to find an option with which it loads: qnn-harness model fit --remedies {words}\n"
         in stderr
@@ -76,15 +76,16 @@ def test_one_case_alone(lab: DeviceRuns, context_for: ContextFor) -> None:
         words = ["pytest", *arguments, *more]
         return run_module(words, lab.folder, lab.environment, 120.0, stderr=STDOUT).stdout
 
-    assert "--remedies: no remedy 'none' (valid: sequential, " in finished("--remedies=none")
+    wrong = finished("-o", "qnn_remedies=none")
+    assert "qnn_remedies: no remedy 'none' (valid: sequential, " in wrong
     case = "tiny.bin::test_remedy[sim-v73-htp-2.51.0-tiny.bin-window-3]"
-    assert "1 passed" in finished("--qnn-only-case", case)
+    assert "1 passed" in finished("-o", f"qnn_only_case={case}")
 
 
 @pytest.mark.slow
 def test_each_remedy_is_a_case_with_an_answer(lab: DeviceRuns, context_for: ContextFor) -> None:
     shutil.copyfile(context_for("tiny", "2.51.0").path, lab.folder / "tiny.bin")
-    code, rows = remedies(lab, "tiny.bin", "--contexts=2", "--window=2")
+    code, rows = remedies(lab, "tiny.bin", "--copies=2", "--residency=window=2")
     assert code == 0
     works = {name for name, result in results(rows).items() if result == "works"}
     assert works == {*ON_X86, "resident"}
@@ -97,8 +98,8 @@ def test_each_remedy_is_a_case_with_an_answer(lab: DeviceRuns, context_for: Cont
     best = rows["window"]
     assert (best["loaded"], best["executed"], best["outputs_equal"]) == (2, 2, True)
     assert all(best[name] for name in ("load_us", "first_us", "steady_us", "turn_us"))
-    assert best["use"]["run"] == "--residency=window --window=2"
-    again = remedies(lab, "tiny.bin", "--contexts=2", "--window=2", "--resume=latest")
+    assert best["use"]["run"] == "--residency=window=2"
+    again = remedies(lab, "tiny.bin", "--copies=2", "--residency=window=2", "--resume=latest")
     assert again == (0, rows)  # nothing was missing
 
 
@@ -138,7 +139,7 @@ def test_three_sizes_of_which_four_do_not_fit(lab: DeviceRuns, context_for: Cont
         shutil.copyfile(path, lab.folder / f"{size:04}.bin")
     completed = lab.qnn_harness("model", "extract", *sorted(lab.folder.glob("*.bin")), "-o", "all")
     assert completed.returncode == 0, completed.stderr
-    code, rows = remedies(lab, "all", "--contexts=6")
+    code, rows = remedies(lab, "all", "--copies=6")
     assert code == 0
     assert results(rows) | {"resident": "fails", "window": "fails"} == results(rows)
     assert {*list(rows)[:2]} == {"sequential", "spread-over-pds"}
@@ -152,7 +153,7 @@ def test_on_a_simulated_dsp(lab: DeviceRuns, context_for: ContextFor) -> None:
     device = "{name: board, simulated: true, soc: QCS8550, target: linux-arm64, dsp: true}"
     lab.file.write_text(f"schema: 1\ndevices: [{device}]\n")
     shutil.copyfile(context_for("spill-heavy-2mb", "2.51.0").path, lab.folder / "model.bin")
-    code, rows = remedies(lab, "model.bin", "--contexts=3")
+    code, rows = remedies(lab, "model.bin", "--copies=3")
     assert code == 0
     refused = {"list-loading", "list-loading-va"}
     assert {name for name, row in rows.items() if row["result"] == "unsupported"} == refused

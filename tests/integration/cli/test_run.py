@@ -1,4 +1,4 @@
-"""`qnn-harness run` and `pytest --contexts`: contexts of the user's own, and no test written."""
+"""`qnn-harness run` and `pytest --model`: contexts of the user's own, and no test written."""
 
 import json
 import os
@@ -42,10 +42,10 @@ def tiny(context_for: ContextFor, tmp_path: Path) -> Path:
 def test_files_are_run_compared_and_gone_on_with(lab: DeviceRuns, tiny: Path) -> None:
     shutil.copyfile(FOREIGN, lab.folder / "foreign.bin")
     file = Path("elsewhere") / tiny.name
-    arguments = ("--inputs=elsewhere/in", "--expected=elsewhere/out", "--tolerance=0.01")
+    arguments = ("--inputs=elsewhere/in", "--expected=elsewhere/out", "--limit=tolerance=0.01")
     versions = "--qnn=2.47.0,2.51.0"
     code, stderr, records = lab.run_files(
-        file, *arguments, versions, "--contexts=2,5,2", "--residency=window", "--window=2"
+        file, *arguments, versions, "--copies=2,5,2", "--residency=window=2"
     )
     assert code == 1, stderr
     by_axes = {(record["axes"]["qnn"], record["axes"]["contexts"]): record for record in records}
@@ -106,13 +106,13 @@ def test_outputs_that_are_nan_are_wrong(lab: DeviceRuns) -> None:
 def test_an_onnx_model_takes_inputs_and_expected_outputs(lab: DeviceRuns) -> None:
     (lab.folder / "model.onnx").write_bytes(Model("tiny").serialized())
     # half a step of half precision is what HTP and CPU may differ by, a millionth is not
-    versions = ("--qnn=2.47.0,2.51.0", "--tolerance=0.05")
+    versions = ("--qnn=2.47.0,2.51.0", "--limit=tolerance=0.05")
     code, stderr, records = lab.run_files("model.onnx", *versions)
     ends = [
         (record["axes"]["compiler"], record["outcome"], record["outputs"]) for record in records
     ]
     assert ends == [(version, "passed", "reference") for version in ("2.47.0", "2.51.0")], stderr
-    code, stderr, (record,) = lab.run_files("model.onnx", "--tolerance=1e-6")
+    code, stderr, (record,) = lab.run_files("model.onnx", "--limit=tolerance=1e-6")
     assert (code, record["outcome"], record["outputs"]) == (1, "failed", "reference"), stderr
     (lab.folder / "in").mkdir()
     (lab.folder / "out").mkdir()
@@ -124,7 +124,7 @@ def test_an_onnx_model_takes_inputs_and_expected_outputs(lab: DeviceRuns) -> Non
     assert (code, record["outcome"], record["outputs"]) == (1, "failed", "reference"), stderr
     assert "--inputs DIR" in stderr
     # a condition takes the place of equality
-    code, stderr, (record,) = lab.run_files("model.onnx", "--expected=out", "--max-error=100")
+    code, stderr, (record,) = lab.run_files("model.onnx", "--expected=out", "--limit=max-error=100")
     assert (code, record["outcome"], record["outputs"]) == (0, "passed", "reference"), stderr
 
 
@@ -136,7 +136,7 @@ def test_wrong_input(lab: DeviceRuns, tmp_path: Path, monkeypatch: pytest.Monkey
         assert (completed.returncode, f"{file}: " in completed.stderr) == (2, True)
     monkeypatch.chdir(lab.folder)
     for option, words in (
-        ("--tolerance=0.1", f"{FOREIGN}: tolerance: "),
+        ("--limit=tolerance=0.1", f"{FOREIGN}: tolerance: "),
         ("--qnn=1.0", "--qnn: "),
         ("--resume=nowhere", "nowhere: "),
         ("--inputs=nowhere", f"{FOREIGN}: inputs: "),
@@ -199,7 +199,7 @@ def test_wrong_input_that_is_known_once_a_file_is_read(lab: DeviceRuns, tmp_path
 
 def test_the_plan_is_there_for_programs_too(lab: DeviceRuns) -> None:
     completed = lab.qnn_harness(
-        "run", FOREIGN, "--qnn=2.51.0", "--contexts=1,2", "--plan", "--json", code=0
+        "run", FOREIGN, "--qnn=2.51.0", "--copies=1,2", "--dry-run", "--json", code=0
     )
     plan = json.loads(completed.stdout)
     jsonschema.validate(plan, PLAN_SCHEMA)
@@ -213,7 +213,7 @@ def test_the_plan_is_there_for_programs_too(lab: DeviceRuns) -> None:
     assert plan["bytes"] == sum(file["size"] for file in first["files"])
     assert not list(lab.reports.glob("*")), "nothing was run"
     completed = lab.qnn_harness(
-        "run", FOREIGN, "--qnn=2.51.0", "--graph=decode", "--plan", "--json", code=2
+        "run", FOREIGN, "--qnn=2.51.0", "--graph=decode", "--dry-run", "--json", code=2
     )
     (wrong,) = json.loads(completed.stdout)["cases"]
     assert (bool(wrong["error"]), wrong["files"]) == (True, [])
@@ -251,7 +251,7 @@ def test_outputs_that_drift_are_told_and_can_fail_the_run(
     """MobileNet-v2 in half precision gives other outputs from QNN 2.48 on."""
     file = lab.folder / "net.bin"
     shutil.copyfile(context_for("mobilenet-v2", "2.47.0").path, file)
-    code, stderr, records = lab.run_files(file, "--qnn=2.47.0,2.51.0", "--fail-on=drift:0")
+    code, stderr, records = lab.run_files(file, "--qnn=2.47.0,2.51.0", "--limit=drift=0")
     assert code == 1, stderr
     *cases, drift = records
     assert {(case["outcome"], case["outputs"]) for case in cases} == {("passed", "agreement")}
@@ -261,7 +261,7 @@ def test_outputs_that_drift_are_told_and_can_fail_the_run(
     assert [point["variants"] for point in drift["points"]] == [[0], [1]]
     assert drift["differences"][1]["elements"] == 535
     for steps, expected in ((1, 0), (0, 1)):
-        again = ("--resume=latest", "--qnn=2.47.0,2.51.0", f"--fail-on=drift:{steps}")
+        again = ("--resume=latest", "--qnn=2.47.0,2.51.0", f"--limit=drift={steps}")
         code, stderr, records = lab.run_files(file, *again)
         assert (code, len(records)) == (expected, 3), stderr
 
@@ -277,7 +277,7 @@ harness.cli.main.main()
 def test_a_full_profile_run_makes_as_many_rounds_as_mlperf(lab: DeviceRuns, tiny: Path) -> None:
     lab.file.write_text(f"{LAB}    gate: {{max_temperature_c: 150, max_busy_percent: 100}}\n")
     words = [sys.executable, "-c", IN_A_MOMENT, "run", f"elsewhere/{tiny.name}", "--qnn=2.51.0"]
-    words += ["--inputs=elsewhere/in", "--expected=elsewhere/out", "--tolerance=0.01"]
+    words += ["--inputs=elsewhere/in", "--expected=elsewhere/out", "--limit=tolerance=0.01"]
     completed = subprocess.run(
         [*words, "--profile-run=full"],
         cwd=lab.folder,

@@ -77,7 +77,7 @@ def test_figures_are_those_of_plain_arithmetic(lab: DeviceRuns, engine: str) -> 
         (lab.folder / folder).mkdir()
         for name, value in values.items():
             np.save(lab.folder / folder / f"{name}.npy", value)
-    arguments = ("--inputs=in", "--expected=out", "--tolerance=0.1", f"--engine={engine}")
+    arguments = ("--inputs=in", "--expected=out", "--limit=tolerance=0.1", f"--engine={engine}")
     code, stderr, (record,) = lab.run_files("two.onnx", *arguments)
     assert code == 0, stderr
     outputs = _kept(lab, record)

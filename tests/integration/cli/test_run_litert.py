@@ -91,7 +91,7 @@ def test_a_model_of_which_only_some_is_taken(lab: DeviceRuns) -> None:
     assert "unresolved custom op: Convolution2DTransposeBias" in text["reference"]
     # who gives a tolerance, or inputs, would believe that something was done with them
     np.zeros((1, 256, 256, 3), np.float32).tofile(lab.folder / "in.raw")
-    code, stderr, (record,) = lab.run_files(selfie, "--engine=litert", "--min-sqnr=20")
+    code, stderr, (record,) = lab.run_files(selfie, "--engine=litert", "--limit=min-sqnr=20")
     assert (code, record["cause"]) == (2, "config"), stderr
     for option in ("tolerance=0.5", "inputs=in.raw"):
         code, stderr, (record,) = lab.run_files(selfie, "--engine=litert", f"--{option}")
@@ -101,7 +101,7 @@ def test_a_model_of_which_only_some_is_taken(lab: DeviceRuns) -> None:
 @pytest.mark.slow
 def test_outputs_that_are_further_off_fail(lab: DeviceRuns) -> None:
     face = take(FACE, lab.folder)
-    code, stderr, (record,) = lab.run_files(face, "--engine=litert", "--tolerance=0.0001")
+    code, stderr, (record,) = lab.run_files(face, "--engine=litert", "--limit=tolerance=0.0001")
     assert (code, record["outcome"], record["error"]["api"]) == (1, "failed", "QnnGraph_execute"), (
         stderr
     )
@@ -109,9 +109,9 @@ def test_outputs_that_are_further_off_fail(lab: DeviceRuns) -> None:
     (reference,) = {each["against"] for each in record["measurements"]["accuracy"]}
     assert reference == "LiteRT's CPU"
     # a condition takes the place of the usual tolerance
-    code, stderr, (close,) = lab.run_files(face, "--engine=litert", "--min-cosine=0.999")
+    code, stderr, (close,) = lab.run_files(face, "--engine=litert", "--limit=min-cosine=0.999")
     assert (code, len(close["measurements"]["accuracy"])) == (0, 2), stderr
-    code, stderr, (off,) = lab.run_files(face, "--engine=litert", "--max-error=0.00001")
+    code, stderr, (off,) = lab.run_files(face, "--engine=litert", "--limit=max-error=0.00001")
     assert (code, off["outcome"]) == (1, "failed"), stderr
     assert "max_error[regressors]: " in off["error"]["message"]
     # other inputs, other outputs; the CPU gets them, too

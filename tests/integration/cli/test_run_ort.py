@@ -45,7 +45,7 @@ def test_models_that_others_compiled_run_with_each_version(lab: DeviceRuns) -> N
         (qnn, ort) for qnn in ("2.47.0", "2.51.0") for ort in ("1.24.1", "1.31.1")
     }
     case = f"{records[0]['case'].partition('::')[0]}::test_session"
-    options = ("--axis=ort", "--versions=1.24.1,1.31.1", "--qnn=2.47.0", f"--lab={lab.file}")
+    options = ("--axis=ort", "--ort=1.24.1,1.31.1", "--qnn=2.47.0", f"--lab={lab.file}")
     completed = lab.qnn_harness("bisect", f"--case={case}", *options, code=0)
     assert "1.31.1" in completed.stdout
 
@@ -86,7 +86,7 @@ def test_a_clean_network_runs_on_qnns_cpu_backend_where_there_is_one(
     cnn = model(nodes, (1, 4, 8, 8))
     cnn.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
     onnx.save(cnn, tmp_path / "cnn.onnx")
-    arguments = ("--backend=cpu", "--qnn=2.47.0,2.51.0", "--tolerance=0.001")
+    arguments = ("--backend=cpu", "--qnn=2.47.0,2.51.0", "--limit=tolerance=0.001")
     code, stderr, records = lab.run_files(tmp_path / "cnn.onnx", ORT, *arguments)
     runs, lacks = records
     assert (runs["outcome"], runs["outputs"]) == ("passed", "reference"), stderr

@@ -47,7 +47,7 @@ REASON = "Operators of type `Shrink` are not supported by QNN EP."
 def test_with_fallback_a_model_passes_and_its_record_tells_what_ran_where(lab: DeviceRuns) -> None:
     two_refused(lab.folder / "two.onnx")
     arguments = ("--fallback=allow", "--qnn=2.47.0,2.51.0", "--ort=1.24.1,1.27.0")
-    code, stderr, records = lab.run_files("two.onnx", "--tolerance=0.02", *arguments)
+    code, stderr, records = lab.run_files("two.onnx", "--limit=tolerance=0.02", *arguments)
     assert (code, len(records)) == (0, 4), stderr
     for record in records:
         assert (record["outcome"], record["outputs"]) == ("passed", "reference")
@@ -100,7 +100,7 @@ def test_a_refused_model_that_passes_once_it_is_exported_anew_is_no_flake(lab: D
     assert [outcome for outcome, _ in ends] == ["failed", "passed"] * 2
     assert ends[:2] == ends[2:]
     assert ends[0][1] != ends[1][1]
-    stdout = lab.qnn_harness("history", "--reports", lab.reports).stdout
+    stdout = lab.qnn_harness("history", "list", "--reports", lab.reports).stdout
     assert "F.F." in stdout
     assert "flaky" not in stdout
 

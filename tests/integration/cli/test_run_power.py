@@ -41,7 +41,9 @@ def powers(records: list[dict[str, Any]]) -> list[tuple[str | None, dict[str, An
 def test_a_case_for_each_profile(lab: DeviceRuns) -> None:
     (lab.folder / "model.onnx").write_bytes(Model("tiny").serialized())
     profiles = "--power=default,burst,power_saver"
-    code, stderr, records = lab.run_files("model.onnx", profiles, "--engine=qnn", "--tolerance=1")
+    code, stderr, records = lab.run_files(
+        "model.onnx", profiles, "--engine=qnn", "--limit=tolerance=1"
+    )
     assert code == 0, stderr
     assert powers(records) == [(None, None), ("burst", PROBE), ("power_saver", PROBE)]
     assert "-power-burst-" in records[1]["case"]

@@ -149,7 +149,7 @@ def require_runs(folder: Path, numbers: range) -> None:
     good.append(run_folder(reports, attempt("a passed"), attempt("b passed")))
     lab = _lab(folder)
     assert set(good) <= set(run_folders(reports))
-    assert command("history", "--reports", reports) == 0
+    assert command("history", "list", "--reports", reports) == 0
     imported = {run.run for run in list_runs(open_database(str(reports / HISTORY)))}
     assert imported >= {run.name for run in good}
     for words in (
@@ -179,8 +179,8 @@ def require_runs(folder: Path, numbers: range) -> None:
             assert code == 2 or is_read, (code, words)
     (folder / "suite").mkdir()
     (folder / "suite" / "test_night.py").write_text(SUITE)
-    options = ("--lab", lab, "--reports", reports, "--budget", "10m")
-    assert command("nightly", *options, folder / "suite") == 0
+    options = ("--lab", lab, "--reports", reports, "--timeout", "10m")
+    assert command("nightly", *options, "--", folder / "suite") == 0
     shutil.rmtree(folder)
 
 

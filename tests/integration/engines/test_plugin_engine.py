@@ -134,7 +134,7 @@ def test_an_engine_names_its_versions_graphs_and_findings(
     build(tmp_path, "7")
     module = ENGINE.replace("    def cases(self, path, options):", METHODS)
     module = module.replace("import pytest\n", IMPORTS, 1)
-    planned = run_with_plugin(module, tmp_path, "pytest", "-m", "device", "app.acme", "--plan")
+    planned = run_with_plugin(module, tmp_path, "pytest", "-m", "device", "app.acme", "--dry-run")
     assert planned.stdout.count("acme-tool") == 2, planned.stdout
     completed = run_with_plugin(module, tmp_path, "pytest", "-m", "device", "app.acme")
     assert "running with QNN 2.49.40: Acme takes no other" in completed.stdout

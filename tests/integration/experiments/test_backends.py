@@ -37,7 +37,9 @@ def test_every_backend_by_default(module_lab: DeviceRuns) -> None:
 
     That is expected here, so that the run ends with 0, also where it is strict with what is known.
     """
-    completed = module_lab.run("-k", "test_backends", "--qnn", "2.51.0", "--strict-known")
+    completed = module_lab.run(
+        "-k", "test_backends", "--qnn", "2.51.0", "-o", "qnn_strict_known=true"
+    )
     assert completed.code == 0, completed.output
     assert len(completed.cases) == 8
     gpu, twin = of(completed, "gpu", FLOAT), of(completed, "gpu", TWIN)

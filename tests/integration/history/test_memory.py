@@ -59,10 +59,10 @@ def test_many_cases_take_little_more_memory_than_few(tmp_path: Path, cases: int)
     few, many_cases = tmp_path / "few", tmp_path / "many"
     many(few, 100)
     run = many(many_cases, cases)
-    base = peak_mb("history", "--reports", few)
+    base = peak_mb("history", "list", "--reports", few)
     assert peak_mb("history", "import", run, "--reports", many_cases) < base + 40
     for form in ((), ("--json",)) if cases == 10_000 else ():
-        assert peak_mb("history", "--reports", many_cases, *form) < base + 250
+        assert peak_mb("history", "list", "--reports", many_cases, *form) < base + 250
 
 
 WORST: dict[str, Callable[[], bytes]] = {
@@ -94,7 +94,7 @@ def test_the_worst_line_takes_a_bounded_amount(tmp_path: Path, inside: str) -> N
     (run / "results.jsonl").write_bytes(line + b"\n" + last + b"\n")
     peaks = {
         "import": peak_mb("history", "import", run, "--reports", tmp_path),
-        "history": peak_mb("history", "--reports", tmp_path),
+        "history": peak_mb("history", "list", "--reports", tmp_path),
         "compare": peak_mb("compare", run, run),
         "report": peak_mb("report", "write", run),
     }

@@ -1,6 +1,7 @@
 """History on a real PostgreSQL: the same answers, nothing lost and nothing twice, whoever dies."""
 
 import contextlib
+import os
 import subprocess
 import sys
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import ConfigError, InfraError
-from harness.history.database import Database, open_database
+from harness.history.database import VARIABLE, Database, open_database
 from harness.history.importing import import_run
 from harness.history.timeline import Filter
 from tests.integration.history.postgres_server import PostgresServer
@@ -69,7 +70,8 @@ def all_in_sqlite(reports: Path, path: Path) -> list[tuple[object, ...]]:
 def importer(reports: Path, url: str) -> subprocess.Popen[str]:
     words = [sys.executable, "-m", "harness.cli.main", "history", "import", reports]
     return subprocess.Popen(
-        [*map(str, words), "--database", url],
+        [*map(str, words)],
+        env={**os.environ, VARIABLE: url},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -114,15 +114,15 @@ def reports(tmp_path: Path) -> Path:
 def test_what_may_only_be_read_is_read(reports: Path) -> None:
     file = reports / "history.sqlite"
     assert history("import", "--reports", reports).returncode == 0
-    expected = history("--database", file, "--json").stdout
+    expected = history("list", "--reports", reports, "--json").stdout
     file.chmod(0o444)
     reports.chmod(0o555)
     try:
-        completed = history("--database", file, "--json")
+        completed = history("list", "--reports", reports, "--json")
         assert (completed.returncode, completed.stdout) == (0, expected), completed.stderr
         refused = history("import", "--reports", reports)
         assert refused.returncode == 2
-        assert f"{file}: --database: " in refused.stderr
+        assert f"{file}: QNN_HARNESS_HISTORY: " in refused.stderr
         assert "Traceback" not in refused.stderr
     finally:
         reports.chmod(0o755)

@@ -348,7 +348,7 @@ def test_a_run_that_does_not_get_its_device(
     suite = written(tmp_path, MEETING_SUITE)
     leases = Leases(lab.folder / "leases", purpose="a person at the desk")
     leases.acquire(key, "kept")
-    finished = lab.run("--lease-timeout", "0.5", suites=suite)
+    finished = lab.run("-o", "qnn_lease_timeout=1s", suites=suite)
     leases.close()
     assert finished.code == 3, finished.output
     assert "(a person at the desk)" in finished.output
@@ -389,7 +389,7 @@ def test_a_case_that_lost_its_lease_has_no_verdict(
 ) -> None:
     lab, key = held_device
     suite = written(tmp_path, LOSING_SUITE)
-    finished = lab.run("--lease-timeout", "0", suites=suite, LEASE_KEY=key, code=3)
+    finished = lab.run("-o", "qnn_lease_timeout=0s", suites=suite, LEASE_KEY=key, code=3)
     ends = [(case["axes"]["how"], case["outcome"], case["cause"]) for case in finished.cases]
     assert ends == [
         ("removed", "error", "infra"),

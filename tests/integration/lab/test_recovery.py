@@ -120,7 +120,7 @@ def test_failing_again_and_again_ends_in_quarantine_and_heals(ward: Ward) -> Non
         "quarantine",
     ]
     assert ward.quarantine.find(ward.device.key) is not None
-    with pytest.raises(InfraError, match="devices heal sim-test"):
+    with pytest.raises(InfraError, match="devices recover sim-test"):
         ward.watch.require(ward.device)
     ward.now += 61
     ward.watch.require(ward.device)

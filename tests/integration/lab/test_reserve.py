@@ -142,7 +142,7 @@ def test_a_person_has_a_device_within_a_case_and_the_run_ends_whole(shared: Devi
             gate.unlink()
             assert person.wait_for("one is reserved for 30m") < 20 * CASE_S
             start = time.time()
-            output = shared.qnn_harness("devices", "--lab", shared.file).stdout
+            output = shared.qnn_harness("devices", "list", "--lab", shared.file).stdout
             assert "devices reserve: look" in output
             assert " until " in output
             time.sleep(2 * CASE_S)
@@ -194,7 +194,7 @@ def test_a_run_that_ends_while_a_person_has_its_device_leaves_nothing(
             run.wait_for("waiting for device one, in use by")
             run.process.send_signal(way)
             run.end()
-            output = shared.qnn_harness("devices", "--lab", shared.file).stdout
+            output = shared.qnn_harness("devices", "list", "--lab", shared.file).stdout
             assert "devices reserve" in output
             person.process.send_signal(signal.SIGTERM)
             person.end()

@@ -180,25 +180,25 @@ def test_the_commands(context_for: ContextFor, tmp_path: Path, logged: Logged) -
         return completed.return_value, completed.stdout
 
     large = context_for("io-heavy-56mb", "2.51.0").path
-    code, text = run(fit_command, large, "--contexts", 66, "--json")
+    code, text = run(fit_command, large, "--copies", 66, "--json")
     answer = json.loads(text)
     jsonschema.Draft202012Validator(SCHEMA).validate(answer)
     assert (code, answer["fits"], answer["sessions"]) == (1, False, 1)
     assert answer["budget_bytes"] > 3_000_000_000
     assert answer["loads"] == answer["first_refused"]["load"] == 54
     assert {change["change"]: change["fits"] for change in answer["changes"]}["sequential"]
-    code, text = run(fit_command, large, "--contexts", 66, "--residency", "sequential")
+    code, text = run(fit_command, large, "--copies", 66, "--residency", "sequential")
     assert code == 0
     options = ("--budget", "80000000", "--sessions", "2")
-    code, text = run(fit_command, large, FOREIGN, "--contexts", 4, *options)
+    code, text = run(fit_command, large, FOREIGN, "--copies", 4, *options)
     assert (code, "PD 1 [" in text) == (0, True)
-    code, text = run(fit_command, FIELD / "executorch-3-contexts.pte", "--contexts", 4, "--json")
+    code, text = run(fit_command, FIELD / "executorch-3-contexts.pte", "--copies", 4, "--json")
     rows = json.loads(text)["contexts"]
     assert (code, {row["source"] for row in rows}) == (0, {"measured"})
     assert [row["name"].partition("#")[2] for row in rows] == ["0", "1", "2", "0"]
     code, text = run(fit_command, large, "--qnn", "2.47", "--budget", "1000")
     assert (code, "5000" in text, "newer-context (known)" in text) == (1, True, True)
-    code, text = run(fit_command, large, "--contexts", 300, "--qnn", "2.47", "--json")
+    code, text = run(fit_command, large, "--copies", 300, "--qnn", "2.47", "--json")
     answer = json.loads(text)
     assert (code, answer["fits"], answer["loads"], answer["domains"]) == (1, False, 0, [])
     (tmp_path / "cut.bin").write_bytes(FOREIGN.read_bytes()[:5000])

@@ -115,7 +115,7 @@ def graph_names(
 def test_run_executes_each_graph_or_the_one_that_is_named(
     lab: DeviceRuns, graph_names: list[str]
 ) -> None:
-    compared = ("--inputs=in", "--expected=out", "--tolerance=0.01")
+    compared = ("--inputs=in", "--expected=out", "--limit=tolerance=0.01")
     code, output, (case,) = lab.run_files("many.bin", *compared)
     figures = case["measurements"]
     assert (code, case["outcome"], case["outputs"]) == (0, "passed", "reference"), output
@@ -124,12 +124,12 @@ def test_run_executes_each_graph_or_the_one_that_is_named(
     stored = [output["name"] for output in figures["kept_outputs"]["many.bin"]["outputs"]]
     assert [name.partition("/")[0] for name in stored] == graph_names
     # each is executed twice where nothing is known of its outputs, and twice where it is loaded
-    code, output, (case,) = lab.run_files("many.bin", "--contexts=2")
+    code, output, (case,) = lab.run_files("many.bin", "--copies=2")
     figures = case["measurements"]
     assert (code, case["outputs"], figures["loaded"]) == (0, "agreement", 2), output
     assert figures["executed"] == 2 * 2 * len(MODELS)
     name = graph_names[1]
-    alone = (f"--inputs=in/{name}", f"--expected=out/{name}", "--tolerance=0.01")
+    alone = (f"--inputs=in/{name}", f"--expected=out/{name}", "--limit=tolerance=0.01")
     code, output, (case,) = lab.run_files("many.bin", f"--graph={name}", *alone)
     assert (code, case["outputs"]) == (0, "reference"), output
     assert case["measurements"]["context_files"]["many.bin"]["graphs"] == [name]
@@ -139,7 +139,7 @@ def test_run_executes_each_graph_or_the_one_that_is_named(
 def test_what_executes_a_single_graph_says_which_there_are(
     lab: DeviceRuns, graph_names: list[str]
 ) -> None:
-    arguments = ("--contexts", lab.folder / "many.bin", "--qnn", VERSION)
+    arguments = ("--model", lab.folder / "many.bin", "--qnn", VERSION)
     finished = lab.run(*arguments, suites=ROOT / "suites/test_mem_type_pairing.py")
     assert finished.code == 2, finished.output
     assert "graph: many.bin " in finished.output, finished.output

@@ -52,7 +52,7 @@ def farm(lab: DeviceRuns) -> DeviceRuns:
 
 
 def words(qnn: str) -> list[str]:
-    base = ["harness.cli.main", "nightly", "--budget", "20m", "--json"]
+    base = ["harness.cli.main", "nightly", "--timeout", "20m", "--json", "--"]
     return [*base, "-p", "no:cacheprovider", "--device", "sim-v73", "--qnn", qnn, "test_mine.py"]
 
 
@@ -133,7 +133,7 @@ def test_what_is_new_is_bisected_and_followed_until_it_is_gone(farm: DeviceRuns)
     assert issue["id"] in message["message"]
     (line,) = (line for line in text.splitlines() if line.startswith("- fails on "))
     assert f"  {line}" in message["message"].splitlines()
-    history = farm.qnn_harness("history", "--json", "--case", "::test_mine")
+    history = farm.qnn_harness("history", "list", "--json", "::test_mine")
     assert len(json.loads(history.stdout)["cases"]) == 1
     Night.model_validate_json((farm.reports / "latest-nightly/nightly.json").read_bytes())
 
@@ -171,8 +171,7 @@ def test_one_that_is_ended_is_gone_on_with(
 @pytest.mark.nightly
 def test_a_step_whose_end_was_not_written_down_is_not_done_twice(farm: DeviceRuns) -> None:
     night(farm, OLD)
-    _, finished, _ = night(farm, NEW, "--database", "mine.sqlite")
-    held_by_other = (farm.reports / "history.sqlite").read_bytes()
+    _, finished, _ = night(farm, NEW)
     state = farm.reports / finished["night"] / "nightly.json"
     for number in range(len(STEPS)):
         content = json.loads(state.read_text())
@@ -186,28 +185,28 @@ def test_a_step_whose_end_was_not_written_down_is_not_done_twice(farm: DeviceRun
         assert {name: again[name] for name in ("run", "base", "failed_on", "issues", "done")} == {
             name: finished[name] for name in ("run", "base", "failed_on", "issues", "done")
         }
-        assert (farm.reports / "history.sqlite").read_bytes() == held_by_other
     assert len(runs(farm)) == 2
     assert len(answers(farm)) == 4
 
 
 @pytest.mark.slow
 def test_what_is_wrong_with_the_words_is_said(farm: DeviceRuns) -> None:
-    assert farm.qnn_harness("nightly", "--budget", "soon").returncode == 2
+    assert farm.qnn_harness("nightly", "--timeout", "soon").returncode == 2
     farm.qnn_harness("nightly", "--resume", code=2)
     blocked = farm.qnn_harness("nightly", "--reports", "test_mine.py")
     assert (blocked.returncode, "test_mine.py" in blocked.stderr) == (2, True)
     assert "--resume" not in blocked.stderr, "there is no night"
-    elsewhere = farm.qnn_harness("nightly", "--database", "no/such/folder/x.sqlite")
+    environment = farm.environment | {"QNN_HARNESS_HISTORY": "no/such/folder/x.sqlite"}
+    elsewhere = run_module(["harness.cli.main", "nightly"], farm.folder, environment, 120)
     assert (elsewhere.returncode, "no such folder" in elsewhere.stderr) == (2, True)
     assert not list(farm.reports.glob("*-nightly")), "found out before all else"
     (farm.folder / "test_broken.py").write_text("import no_such_module\n")
-    completed = farm.qnn_harness("nightly", "-p", "no:cacheprovider", "test_broken.py")
+    completed = farm.qnn_harness("nightly", "--", "-p", "no:cacheprovider", "test_broken.py")
     assert (completed.returncode, "test_broken.py" in completed.stderr) == (2, True)
     assert completed.stderr.splitlines()[-1].startswith("error: "), completed.stderr
     assert "nightly: run" not in completed.stderr, "found out before the fetch"
     secret = "--qnn=https://me:hidden@127.0.0.1:9/maven"
-    refused = farm.qnn_harness("nightly", "-p", "no:cacheprovider", secret)
+    refused = farm.qnn_harness("nightly", "--", "-p", "no:cacheprovider", secret)
     assert (refused.returncode, "127.0.0.1:9/maven" in refused.stderr) == (2, True)
     assert "hidden" not in refused.stdout + refused.stderr
     assert not list(farm.reports.glob("*-nightly")), "a night that was refused leaves no folder"

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import apprise
 import pytest
@@ -60,7 +61,7 @@ def at_its_last_step(reports: Path, lab_file: Path, **changed: Any) -> Chain:
     run = run_folder(reports, attempt("a passed"))
     night = a_night(night=NAME, lab=str(lab_file), folder=str(reports), until=0.0, run_exit_code=0)
     more = {"done": STEPS[:-1], "run": run.name, "verdict": "all", **changed}
-    chain = Chain(night.model_copy(update=more), (), reports, None)
+    chain = Chain(night.model_copy(update=more), (), reports)
     chain._save()
     text = "### Devices: failed\n\n1 of 1 case; 1 new.\n\n#### New\n- details\n"
     (chain.path / "comparison.md").write_text(text)
@@ -172,7 +173,7 @@ def test_a_night_goes_on_whoever_is_silent_and_sends_once(tmp_path: Path, hook: 
     assert "failed: it broke" in body
     # it died before it wrote down that this was over
     state = json.loads((chain.path / STATE).read_text()) | {"done": STEPS[:-1]}
-    again = Chain(Night.model_validate(state), (), tmp_path, None).go_on()
+    again = Chain(Night.model_validate(state), (), tmp_path).go_on()
     assert (len(hook.got), again.warnings) == (1, finished.warnings)
 
 
@@ -188,7 +189,7 @@ def test_a_night_that_is_not_over_sends_so_once(
     if is_begun:
         run = RunFolder(run_folder(tmp_path, attempt("a passed"), command=command, problem="ended"))
         write_json(run.path / "run.json", {**run.info(), "selected": 23})
-    chain = Chain(night, (), tmp_path, None)
+    chain = Chain(night, (), tmp_path)
     for _ in range(2):
         with pytest.raises(InfraError) as error:
             chain.go_on()
@@ -214,9 +215,10 @@ def test_a_night_that_is_refused_sends_why(
     file, reports = lab_of(tmp_path, chat(hook)), tmp_path / "reports"
     (tmp_path / "test_none.py").write_text("def test_plain(): pass\n")
     words = ("nightly", "--lab", file, "--reports", reports)
-    qnn_harness(*words, tmp_path / "test_none.py", code=2)
+    qnn_harness(*words, "--", tmp_path / "test_none.py", code=2)
     assert not [*reports.glob("2*")]
-    database = qnn_harness(*words, "--database", "nosuch://host/db")
+    with mock.patch.dict(os.environ, QNN_HARNESS_HISTORY="nosuch://host/db"):
+        database = qnn_harness(*words)
     assert (database.returncode, len(hook.got)) == (2, 2), database
     file.write_text(file.read_text().replace("soc:", "sock:"))
     wrong = qnn_harness(*words)
@@ -228,34 +230,6 @@ def test_a_night_that_is_refused_sends_why(
     assert str(os.getpid()) in hook.got[-1]["message"]
     none = qnn_harness(*words, "--resume")
     assert (none.returncode, len(hook.got)) == (2, 4), "it is asked at each boot"
-
-
-@pytest.mark.slow
-def test_a_comparison_is_sent_where_that_is_asked_for(tmp_path: Path, hook: Webhook) -> None:
-    file = lab_of(tmp_path, chat(hook), "{name: away, url: 'json://127.0.0.1:9/'}")
-    good = run_folder(tmp_path / "reports", attempt("a passed"))
-    bad = run_folder(tmp_path / "reports", attempt("a failed"))
-    lost = run_folder(tmp_path / "reports", attempt("a error cause=infra"))
-
-    def compare(base: Path, new: Path) -> tuple[int, list[str]]:
-        hook.got.clear()
-        completed = qnn_harness("compare", base, new, "--lab", file, "--notify", "--json")
-        assert json.loads(completed.stdout)["kind"] == "comparison"
-        assert completed.stderr.count("warning: channel away ") == len(hook.got)
-        return completed.returncode, titles(hook)
-
-    assert compare(good, good) == (0, [])
-    assert compare(good, bad) == (1, [f"Devices: failed: {bad.name} beside {good.name}"])
-    verdict, *others = hook.got[0]["message"].splitlines()
-    assert "1 new" in verdict
-    assert others
-    assert compare(bad, good) == (0, [f"Devices: passed: {good.name} beside {bad.name}"])
-    assert "Fixed" in hook.got[0]["message"]
-    assert compare(bad, lost)[0] == 3
-    assert len(hook.got) == 1
-    file.write_text(file.read_text().partition("notify:")[0])
-    nobody = qnn_harness("compare", good, bad, "--lab", file, "--notify")
-    assert (nobody.returncode, "notify: " in nobody.stderr) == (2, True)
 
 
 @pytest.mark.slow
@@ -303,7 +277,7 @@ def test_a_run_is_sent_to_the_channels_that_want_runs(lab: DeviceRuns, hook: Web
     assert finished.output.count("warning: channel ") == 1
     (message,) = hook.got
     assert finished.journal[0]["run"] in message["title"]
-    lab.run(f"--qnn-problem-file={lab.folder}/problem", suites=suite)
+    lab.run("-o", f"qnn_problem_file={lab.folder}/problem", suites=suite)
     assert len(hook.got) == 1, "a part of a night or of a bisection"
 
 

@@ -15,21 +15,20 @@ def pytest_addoption(parser):
     group = parser.getgroup("stand-ins", "as three plug-ins register them")
     group.addoption("--device", default=None, action="store")  # pytest-playwright
     group.addoption("--profile", action="store_true")  # pytest-profiling
-    group.addoption("--retries", type=int, default=None)  # pytest-retry
 """
 SUITE = """
 import pytest
 
 def test_plain(request):
-    found = {name: request.config.getoption(name) for name in ("device", "profile", "retries")}
-    assert found == {"device": "iPhone 13", "profile": True, "retries": 7}
-    assert request.config.getoption("--qnn-retries") == 2
+    found = {name: request.config.getoption(name) for name in ("device", "profile")}
+    assert found == {"device": "iPhone 13", "profile": True}
+    assert request.config.getoption("--qnn-profile") is None
 
 @pytest.mark.device
 def test_device(bench):
     bench.measure(noted=1)
 """
-THEIRS = ("--device", "iPhone 13", "--profile", "--retries=7")
+THEIRS = ("--device", "iPhone 13", "--profile", "--full-trace")
 
 
 @pytest.fixture

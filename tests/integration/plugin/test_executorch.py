@@ -157,7 +157,7 @@ def build(catalog: Catalog, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(lab: DeviceRuns, build: Path, *arguments: object) -> tuple[int, str, list[dict[str, Any]]]:
-    return lab.run_files(*arguments, "--engine=executorch", f"--executorch={build}")
+    return lab.run_files(*arguments, "--engine=executorch", "--", "-o", f"qnn_executorch={build}")
 
 
 @pytest.mark.slow

@@ -52,8 +52,8 @@ def test_all_that_a_run_prints_and_keeps(lab: DeviceRuns) -> None:
         f'coordinates: "com.qualcomm.qti:qnn-runtime", repository: "{url}"}}\n'
     )
     runs = [
-        ["--retries=0", "-rA", f"--override-ini=junit_suite_name={url}"],
-        ["--plan", f"--override-ini=junit_suite_name={url}"],
+        ["-o", "qnn_retries=0", "-rA", f"--override-ini=junit_suite_name={url}"],
+        ["--dry-run", f"--override-ini=junit_suite_name={url}"],
     ]
     for arguments in runs:
         command = lab.command("--qnn=2.51.0", *arguments, suite)
@@ -66,7 +66,7 @@ def test_all_that_a_run_prints_and_keeps(lab: DeviceRuns) -> None:
         assert steering(output) == [], arguments
         assert SECRET.encode() not in output, (arguments, output.decode())
         assert b"INTERNALERROR" not in output
-        if "--retries=0" in arguments:
+        if "qnn_retries=0" in arguments:
             assert b"pwned" in output
             assert b"2 failed" in output, output.decode()
     assert files_with(SECRET, lab.reports) == []

@@ -36,7 +36,7 @@ def test_what_passes_is_named_and_fails_a_strict_run(lab: DeviceRuns) -> None:
     assert "known issue shaky: fixed? " in completed.output
     assert "1 passed, 1 xfailed" in completed.output
 
-    completed = lab.run(known, "--strict-known", "-n", "1", suites=suite, code=1)
+    completed = lab.run(known, "-o", "qnn_strict_known=true", "-n", "1", suites=suite, code=1)
     good = completed.case(name="good")
     assert (good["outcome"], good["fixed"]["fails"]) == ("passed", True)
     assert "1 failed, 1 xfailed" in completed.output
@@ -120,7 +120,7 @@ ENDS = {
 
 @pytest.mark.slow
 def test_what_the_device_did_is_recorded(lab: DeviceRuns) -> None:
-    completed = lab.run("--retries=0", suites=lab.write_suite(MARKED))
+    completed = lab.run("-o", "qnn_retries=0", suites=lab.write_suite(MARKED))
     assert {
         name: (case["outcome"], case["cause"], case["expected"])
         for name, (case,) in completed.by_test.items()

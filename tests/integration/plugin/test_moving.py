@@ -62,7 +62,7 @@ def run_beside(folder: Path, first: str, workers: int, tests: str = SUITE) -> Fi
             program.write_text(DUMPSYS % float(first))
             program.chmod(0o755)
         lab.file.write_text(text)
-        return lab.run("--any-device", "-n", workers, "-q", suites=suite)
+        return lab.run("--spread=any", "-n", workers, "-q", suites=suite)
 
 
 def longest_wait_s(run: Finished) -> float:

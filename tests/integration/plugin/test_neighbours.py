@@ -43,7 +43,7 @@ def test_reruns_timeouts_and_allure(lab: DeviceRuns, tmp_path: Path) -> None:
     suite.write_text(SUITE)
     told, shown = tmp_path / "problem.json", tmp_path / "allure"
     completed = lab.run(
-        *("--reruns=2", f"--alluredir={shown}", f"--problem-file={told}"),
+        *("--reruns=2", f"--alluredir={shown}", "-o", f"qnn_problem_file={told}"),
         *("-p", "no:cacheprovider"),
         suites=suite,
         code=1,
@@ -114,6 +114,6 @@ def test_the_limit_of_a_case_is_that_of_an_attempt_on_its_device(
     suite = tmp_path / "test_mine.py"
     suite.write_text(LIMITED)
     (tmp_path / "conftest.py").write_text(WITHOUT_LIMIT)
-    completed = lab.run("--retries=1", suites=suite, code=0)
+    completed = lab.run("-o", "qnn_retries=1", suites=suite, code=0)
     assert [case["outcome"] for case in completed.cases] == ["error", "passed"]
     assert all(0 < case["measurements"]["left_s"] <= 600 for case in completed.cases)

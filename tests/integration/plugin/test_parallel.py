@@ -121,7 +121,7 @@ def test_a_case_whose_name_has_a_device_has_its_verdict_from_there_or_none(
     lab: DeviceRuns, tmp_path: Path
 ) -> None:
     suite = farm(lab, tmp_path, POOL, SICK_SUITE)
-    completed = lab.run("--each-device", "-n", "2", "--retries", "1", suites=suite, code=3)
+    completed = lab.run("--spread=device", "-n", "2", "-o", "qnn_retries=1", suites=suite, code=3)
     assert misnamed(completed.cases) == []
     last = {case["case"]: case for case in completed.cases}
     assert len(last) == 10
@@ -213,7 +213,7 @@ def test_newest(bench):
 @pytest.mark.slow
 def test_cases_of_any_device_or_of_each_kind(lab: DeviceRuns, tmp_path: Path) -> None:
     suite = farm(lab, tmp_path, KINDS, KINDS_SUITE)
-    completed = lab.run("--any-device", "-n", "auto", suites=suite, code=0)
+    completed = lab.run("--spread=any", "-n", "auto", suites=suite, code=0)
     (unfit,) = (case for case in completed.cases if case["device"] is None)
     assert (unfit["outcome"], unfit["cause"], unfit["attempt"]) == ("unsupported", None, 1)
     assert unfit["case"].endswith("[no-device]")
@@ -221,14 +221,12 @@ def test_cases_of_any_device_or_of_each_kind(lab: DeviceRuns, tmp_path: Path) ->
     placed = [case for case in completed.cases if case["device"] is not None]
     ran = {case["case"].partition("::")[2]: case["device"]["name"] for case in placed}
     assert len(placed) == len(ran) == 5
-    again = lab.run("--any-device", "-n", "auto", "--resume", "latest", suites=suite)
+    again = lab.run("--spread=any", "-n", "auto", "--resume", "latest", suites=suite)
     assert len(again.cases) == 6, again.output
     assert ran.pop("test_new[any-htp-2.51.0]") == "sim-c"
     assert sorted(ran) == [f"test_noop[any-htp-2.51.0-{number}]" for number in range(4)]
     # by their kinds
-    completed = lab.run(
-        "--any-device", "--each-soc", "-n", "auto", "-k", "noop", suites=suite, code=0
-    )
+    completed = lab.run("--spread=soc", "-n", "auto", "-k", "noop", suites=suite, code=0)
     assert len(completed.cases) == 12
     assert {case["device"]["name"]: case["axes"]["soc"] for case in completed.cases} == {
         "sim-a": "qcs8550-linux-x64",
@@ -298,7 +296,7 @@ def pytest_runtest_logfinish(nodeid):
         ("teardown", "", 0, " 8 passed, 1 retried"),
         # it had told of that, too: the case is over
         ("end", "", 1, " 1 failed, 7 passed"),
-        ("each call", "--retries=1", 3, " 7 passed, 1 error, 1 retried"),
+        ("each call", "-o qnn_retries=1", 3, " 7 passed, 1 error, 1 retried"),
     ],
 )
 def test_a_worker_that_dies_is_replaced_and_costs_no_verdict(

@@ -47,7 +47,7 @@ def handed(lab: DeviceRuns, tmp_path: Path) -> Handed:
 def test_run_runs_no_program_beside_its_files(handed: Handed) -> None:
     (handed.folder / "pytest.ini").write_text("[pytest]\naddopts = test_evil.py\npythonpath = .\n")
     for path in (handed.folder, handed.folder / BINARY):
-        completed = handed.run("harness.cli.main", "run", "--plan", path)
+        completed = handed.run("harness.cli.main", "run", "--dry-run", path)
         assert (completed.returncode, handed.ran) == (0, []), completed.stdout + completed.stderr
 
 
@@ -67,8 +67,8 @@ def test_pytest_refuses_programs_beside_a_named_file(handed: Handed) -> None:
 def test_contexts_bring_no_programs(handed: Handed) -> None:
     suites = ROOT / "suites/test_context_count.py"
     assert suites.exists()
-    for option in ([f"--contexts={handed.folder}"], ["--contexts", handed.folder]):
-        completed = handed.run("pytest", "--plan", "-m", "device", suites, *option)
+    for option in ([f"--model={handed.folder}"], ["--model", handed.folder]):
+        completed = handed.run("pytest", "--dry-run", "-m", "device", suites, *option)
         assert handed.ran == [], completed.stdout + completed.stderr
 
 

@@ -65,7 +65,7 @@ def test_what_was_stopped_before_its_first_verdict_says_how_to_go_on(
     stopped = lab.run(suites=suite, code=2)
     assert stopped.output.count("--resume") == 1
     # what began it, a night, says itself how to go on
-    told = lab.run(f"--problem-file={tmp_path / 'problem.json'}", suites=suite)
+    told = lab.run("-o", f"qnn_problem_file={tmp_path / 'problem.json'}", suites=suite)
     assert (told.code, "--resume" in told.output) == (2, False), told.output
     suite.write_text(text.format("bench.measure(noted=1)"))
     completed = lab.run("--resume", "latest", suites=suite, code=0)
@@ -120,7 +120,14 @@ def test_what_is_named_runs_again_so_often_and_nothing_else(lab: DeviceRuns) -> 
     suite.with_name("plain").touch()
 
     again = lab.run(
-        "--resume", run.name, "--again", str(times), "--retries", "0", suites=suite, code=1
+        "--resume",
+        run.name,
+        "-o",
+        f"qnn_again={times}",
+        "-o",
+        "qnn_retries=0",
+        suites=suite,
+        code=1,
     )
     assert suite.with_name("ran").read_text().split() == ["0", "1", "2", "3", "lost", *"222"]
     ends = {name: [] for name in cases.values()}
@@ -130,7 +137,7 @@ def test_what_is_named_runs_again_so_often_and_nothing_else(lab: DeviceRuns) -> 
     # what the lab then lost takes no verdict back
     assert ends[cases[None]] == [(1, "passed")]
     times.write_text("[]")
-    lab.run("--resume", run.name, "--again", str(times), suites=suite, code=2)
+    lab.run("--resume", run.name, "-o", f"qnn_again={times}", suites=suite, code=2)
 
 
 DIES = '''"""Is killed at its very end, with all verdicts in its journal and no end."""

@@ -87,7 +87,7 @@ def test_the_lab_is_tried_again_and_given_up_in_the_end(lab: DeviceRuns) -> None
     assert steps[0] == ("reconnect", "good")
     assert steps[-2:] == [("restart-server", "bad"), ("quarantine", "bad")]
     assert list((lab.folder / "quarantine").iterdir())
-    assert "qnn-harness devices heal sim-v73" in completed.output
+    assert "qnn-harness devices recover sim-v73" in completed.output
 
 
 OFFLINE = {

@@ -31,7 +31,7 @@ FIELD = ROOT / "tests/field"
 (OLD,) = FIELD.glob("add_add_1_quant*.bin")
 TIMEOUT_S = 550
 WRONG = "64 of 64 elements beyond 0.01\n"
-LIMITS = ("--inputs=in", "--expected=out", "--tolerance=0.01")
+LIMITS = ("--inputs=in", "--expected=out", "--limit=tolerance=0.01")
 SCHEMA = json.loads((ROOT / "docs/schema/reduce.schema.json").read_text())
 
 
@@ -101,7 +101,7 @@ def test_one_context_that_is_too_new_is_found_among_others(
     for words in (("inspect",), ("fit",), ("extract", f"--output={lab.folder}/copied")):
         bundle = (words[0], empty / "small.zip", *words[1:])
         qnn_harness("model", *bundle, environment=lab.environment, code=0)
-    lab.run("--contexts", empty / "small.zip", "--qnn=2.49.40", "-k", "context_count", code=0)
+    lab.run("--model", empty / "small.zip", "--qnn=2.49.40", "-k", "context_count", code=0)
 
 
 @pytest.mark.slow
@@ -113,7 +113,7 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
         for file in files:
             shutil.copyfile(file, lab.folder / name / file.name)
     tensors = ("--inputs=in", "--expected=out")
-    way = ("--contexts=3", "--residency=window")
+    way = ("--copies=3", "--residency=window")
     code, output, (record,) = lab.run_files("tiny.bin", "--qnn=2.51.0", *way, *tensors)
     assert (code, record["outcome"], record["outputs"]) == (1, "failed", "reference"), output
     (command,) = re.findall(
@@ -152,7 +152,7 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
 @pytest.mark.slow
 def test_a_case_of_a_model_is_packed_as_the_context_that_was_made_of_it(lab: DeviceRuns) -> None:
     (lab.folder / "model.onnx").write_bytes(Model("tiny").serialized())
-    code, output, (record,) = lab.run_files("model.onnx", "--qnn=2.51.0", "--tolerance=0.01")
+    code, output, (record,) = lab.run_files("model.onnx", "--qnn=2.51.0", "--limit=tolerance=0.01")
     assert (code, record["outcome"]) == (0, "passed"), output
     lab.qnn_harness("model", "bundle", record["case"], "--output=case.zip", code=0)
     passed = lab.qnn_harness("model", "reduce", record["case"], code=2)
@@ -190,7 +190,7 @@ def plain_onnx(bundle: Path, lab: DeviceRuns) -> subprocess.CompletedProcess[str
     [
         ("refused.onnx", (), "fallback to CPU EP"),
         ("model.onnx", LIMITS, WRONG),
-        ("model.onnx", (*LIMITS[:2], "--min-sqnr=3"), "y: SQNR -inf"),
+        ("model.onnx", (*LIMITS[:2], "--limit=min-sqnr=3"), "y: SQNR -inf"),
         *(
             pytest.param(file, ("--engine=ort", *LIMITS), WRONG, marks=pytest.mark.slow)
             for file in ("model.onnx", "packed.onnx")

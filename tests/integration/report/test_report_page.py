@@ -207,7 +207,7 @@ def test_a_case_is_opened_by_keys_and_copied_as_a_bug_report(reader: Reader, nig
     case = reader.js("return document.querySelector('dialog h2').textContent")
     assert copied.startswith("## test_contexts[phone-1-htp-2.47.0-resident-6-5]: failed")
     assert (
-        f"pytest -m device suites/test_context_count.py::test_contexts --qnn-only-case '{case}'"
+        f"pytest -m device suites/test_context_count.py::test_contexts -o 'qnn_only_case={case}'"
         in (copied)
     )
     assert "| qnn | 2.47.0 |" in copied

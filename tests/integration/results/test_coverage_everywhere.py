@@ -5,6 +5,7 @@ Nothing is green above a missing verdict.
 
 import functools
 import json
+import os
 import re
 import shutil
 import signal
@@ -14,9 +15,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from harness.history.database import VARIABLE
 from harness.nightly.issues import issue_text
 from harness.nightly.night import Night, summary_lines
 from harness.nightly.night_steps import Chain
@@ -126,7 +129,7 @@ def made_of(module_lab: DeviceRuns, context_for: ContextFor) -> MadeOf:
         base = get("passed").folder if kind != "passed" else None
         (mine / "mode").write_text(kind)
         (mine / "model.bin").write_bytes(whole[: len(whole) // 2] if kind == "input" else whole)
-        completed = module_lab.run("--qnn", "2.51.0", "--retries", "0", suites=mine)
+        completed = module_lab.run("--qnn", "2.51.0", "-o", "qnn_retries=0", suites=mine)
         folder = RunFolder.open(module_lab.reports / "latest")
         if kind == "killed":  # before places write into its folder
             shutil.copytree(folder.path, unread)
@@ -169,7 +172,7 @@ def html_page(made_run: Made) -> str:
 
 
 def comparison(made_run: Made, form: str = "") -> str:
-    words = [form] if form else []
+    words = form.split()
     completed = qnn_harness(
         "compare", *words, made_run.base.path, made_run.folder.path, code=EXITS[made_run.kind][1]
     )
@@ -178,9 +181,9 @@ def comparison(made_run: Made, form: str = "") -> str:
         assert document["exit_code"] == completed.returncode
         assert Coverage.model_validate(document["coverage"]) == made_run.coverage
         return str(document["verdict"])
-    if form == "--markdown":
+    if form == "--format md":
         return "\n".join(completed.stdout.splitlines()[:3])
-    if form == "--html":
+    if form == "--format html":
         (shown,) = re.findall('class="verdict (?:good|bad)">.*?</p>', completed.stdout)
         title = re.search("<title>(.*?)</title>", completed.stdout)
         assert ('"verdict good"' in shown) == (completed.returncode == 0), shown
@@ -190,10 +193,10 @@ def comparison(made_run: Made, form: str = "") -> str:
 
 def history(made_run: Made, form: str = "") -> str:
     """Of both runs: of the newer one how many cases left no record, too."""
-    database = made_run.folder.path / "history.sqlite"
-    words = ["--database", database]
-    qnn_harness("history", "import", *words, made_run.base.path, made_run.folder.path, code=0)
-    completed = qnn_harness("history", *([form] if form else []), *words, code=0)
+    database = {VARIABLE: str(made_run.folder.path / "history.sqlite")}
+    with mock.patch.dict(os.environ, database):
+        qnn_harness("history", "import", made_run.base.path, made_run.folder.path, code=0)
+        completed = qnn_harness("history", "list", *form.split(), code=0)
     if form == "--json":
         document = json.loads(completed.stdout)
         assert document["lost"] == (made_run.kind in ("lab", "input"))
@@ -209,10 +212,10 @@ def history(made_run: Made, form: str = "") -> str:
 
 def site(made_run: Made) -> str:
     """The front page of both runs."""
-    database, out = made_run.folder.path / "site.sqlite", made_run.folder.path / "site"
-    words = ["--database", database]
-    qnn_harness("history", "import", *words, made_run.base.path, made_run.folder.path)
-    qnn_harness("report", "site", "--output", out, *words, code=0)
+    out = made_run.folder.path / "site"
+    with mock.patch.dict(os.environ, {VARIABLE: str(made_run.folder.path / "site.sqlite")}):
+        qnn_harness("history", "import", made_run.base.path, made_run.folder.path)
+        qnn_harness("report", "site", "--output", out, code=0)
     text = (out / "index.html").read_text()
     (shown,) = re.findall('class="(verdict[ a-z]*)">(.*?)</p>', text)
     assert ("bad" in shown[0]) == (made_run.kind in LOST or made_run.kind == "failed"), (
@@ -248,7 +251,7 @@ def night(made_run: Made) -> str:
                 "run_exit_code": EXITS[made_run.kind][0] if number else 0,
             }
         )
-        chain = Chain(started_night, (), reports, None)
+        chain = Chain(started_night, (), reports)
         chain._save()
         finished_night = chain.go_on()
         code = finished_night.exit_code
@@ -287,8 +290,8 @@ PLACES: Mapping[str, Callable[[Made], str]] = {
     "junit": junit,
     "GitHub's summary": step,
     "compare": comparison,
-    "compare --markdown": partial(comparison, form="--markdown"),
-    "compare --html": partial(comparison, form="--html"),
+    "compare --format md": partial(comparison, form="--format md"),
+    "compare --format html": partial(comparison, form="--format html"),
     "compare --json": partial(comparison, form="--json"),
     "history": history,
     "history --json": partial(history, form="--json"),
@@ -329,5 +332,5 @@ def test_every_place_says_it_first_and_claims_nothing_else(
             assert (text in sentence.partition("\n")[0]) == (kind in kinds), sentence
     if kind in LOST and not of_history:
         assert not GREEN.search(sentence), sentence
-    if kind == "passed" and place in ("compare", "compare --markdown", "nightly"):
+    if kind == "passed" and place in ("compare", "compare --format md", "nightly"):
         assert GREEN.search(sentence), "or else nothing would be found above"

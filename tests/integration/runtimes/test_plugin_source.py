@@ -35,7 +35,7 @@ def test_a_package_adds_a_kind_of_source(
     assert [row["cached"] for row in listed if row["name"] == "acme:2.50.40"] == [False]
 
     chosen = ("-k", "context_count and tiny and resident-3")
-    finished = lab.run("--qnn", "acme:latest", "--preflight", "strict", *chosen, code=0)
+    finished = lab.run("--qnn", "acme:latest", "-o", "qnn_preflight=strict", *chosen, code=0)
     (case,) = finished.cases
     assert "sim-v73-htp-acme:2.50.40" in case["case"]
     assert case["runtime"]["source"] == "acme"

@@ -17,7 +17,7 @@ def test_a_qairt_tree_runs(lab: DeviceRuns, runtime_for: RuntimeFor, tmp_path: P
     lab.file.write_text(
         lab.file.read_text() + "runtimes:\n  - {name: sdk, kind: qairt, path: qairt}\n"
     )
-    finished = lab.run("--qnn", "sdk:latest", "--preflight", "strict", *CASE, code=0)
+    finished = lab.run("--qnn", "sdk:latest", "-o", "qnn_preflight=strict", *CASE, code=0)
     (case,) = finished.cases
     assert "sim-v73-htp-sdk:2.50.40" in case["case"]
     assert (case["axes"]["qnn"], case["axes"]["compiler"]) == ("2.50.40", "2.50.40")
@@ -36,7 +36,7 @@ def test_a_missing_cpp_runtime_is_named_and_what_happens_is_kept(
     lab: DeviceRuns, runtime_for: RuntimeFor, tmp_path: Path
 ) -> None:
     folder = without_cpp_runtime(runtime_for, tmp_path / "mixed")
-    finished = lab.run(f"--qnn={folder}", "--preflight", "warn", *CASE, code=1)
+    finished = lab.run(f"--qnn={folder}", "-o", "qnn_preflight=warn", *CASE, code=1)
     (case,) = finished.cases
     assert [finding["code"] for finding in case["preflight"]] == ["needed-missing"] * 3
     assert (case["outcome"], case["cause"]) == ("failed", "target")
@@ -48,7 +48,7 @@ def test_strict_runs_nothing_with_them(
     lab: DeviceRuns, runtime_for: RuntimeFor, tmp_path: Path
 ) -> None:
     folder = without_cpp_runtime(runtime_for, tmp_path / "mixed")
-    finished = lab.run(f"--qnn={folder}", "--preflight", "strict", *CASE, code=2)
+    finished = lab.run(f"--qnn={folder}", "-o", "qnn_preflight=strict", *CASE, code=2)
     assert "error needed-missing: libc++" in finished.output
     assert " passed" not in finished.output
 

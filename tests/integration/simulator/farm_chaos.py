@@ -61,7 +61,7 @@ class Chaos:
         counts = Counter[str]()
         with contextlib.ExitStack() as ends:
             farm, links, labgrid = self._begin(ends)
-            command = self.runs.command("--any-device", "-n", self._devices, "-q", self.suite)
+            command = self.runs.command("--spread=any", "-n", self._devices, "-q", self.suite)
             process = self.runs.start(command)
             stopped = threading.Event()
             disturbing = threading.Thread(

@@ -37,7 +37,7 @@ def farm_of(lab: DeviceRuns, devices: int) -> Iterator[subprocess.Popen[str]]:
 def test_a_farm_is_a_lab_until_it_ends(tmp_path: Path) -> None:
     lab = DeviceRuns(tmp_path)
     with farm_of(lab, devices=5) as farm:
-        completed = lab.qnn_harness("devices", "--lab", "farm.yaml", code=0)
+        completed = lab.qnn_harness("devices", "list", "--lab", "farm.yaml", code=0)
         assert [line.split()[3] for line in completed.stdout.splitlines()[1:6]] == ["good"] * 5
         for refused in ((), ("-o", "gone/x.yaml")):
             assert lab.qnn_harness("simulator", "farm", *refused).returncode == 2
@@ -94,7 +94,7 @@ def test_what_another_session_has_is_left_to_it(tmp_path: Path) -> None:
         known = load_lab(lab.file)
         leases.acquire(known.devices[0].location(known), NAMES[0])
         try:
-            run = lab.run("--any-device", "-n", "0", suites=suite)
+            run = lab.run("--spread=any", "-n", "0", suites=suite)
         finally:
             leases.close()
     assert run.code == 0, run.output

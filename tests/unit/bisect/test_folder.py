@@ -79,7 +79,7 @@ def test_what_is_gone_on_with_is_as_it_was_asked(
         return
     with pytest.raises(ConfigError) as error:
         pytest_arguments_to_resume(stored, arguments)
-    assert error.value.field == "--pytest-arg"
+    assert error.value.field == "-- PYTEST_ARGS"
 
 
 def test_a_bisection_whose_words_had_a_secret_is_gone_on_with_where_they_are_named(
@@ -91,11 +91,11 @@ def test_a_bisection_whose_words_had_a_secret_is_gone_on_with_where_they_are_nam
         file = folder.path / LOG
     for words in (
         ["--resume"],
-        ["--resume", "--pytest-arg", "-q"],
-        ["--resume", *(f"--pytest-arg={word}" for word in WORDS)],
+        ["--resume", "--", "-q"],
+        ["--resume", "--", *WORDS],
         ["replay", str(file)],
     ):
-        completed = CliRunner().invoke(bisect, [*words, "--reports", str(tmp_path)])
+        completed = CliRunner().invoke(bisect, ["--reports", str(tmp_path), *words])
         assert isinstance(completed.exception, ConfigError), completed.output
         assert str(completed.exception) == snapshot
         assert SECRET not in completed.output + str(completed.exception)

@@ -217,8 +217,8 @@ def test_a_comparison_ends_with_1_exactly_for_what_it_is_to_fail_on(tmp_path: Pa
     document = json.loads(compared(base, shorter, "--json")[1])
     assert (len(document["vanished"]), document["failed_on"]) == (95, ["vanished"])
     assert compared("--previous", broken)[1] == compared(shorter, broken)[1]
-    assert compared(base, broken, "--markdown")[1].startswith("### Devices: failed\n")
-    assert compared(base, broken, "--html")[1].startswith("<!DOCTYPE html>")
+    assert compared(base, broken, "--format=md")[1].startswith("### Devices: failed\n")
+    assert compared(base, broken, "--format=html")[1].startswith("<!DOCTYPE html>")
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_a_comparison_ends_with_1_exactly_for_what_it_is_to_fail_on(tmp_path: Pa
         [],
         ["a", "b", "c"],
         ["--previous", "a", "b"],
-        ["a", "--html", "--json"],
+        ["a", "--format", "xml"],
         ["a", "--fail-on", "x"],
     ],
 )

@@ -58,7 +58,7 @@ def test_all_there_are_are_candidates_and_the_name_says_what_is_held(
     assert {"--qnn-version=2.50.40", "--qnn-compiler=2.48.40", "--qnn-device=b-htp-1,a"} <= set(
         arguments
     )
-    assert "--qnn-each-soc" in arguments
+    assert "--qnn-spread=soc" in arguments
     assert arguments[-1] == "test_a.py::test_b"
 
 
@@ -78,11 +78,11 @@ def test_nothing_that_lies_beside_a_file_of_contexts_is_run(lab: Lab, catalog: C
 @pytest.mark.parametrize(
     ("more", "candidates"),
     [
-        ({"candidates": "2.51,2.47"}, ["2.47.0", "2.51.0"]),
+        ({"versions": {"qnn": "2.51,2.47"}}, ["2.47.0", "2.51.0"]),
         ({"versions": {"qnn": ">=2.49"}}, QNN[2:]),
         ({"axes": ("compiler",)}, QNN),
         ({"good": "2.48", "bad": "2.50"}, QNN),
-        ({"axes": ("power",), "candidates": "all"}, [*POWER_PROFILES]),
+        ({"axes": ("power",), "versions": {"power": "all"}}, [*POWER_PROFILES]),
         (
             {"axes": ("power",), "versions": {"power": "power_saver,default,burst"}},
             ["default", "burst", "power_saver"],
@@ -143,7 +143,7 @@ WRONG: list[dict[str, Any]] = [
     {"case": "test_a.py"},
     {"case": "elsewhere/test_a.py::test_b"},
     {"good": "2.12"},
-    {"good": "2.47", "candidates": "2.48,2.51"},
+    {"good": "2.47", "versions": {"qnn": "2.48,2.51"}},
     {"good": "2.47", "bad": "2.47"},
     {"good": "2.47,2.51"},
     {"good": "qmm=2.47"},
@@ -155,7 +155,6 @@ WRONG: list[dict[str, Any]] = [
     {**PAIRS, "bad": "qnn=2.47,ort=1.31.1"},
     {**PAIRS, "bad": "qnn=2.12,ort=1.31.1"},
     {**PAIRS, "versions": {"qnn": ">=2.48"}},
-    {**PAIRS, "candidates": "2.47,2.48"},
     {**PAIRS, "match": "drift:0"},
     {"good": "qnn=2.47,ort=1.24.1,compiler=2.47", "axes": ()},
     {"match": "measurement x > 2 * good"},
@@ -165,9 +164,8 @@ WRONG: list[dict[str, Any]] = [
     {"devices": ("a", "c")},
     {"devices": ("d",)},
     {"devices": ("z",)},
-    {"candidates": " , "},
-    {"candidates": "2.47,,2.51"},
-    {"candidates": "2.47,2.51", "versions": {"qnn": "2.47,2.51"}},
+    {"versions": {"qnn": " , "}},
+    {"versions": {"qnn": "2.47,,2.51"}},
     {"versions": {"compiler": ""}},
     {"versions": {"compiler": "2.47,2.51"}},
 ]
@@ -213,9 +211,9 @@ def test_a_version_that_is_a_path_is_told_to_pytest_as_that(
         return [name for part in spec.split(",") for name in known.get(part, [part])]
 
     monkeypatch.setattr(catalog.ort, "resolve", resolved)
-    task = make_task(request(axes=("ort",), candidates="1.31.1,/new/lib"), lab, catalog)
+    task = make_task(request(axes=("ort",), versions={"ort": "1.31.1,/new/lib"}), lab, catalog)
     assert task.search.candidates == ("1.31.1", "lib:1.33.0")
     arguments = task.arguments(("lib:1.33.0",), tmp_path, ["a"])
     assert {"--qnn-ort=/new/lib", "--qnn-version=2.51.0"} <= set(arguments)
     with snapshot.raises(ConfigError):
-        make_task(request(axes=("ort",), candidates="/repo"), lab, catalog)
+        make_task(request(axes=("ort",), versions={"ort": "/repo"}), lab, catalog)

@@ -72,7 +72,7 @@ def test_one_axis(tmp_path: Path, snapshot: Snapshot) -> None:
     # a bar would end a cell, and what looks like a tag would vanish
     assert text.partition("## Side by side")[2].partition("## Every run")[0] == snapshot
     assert text.startswith(f"# {title(BisectionResult.model_validate(result))}\n")
-    assert f"--qnn-only-case '{CASE}' --qnn-device sim --qnn-compiler 2.47.0" in text
+    assert f"-o 'qnn_only_case={CASE}' --qnn-device sim --qnn-compiler 2.47.0" in text
     page = Page((bisection.folder.path / "report.html").read_text())
     assert "script" not in page.tags
 
@@ -127,7 +127,7 @@ def test_where_both_axes_matter_both_edges_are_shown(tmp_path: Path) -> None:
         "ort": (["2.49.40", "2"], ["2.49.40", "3"]),
     }
     places = {tuple(place) for sides in edges.values() for place in sides}
-    assert text.count("--qnn-only-case") == len(places)
+    assert text.count("qnn_only_case") == len(places)
     for shown in (text, page):
         for version in ("qnn 2.48.40", "ort 3"):
             assert re.search(rf"(## |<h2.*>).* {version}\b", shown)

@@ -386,12 +386,12 @@ def test_what_is_spent_with_waiting_for_a_device_does_not_count(
 def test_a_case_of_a_file_is_asked_what_it_was_when_it_failed(tmp_path: Path) -> None:
     case = "m.onnx::test_contexts[a]"
     failed = attempt("a failed id=x").model_copy(update={"case": case, "test": case})
-    command = ("qnn-harness", "run", "m.onnx", "--inputs", "in", "--max-error=1")
+    command = ("qnn-harness", "run", "m.onnx", "--inputs", "in", "--limit=max-error=1")
     run_folder(tmp_path, failed, command=command)
     passed = failed.model_copy(update={"outcome": "passed", "error": None, "cause": None})
     run_folder(tmp_path, passed, command=command[:3])
     words = with_earlier_options(case, tmp_path, ("-x",))
-    assert words == ("-x", "--qnn-contexts-inputs=in", "--qnn-max-error=1")
-    named = ("--contexts-inputs=other",)
+    assert words == ("-x", "--qnn-inputs=in", "--qnn-limit=max-error=1")
+    named = ("--inputs=other",)
     assert with_earlier_options(case, tmp_path, named) == named, "what is named stands alone"
     assert with_earlier_options("suites/test_a.py::test_a[x]", tmp_path, ()) == ()

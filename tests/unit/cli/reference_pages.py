@@ -18,7 +18,7 @@ from harness.cli.run import run
 from harness.cli.schema import schemas
 from harness.plugin import plugin
 from harness.plugin.collection import MARKERS
-from harness.plugin.options import OPTIONS, Option
+from harness.plugin.options import INI_KEYS, OPTIONS, Option
 
 FOLDER: Final = Path(__file__).parents[3] / "docs" / "reference"
 COMMAND: Final = "python -m tests.unit.cli.reference_pages"
@@ -67,6 +67,17 @@ def _pytest() -> Iterator[str]:
     for option in OPTIONS:
         text = _cell(_sentence(option.arguments["help"]))
         yield f"| {_given(option)} | {text} | {_in_run(option)} |"
+    yield "\n## Settings of pytest\n"
+    yield (
+        "Keys of `[tool.pytest.ini_options]` in pyproject.toml or of pytest.ini. `-o KEY=VALUE` "
+        "sets one for a run, also behind `--` of `qnn-harness run`. Paths are relative to the root "
+        "folder.\n"
+    )
+    yield "| key | meaning | `run` |"
+    yield "|---|---|---|"
+    for key, option in INI_KEYS.items():
+        text = _cell(_sentence(option.arguments["help"]))
+        yield f"| `{key}` | {text} | {_in_run(option)} |"
     yield "\n## Markers\n"
     yield "| marker | meaning |"
     yield "|---|---|"
@@ -85,7 +96,7 @@ def _given(option: Option) -> str:
 
 
 def _in_run(option: Option) -> str:
-    named = {option.name: option.opts[0] for option in options_of(run)}
+    named = {option.name: max(option.opts, key=len) for option in options_of(run)}
     return f"`{named[option.parameter]}`" if option.parameter in named else ""
 
 

@@ -34,10 +34,14 @@ def test_an_adb_server_that_is_gone_is_one_error(tmp_path: Path) -> None:
     device = "  - {{name: farm-0{}, host: rack, serial: s{}, soc: QCS8550, target: linux-arm64}}\n"
     lab = "schema: 1\nhosts:\n  - {name: rack, host: 127.0.0.1, port: 1}\ndevices:\n"
     (file := tmp_path / "devices.yaml").write_text(lab + "".join(map(device.format, "123", "123")))
-    listed = CliRunner().invoke(commands, ["devices", f"--lab={file}"])
+    listed = CliRunner().invoke(
+        commands, ["devices", "list", f"--lab={file}"], standalone_mode=False
+    )
     (error,) = (line for line in listed.stderr.splitlines() if line.startswith("error: "))
     assert error.startswith("error: farm-01, farm-02, farm-03: ")
-    assert listed.exit_code == 3
-    completed = CliRunner().invoke(commands, ["devices", f"--lab={file}", "--json"])
-    assert (completed.exit_code, completed.stderr) == (3, "")
+    assert listed.return_value == 3
+    completed = CliRunner().invoke(
+        commands, ["devices", "list", f"--lab={file}", "--json"], standalone_mode=False
+    )
+    assert (completed.return_value, completed.stderr) == (3, "")
     assert completed.stdout.count("127.0.0.1:1: ") >= 3

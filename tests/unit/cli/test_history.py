@@ -16,7 +16,7 @@ def said(*words: object) -> Result:
 
 def test_a_folder_without_runs_is_named_and_left_as_it_is(tmp_path: Path) -> None:
     for reports in (tmp_path, tmp_path / "none"):
-        error = said("history", "--reports", reports).exception
+        error = said("history", "list", "--reports", reports).exception
         assert isinstance(error, ConfigError)
         assert str(error.file) == str(reports)
     assert list(tmp_path.iterdir()) == []
@@ -24,7 +24,7 @@ def test_a_folder_without_runs_is_named_and_left_as_it_is(tmp_path: Path) -> Non
 
 def test_nothing_is_said_of_cases_that_were_not_asked_for(tmp_path: Path) -> None:
     run_folder(tmp_path, attempt("a passed"))
-    result = said("history", "--diagnosis", "no-such", "--reports", tmp_path)
+    result = said("history", "list", "--diagnosis", "no-such", "--reports", tmp_path)
     assert (result.return_value, len(result.output.splitlines())) == (1, 1)
 
 

@@ -12,8 +12,8 @@ from harness.cli.lab_options import (
     HOST_TARGET,
     host_runtime,
     lab_or_simulated,
-    seconds_of,
 )
+from harness.core.durations import parse_duration
 from harness.core.errors import ConfigError, NoLabError
 from harness.lab.inventory import SIMULATED_LAB
 from harness.runtimes.catalog import Catalog
@@ -78,13 +78,21 @@ def test_without_a_lab_the_simulated_devices_are_meant(
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("4h", 14400), ("90m", 5400), ("1h30m", 5400), ("1s", 1), (" 2m ", 120), ("168h", 604800)],
+    [
+        ("4h", 14400),
+        ("90m", 5400),
+        ("1h30m", 5400),
+        ("1s", 1),
+        (" 2m ", 120),
+        ("168h", 604800),
+        ("0s", 0),
+    ],
 )
-def test_a_budget_is_read(text: str, seconds: float) -> None:
-    assert seconds_of(text, "--budget") == seconds
+def test_duration(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "4", "h", "0h", "1m1h", "-1h", "168h1s", "4 h", "nan", "１h"])
-def test_what_is_no_budget_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError):
-        seconds_of(text, "--budget")
+@pytest.mark.parametrize("text", ["", "4", "h", "1m1h", "-1h", "168h1s", "4 h", "nan", "１h"])
+def test_wrong_duration(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is not a duration; write |is longer than 168h"):
+        parse_duration(text)

@@ -32,7 +32,7 @@ def test_help_loads_no_command() -> None:
     assert packages <= {"cli", "core"}
     listed = shown[shown.index("Commands:") + 1 : shown.index("", shown.index("Commands:"))]
     (page,) = (line.strip() for line in shown if Path(line.strip()).is_file())  # one word to copy
-    assert Path(page).read_text().startswith("# Start here")
+    assert Path(page).read_text().startswith("# qnn-harness")
     assert [line.split()[0] for line in listed if line[2] != " "] == list(COMMANDS)
 
 

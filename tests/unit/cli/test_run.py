@@ -47,7 +47,7 @@ def test_an_option_without_its_value_is_refused(pytest_words: list[str], option:
     [
         *[(f"--engine={name} --backend=cpu", "--qnn-backend=cpu") for name in ("qnn", "ort")],
         ("--engine=litert --backend=htp", "--qnn-backend=htp"),
-        ("--tolerance=-1", "--qnn-contexts-tolerance=-1.0"),
+        ("--limit=tolerance=-1", "--qnn-limit=tolerance=-1"),
     ],
 )
 def test_words_are_passed_on(word: str, passed_on: str, pytest_words: list[str]) -> None:

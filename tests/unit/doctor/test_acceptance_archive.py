@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, strategies as st
 
-from harness.cli.doctor import doctor, lines_of
+from harness.cli.acceptance import acceptance
+from harness.cli.doctor import lines_of
 from harness.core.errors import ConfigError
 from harness.doctor import acceptance_archive
 from harness.doctor.acceptance_archive import (
@@ -176,9 +177,9 @@ def test_a_row(tmp_path: Path, snapshot: Snapshot) -> None:
     file = packed(tmp_path / "a.zip", json.dumps(asdict(report_of(CHECKS))))
     page = (Path(__file__).parents[3] / "docs/tutorial/phone.md").read_text()
     assert f"| {' | '.join(COLUMNS)} |" in page.splitlines()
-    completed = CliRunner().invoke(doctor, ["--read", str(file)])
+    completed = CliRunner().invoke(acceptance, ["show", str(file)])
     assert completed.output == snapshot
-    completed = CliRunner().invoke(doctor, ["--read", str(file), "--json"])
+    completed = CliRunner().invoke(acceptance, ["show", str(file), "--json"])
     assert json.loads(completed.output) == json.loads(json.dumps(asdict(report_of(CHECKS))))
 
 

@@ -150,7 +150,7 @@ def test_what_no_output_can_keep_is_no_condition(option: str, values: tuple[floa
     for value in values:
         with pytest.raises(ConfigError) as error:
             ClosenessLimits(**{option: value})  # type: ignore[arg-type]
-        assert error.value.field == f"--{option.replace('_', '-')}"
+        assert error.value.field == f"--limit {option.replace('_', '-')}"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from harness.results.record import CaseRecord
 from tests.snapshots import Snapshot
 from tests.unit.history.runs import attempt, run_folder
 
-TRIED = ("pytest", "-m", "device", "--qnn-remedies=all")
+TRIED = ("pytest", "-m", "device", "-o", "qnn_remedies=all")
 FORECAST = fit("2.51.0", [FitContext("a", 40, 0, "measured")] * 3, Room(100), "given")
 
 
@@ -80,7 +80,7 @@ def test_the_report(snapshot: Snapshot) -> None:
     uses = {row.remedy: row.use["run"] for row in tables[0].remedies}
     assert uses == {
         "sequential": "--residency=sequential",
-        "window": "--residency=window --window=8",
+        "window": "--residency=window=8",
         "reused-io-limit": None,
         "init-acceleration": "--context-option=init_acceleration=1",
         "resident": None,

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from harness.cli.history import history
 from harness.core.errors import ConfigError, InfraError
 from harness.history.attempts import Attempt, read_attempts
-from harness.history.database import open_database
+from harness.history.database import VARIABLE, open_database
 from harness.history.importing import import_run, list_runs, runs_in
 from harness.history.timeline import Filter
 from harness.report.merge import merge_runs
@@ -31,8 +31,10 @@ def stored_rows(path: Path) -> list[tuple[object, ...]]:
         return list(connection.execute("SELECT * FROM attempts ORDER BY run, line"))
 
 
-def history_output(*words: object) -> tuple[int, str]:
-    completed = CliRunner().invoke(history, [str(word) for word in words], standalone_mode=False)
+def history_output(*words: object, database: Path | None = None) -> tuple[int, str]:
+    arguments = [*([] if "import" in words else ["list"]), *map(str, words)]
+    environment = {VARIABLE: database and str(database)}
+    completed = CliRunner(env=environment).invoke(history, arguments, standalone_mode=False)
     if completed.exception is not None:
         raise completed.exception
     return completed.return_value or 0, completed.output
@@ -101,7 +103,7 @@ def test_what_is_asked_for_is_what_is_told(tmp_path: Path) -> None:
     code, output = history_output("--reports", tmp_path, "--json")
     document = json.loads(output)
     assert (code, document["runs"], len(document["cases"])) == (0, 2, 2)
-    code, output = history_output("--reports", tmp_path, "--case", "-a]", "--lab", "x.yaml")
+    code, output = history_output("--reports", tmp_path, "--lab", "x.yaml", "--", "-a]")
     assert code == 0
     assert ".F  suites/test_a.py::test_b[sim-htp-2.51.0-a]" in output
     assert "--axis qnn --good 2.50.40 --bad 2.51.0 --device sim --lab x.yaml" in output
@@ -170,7 +172,7 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path, snapshot: Snapshot) -> N
     run_folder(tmp_path, attempt("a@2.50.40 passed"))
     with snapshot.raises(ConfigError):
         history_output("--reports", tmp_path, "--device", "phone")
-    assert history_output("--reports", tmp_path, "--case", "phone")[0] == 1
+    assert history_output("--reports", tmp_path, "phone")[0] == 1
 
 
 def test_cases_that_left_no_record_are_told_with_their_runs(
@@ -182,16 +184,14 @@ def test_cases_that_left_no_record_are_told_with_their_runs(
         info = json.loads((folder / "run.json").read_text())
         (folder / "run.json").write_text(json.dumps(info | {"selected": 4, "finished": None}))
         snapshot.hide(folder.name, "RUN")
-    history_output("import", "--database", file, whole, killed)
-    first = history_output("--database", file)[1]
-    document = json.loads(history_output("--database", file, "--json")[1])
+    history_output("import", whole, killed, database=file)
+    first = history_output(database=file)[1]
+    document = json.loads(history_output("--json", database=file)[1])
     started = list_runs(open_database(str(file)))[1].started
     snapshot.hide(started[:10], "DAY")
     assert document["lacking"] == [{"run": killed.name, "started": started, "not_run": 3}]
-    history_output("import", "--database", file, unrun)
-    assert [first, *(history_output("--database", file, "--case", name)[1] for name in "a?")] == (
-        snapshot
-    )
+    history_output("import", unrun, database=file)
+    assert [first, *(history_output(name, database=file)[1] for name in "a?")] == (snapshot)
 
 
 def test_a_run_that_was_completed_lacks_nothing_though_its_journal_is_the_same(
@@ -222,7 +222,7 @@ def test_another_run_of_the_same_id_is_told_and_kept_apart(tmp_path: Path) -> No
         folder = run_folder(tmp_path / machine, attempt(words), run_id=name)
         folders.append(folder)
     database = tmp_path / "h"
-    outputs = [history_output("import", folder, "--database", database)[1] for folder in folders]
+    outputs = [history_output("import", folder, database=database)[1] for folder in folders]
     assert ["1 run of 1 imported" in output for output in outputs] == [True] * 3
     imports = [import_run(open_database(str(database)), folder) for folder in folders]
     assert [again.changed for again in imports] == [False] * 3, "each is known again"

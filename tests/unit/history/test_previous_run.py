@@ -194,7 +194,7 @@ def test_times_under_other_votes_are_no_regression(
 def test_what_was_asked_when_a_case_was_bad_last(tmp_path: Path) -> None:
     case = attempt("a passed").case
     for ending, limit in (("passed", "9"), ("failed id=x", "1")) * 6:
-        command = ("qnn-harness", "run", "a.onnx", f"--max-error={limit}")
+        command = ("qnn-harness", "run", "a.onnx", f"--limit=max-error={limit}")
         run_folder(tmp_path, attempt(f"a {ending}"), command=command)
     run, asked_then = find_failed_run(tmp_path, case)
     assert (run, asked_then) == (run_folders(tmp_path)[-1].name, {"max-error": "1"})

@@ -100,7 +100,7 @@ def told_by(folder: Path) -> Iterator[str]:
     for words in (
         ["report", "write", str(folder)],
         ["compare", str(folder), str(folder), "--json"],
-        ["history", "--reports", str(folder), "--json"],
+        ["history", "list", "--reports", str(folder), "--json"],
     ):
         (folder / "history.sqlite").unlink(missing_ok=True)
         completed = CliRunner().invoke(commands, words, standalone_mode=False)

@@ -134,6 +134,6 @@ def test_the_text(snapshot: Snapshot) -> None:
     assert [*diff_lines(report)] == snapshot
     options = options | {f"tile{number}": "1" for number in range(9)}
     many = difference(inspection(CONTEXT), changed(compiler_options=options))
-    assert "    10 more compiler options; --long shows all" in diff_lines(many)
+    assert "    10 more compiler options; -v shows all" in diff_lines(many)
     assert len([*diff_lines(many, whole=True)]) == len([*diff_lines(many)]) + 9
     assert [*diff_lines(difference(other, other))] == snapshot

@@ -53,7 +53,6 @@ def test_a_clock_that_is_set_back_gives_no_more_time(now: float) -> None:
         ({"lab": "other"}, False),
         ({"folder": "other"}, False),
         ({"budget_s": 61}, False),
-        ({"database": "/other.sqlite"}, False),
     ],
 )
 def test_the_same_command_goes_on_while_the_time_lasts(
@@ -77,30 +76,23 @@ HIDDEN = "postgresql://***@h/db"
     ("stored", "renewed", "named", "goes_on"),
     [
         # all as before
-        ({}, {}, "", {"budget_s": 60, "until": 1060, "database": "/a"}),
-        # what stands in the environment now, or is asked for anyway, is not what was asked for then
-        ({}, {"budget_s": 9, "database": "/b"}, "", {"until": 1060, "database": "/a"}),
+        ({}, {}, "", {"budget_s": 60, "until": 1060}),
+        ({}, {"budget_s": 9}, "", {"until": 1060}),
         ({}, {"budget_s": 9}, "budget", {"budget_s": 9, "until": 1009}),
-        ({}, {"database": "/b"}, "database", {"database": "/b"}),
-        ({"database": None}, {}, "", {"database": None}),
         ({"arguments": ("-x",)}, {"arguments": ("-x",)}, "", {"arguments": ("-x",)}),
         ({}, {"arguments": ("-x",)}, "", "--resume"),
         ({"arguments": ("http://***@h",)}, {}, "", "--resume"),
         ({"arguments": ("http://***@h",), "done": STEPS[:2]}, {}, "", {}),
         ({"arguments": ("http://***@h",)}, {"arguments": ("http://***@h",)}, "", {}),
-        ({"database": HIDDEN}, {}, "", "--database"),
-        # of the environment, or named
-        ({"database": HIDDEN}, {"database": HIDDEN}, "", {"database": HIDDEN}),
-        ({"database": HIDDEN}, {"database": HIDDEN}, "database", {"database": HIDDEN}),
     ],
 )
 def test_what_was_asked_for_holds_when_it_is_resumed(
     stored: dict[str, Any], renewed: dict[str, Any], named: str, goes_on: dict[str, Any] | str
 ) -> None:
-    last, now = a_night(**{"database": "/a"} | stored), a_night(**renewed)
+    last, now = a_night(**stored), a_night(**renewed)
 
     def resumed() -> Night:
-        return last.resumed(now, 1000, budget=named == "budget", database=named == "database")
+        return last.resumed(now, 1000, budget=named == "budget")
 
     if isinstance(goes_on, str):
         with pytest.raises(ConfigError) as error:
@@ -214,13 +206,13 @@ def test_a_night_is_compared_with_the_last_one_that_is_over(tmp_path: Path) -> N
             run_folder(tmp_path, attempt("a passed"), command=command, problem=problem)
         )
 
-    of_a_night = f"--problem-file={tmp_path}/20261123T010000Z-ab-nightly/{PROBLEM}"
+    of_a_night = ("-o", f"qnn_problem_file={tmp_path}/20261123T010000Z-ab-nightly/{PROBLEM}")
     by_hand = run()
-    cut_short = run(of_a_night, problem="interrupted")
-    completed = run(of_a_night)
-    run(of_a_night)  # its night died, and told nobody
+    cut_short = run(*of_a_night, problem="interrupted")
+    completed = run(*of_a_night)
+    run(*of_a_night)  # its night died, and told nobody
     run()
-    new = run(of_a_night)
+    new = run(*of_a_night)
     runs = [cut_short.run_id, "20261122T010000Z-cd", None, completed.run_id, by_hand.run_id]
     base = base_of(new, [a_night(run=run) for run in runs])
     assert base.path == completed.path, "of the last that has its whole run"
@@ -232,8 +224,8 @@ def test_the_first_night_is_compared_with_what_was_run_before_by_hand(tmp_path: 
     second = RunFolder(run_folder(tmp_path, attempt("a failed")))
     base = base_of(second, [])
     assert base.path == first.path
-    marker = f"--problem-file=reports/20261123T010000Z-ab-nightly/{PROBLEM}"
-    run_folder(tmp_path, attempt("a failed"), command=("pytest", "-m", "device", marker))
+    marker = f"qnn_problem_file=reports/20261123T010000Z-ab-nightly/{PROBLEM}"
+    run_folder(tmp_path, attempt("a failed"), command=("pytest", "-m", "device", "-o", marker))
     third = RunFolder(run_folder(tmp_path, attempt("a failed")))
     assert base_of(third, []) is None, "what a night saw that died is still new"
 

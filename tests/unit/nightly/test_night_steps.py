@@ -26,11 +26,11 @@ def night_at(moment: datetime) -> Night:
 
 @pytest.mark.parametrize("step_s", [-30, 0, 30, -366 * 86400])
 def test_the_run_of_a_night_is_found_whatever_the_clock_did(tmp_path: Path, step_s: int) -> None:
-    chain = Chain(night_at(NOON), (), tmp_path, None)
+    chain = Chain(night_at(NOON), (), tmp_path)
     chain._save()
     moment = NOON + timedelta(seconds=step_s)
     for night in (night_at(NOON), chain.night, night_at(NOON)):
-        words = ["pytest", f"--qnn-problem-file={tmp_path / night.night / PROBLEM}"]
+        words = ["pytest", "-o", f"qnn_problem_file={tmp_path / night.night / PROBLEM}"]
         run = RunFolder.create(
             tmp_path, command=words, lab={}, devices=[], run_id=new_run_id(moment)
         )
@@ -45,7 +45,7 @@ def at_its_last_step(reports: Path) -> Chain:
     lab.write_text(LAB)
     completed = {"done": STEPS[:-1], "run": run.name, "run_exit_code": 0, "lab": str(lab)}
     night = night_at(NOON).model_copy(update=completed)
-    chain = Chain(night, (), reports, None)
+    chain = Chain(night, (), reports)
     chain._save()
     return chain
 
@@ -71,7 +71,7 @@ def test_an_issue_names_its_files_as_from_the_folder_of_the_night(
     fixed = attempt("b passed", fixed={"known_issues": ("k",), "fails": True})
     run = run_folder(tmp_path / "mine", failed, fixed)
     chain._save(run=run.name, done=STEPS[:2], folder=folder or str(tmp_path))
-    assert any("--strict-known" in reason for reason in chain.go_on().failed_on)
+    assert any("qnn_strict_known" in reason for reason in chain.go_on().failed_on)
     reports = "mine" if folder is None else str(tmp_path / "mine")
     logs = f"`{reports}/{run.name}/logs/a`"
     (text,) = (chain.path / "issues").glob("*.md")
@@ -102,7 +102,7 @@ def test_a_link_in_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
 def test_a_night_that_was_refused_leaves_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    chain = Chain(night_at(NOON).model_copy(update={"done": STEPS[:1]}), (), tmp_path, None)
+    chain = Chain(night_at(NOON).model_copy(update={"done": STEPS[:1]}), (), tmp_path)
     chain._save()
     monkeypatch.setattr(chain, "_pytest_run", lambda *_, **__: code)
     with pytest.raises((ConfigError, InfraError)):
@@ -115,11 +115,11 @@ def test_a_night_that_people_wait_for_tells_that_it_was_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_lab: bool, snapshot: Snapshot
 ) -> None:
     """Else the last word of the night before, that nothing fails, would seem to be of tonight."""
-    well = Chain(night_at(NOON).model_copy(update={"done": STEPS}), (), tmp_path, None)
+    well = Chain(night_at(NOON).model_copy(update={"done": STEPS}), (), tmp_path)
     well._save()
     lab = well.night.lab if same_lab else str(tmp_path / "other.yaml")
     change = {"night": "20991126T010000Z-ab-nightly", "lab": lab, "done": STEPS[:1]}
-    chain = Chain(well.night.model_copy(update=change), (), tmp_path, None)
+    chain = Chain(well.night.model_copy(update=change), (), tmp_path)
     monkeypatch.setattr(chain, "_pytest_run", lambda *_, **__: 4)
     with pytest.raises(ConfigError):
         chain.go_on()
@@ -138,7 +138,7 @@ def test_a_night_whose_run_was_removed_runs_its_tests_anew_and_names_plug_ins_th
     shutil.rmtree(missing)
 
     def run_anew(*_: object) -> int:
-        command = ("pytest", f"--qnn-problem-file={chain.path / PROBLEM}")
+        command = ("pytest", "-o", f"qnn_problem_file={chain.path / PROBLEM}")
         path = run_folder(tmp_path, attempt("a passed"), command=command)
         RunFolder.open(path).end({"plugin_errors": ["plug-in acme: away"], "exit_code": 3})
         return 3
@@ -176,7 +176,7 @@ def test_what_pytest_refuses_is_said_before_anything_is_fetched(
 ) -> None:
     lab = tmp_path / "devices.yaml"
     lab.write_text(LAB)
-    chain = Chain(night_at(NOON).model_copy(update={"lab": str(lab)}), (), tmp_path, None)
+    chain = Chain(night_at(NOON).model_copy(update={"lab": str(lab)}), (), tmp_path)
     requests: list[str] = []
 
     def look(_: float, __: object, *words: str, stdout: int) -> int:

@@ -113,7 +113,7 @@ def mocked(reports: Path, run: Path, mock: MockPytest, **more: object) -> Mocked
         run_is_whole=True,
         **more,
     )
-    chain = MockedNight(night, (), reports, None)
+    chain = MockedNight(night, (), reports)
     chain.mock = mock
     chain._save()
     return chain
@@ -247,7 +247,7 @@ def test_a_night_that_is_cut_short_tells_so(
 
     monkeypatch.setattr(Chain, "_compare", fail)
     run = run_folder(tmp_path, attempt("a passed"), command=("pytest", "n"))
-    chain = MockedNight(a_night(run=run.name, done=STEPS[:2]), (), tmp_path, None)
+    chain = MockedNight(a_night(run=run.name, done=STEPS[:2]), (), tmp_path)
     if journal is not None:
         (run / JOURNAL).write_bytes(journal)
     with pytest.raises((type(error), HarnessError)):

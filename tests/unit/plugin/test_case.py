@@ -23,7 +23,7 @@ def case_of(request: pytest.FixtureRequest) -> Case:
     run: Any = SimpleNamespace(
         records=SimpleNamespace(open_folder=lambda: SimpleNamespace(run_id="r")),
         selection=SimpleNamespace(device_record=lambda placement: device(placement.device)),
-        options=SimpleNamespace(fan_out="device", contexts=SimpleNamespace(paths=())),
+        options=SimpleNamespace(spread="device", contexts=SimpleNamespace(paths=())),
     )
     return Case(
         request.node,

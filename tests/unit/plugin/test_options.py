@@ -13,34 +13,42 @@ from harness.core.errors import ConfigError
 from harness.lab.inventory import SIMULATED_LAB
 from harness.plugin.collection import selection
 from harness.plugin.options import (
+    ALL,
     LONG,
     OPTIONS,
     Options,
     add_options,
     add_short_forms,
+    count,
     in_long_forms,
     read_options,
     rounds,
     rounds_option,
-    warmup,
 )
 from harness.probe.plan import ONCE, Rounds
+from tests.snapshots import Snapshot
 
 ROOT = Path(__file__).parents[3]
 
 
 def read(root: Path, *words: str) -> Options:
-    """Read a command line, in a folder below the root."""
+    """Read options and `qnn_KEY=VALUE` of an ini file, in a folder below the root."""
     parser = Parser(_ispytest=True)
     add_options(parser)
     add_short_forms(parser)
-    parsed = parser.parse([*words])
+    keys = dict(word.split("=", 1) for word in words if word.startswith("qnn_"))
+    parsed = parser.parse([word for word in words if not word.startswith("qnn_")])
     place = SimpleNamespace(dir=root / "below", args=words)
 
     def get(name: str) -> Any:
         return getattr(parsed, name.removeprefix("--").replace("-", "_"))
 
-    config = SimpleNamespace(getoption=get, invocation_params=place, rootpath=root)
+    config = SimpleNamespace(
+        getoption=get,
+        getini=lambda key: keys.get(key, ""),
+        invocation_params=place,
+        rootpath=root,
+    )
     return read_options(cast("pytest.Config", config))
 
 
@@ -49,7 +57,7 @@ def test_nothing_is_given(tmp_path: Path) -> None:
     assert (options.lab, options.reports) == (tmp_path / "devices.yaml", tmp_path / "reports")
     axes = ("device", "backend", "qnn", "ort", "compiler", "power")
     assert (options.axes, options.known_issues) == ({axis: [] for axis in axes}, None)
-    assert (options.retries, options.preflight, options.fan_out) == (2, "warn", None)
+    assert (options.retries, options.preflight, options.spread) == (2, "warn", None)
     none = (None, None, None, None, None, None, None, None)
     nothing = type(options.contexts)((), (), (), 4, (), None, None, 0.0, *none, (), "refuse")
     assert options.contexts == nothing
@@ -82,14 +90,14 @@ def test_how_pytest_reports_chooses_no_case(reporting: str) -> None:
 
 def test_paths_lists_and_bounds(tmp_path: Path) -> None:
     words = ("--lab=x.yaml", "--reports=r", "--qnn=>=2.48,<2.51", "--qnn=2.47.0", "--device=a,b")
-    more = ("--resume=last", "--retries=-1", "--lease-timeout=-1", "--each-soc")
-    files = ("--contexts=m.pte", "--contexts-number=1,2", "--contexts-inputs=in", "--known-issues=")
+    more = ("--resume=last", "--spread=soc")
+    files = ("--model=m.pte", "--copies=1,2", "--inputs=in", "--known-issues=")
     options, below = read(tmp_path, *words, *more, *files), tmp_path / "below"
     assert (options.lab, options.reports) == (below / "x.yaml", below / "r")
     assert options.axes["qnn"] == [">=2.48,<2.51", "2.47.0"]
     assert options.axes["device"] == ["a", "b"]
     assert options.resume == below / "r/last"
-    assert (options.retries, options.lease_timeout_s, options.fan_out) == (0, 0.0, "soc")
+    assert options.spread == "soc"
     assert options.contexts.paths == (below / "m.pte",)
     assert (options.contexts.numbers, options.contexts.inputs) == (("1", "2"), below / "in")
     assert options.known_issues == tmp_path / "suites/known_issues.yaml"
@@ -99,22 +107,47 @@ def test_paths_lists_and_bounds(tmp_path: Path) -> None:
 
 
 def test_a_single_case_has_the_names_in_its_name_but_not_its_versions(tmp_path: Path) -> None:
-    words = ("--only-case=suites/test_a.py::test_a[sim-gpu-2.47.0-ort-1.24.1-66]",)
+    words = ("qnn_only_case=suites/test_a.py::test_a[sim-gpu-2.47.0-ort-1.24.1-66]",)
     asked = {axis: values for axis, values in read(tmp_path, *words).axes.items() if values}
     assert asked == {"backend": ["gpu"]}
     assert read(tmp_path, *words, "--backend=cpu").axes["backend"] == ["cpu"]
 
 
 def test_run_has_what_the_table_has_words_for() -> None:
-    in_run = {str(param.name) for param in run.params} - {"files", "more", "as_json"}
-    assert in_run == {option.parameter for option in OPTIONS if option.run is not None}
+    in_run = {str(param.name) for param in run.params} - {"files", "as_json"}
+    assert in_run == {option.parameter for option in ALL if option.run is not None}
+
+
+def test_ini_keys(tmp_path: Path) -> None:
+    keys = ("qnn_retries=0", "qnn_lease_timeout=5m", "qnn_strict_known=True")
+    more = ("qnn_reference=a.onnx", "qnn_context_option=a=1,b=2", "--limit=drift=2,tolerance=1.5")
+    options = read(tmp_path, *keys, *more)
+    assert (options.retries, options.lease_timeout_s, options.strict_known) == (0, 300.0, True)
+    assert options.contexts.reference == tmp_path / "a.onnx"
+    assert options.contexts.context_option == ("a=1", "b=2")
+    assert (options.drift_steps, options.contexts.tolerance) == (2, 1.5)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        *("qnn_retries=x", "qnn_lease_timeout=60", "qnn_preflight=loud", "qnn_rounds=0"),
+        *("--limit=near=1", "--limit=drift=0.5", "--limit=max-error=nan", "--limit=tolerance"),
+        *("--residency=all", "--residency=resident=2", "--residency=window=0"),
+        "--residency=window=2,window=3",
+    ],
+)
+def test_wrong_values(word: str, tmp_path: Path, snapshot: Snapshot) -> None:
+    with pytest.raises(pytest.UsageError) as error:
+        read(tmp_path, word)
+    assert str(error.value).rpartition("error: ")[2] == snapshot
 
 
 def test_versions_and_how_it_is_run_choose_no_case() -> None:
-    unrelated = ("--qnn", "2.51.0", "--lab=x", "--strict-known", "-q", "--lease-timeout", "9")
-    chosen = ("-m", "device", "--backend", "gpu", "--plan", "--any-device", "a.py")
+    unrelated = ("--qnn", "2.51.0", "--lab=x", "-o", "qnn_strict_known=true", "-q")
+    chosen = ("-m", "device", "--backend", "gpu", "--dry-run", "-o", "qnn_graph=g", "a.py")
     words = selection(("pytest", *unrelated, *chosen))
-    assert words == ("--qnn-any-device", "--qnn-backend=gpu", "--qnn-plan", "-m=device", "a.py")
+    assert words == ("--qnn-backend=gpu", "--qnn-dry-run", "-m=device", "-o=qnn_graph=g", "a.py")
     assert selection(("pytest", *in_long_forms((*unrelated, *chosen)))) == words
 
 
@@ -138,24 +171,24 @@ def test_rounds_that_are_asked_for(tmp_path: Path) -> None:
     def asked(*words: str) -> Rounds:
         return rounds_option(read(tmp_path, *words).contexts)
 
-    assert asked() == asked("--contexts-rounds=1") == ONCE
-    assert asked("--contexts-rounds=auto") == Rounds(1000, 2, 2000)
-    assert asked("--contexts-rounds=auto", "--contexts-warmup=0").warmup == 0
+    assert asked() == asked("qnn_rounds=1") == ONCE
+    assert asked("qnn_rounds=auto") == Rounds(1000, 2, 2000)
+    assert asked("qnn_rounds=auto", "qnn_warmup=0").warmup == 0
     # however many there are to be, the case must not hang over it
-    longest = asked("--contexts-rounds=5000", "--contexts-warmup=3")
+    longest = asked("qnn_rounds=5000", "qnn_warmup=3")
     assert (longest, longest.timeout_s) == (Rounds(5000, 3, 200_000), 300)
-    full = asked("--profile-run=full")
+    full = asked("qnn_profile_run=full")
     assert full == Rounds(1024, 2, budget_ms=600_000, least_ms=60_000)
     assert full.timeout_s == 700
     with pytest.raises(ConfigError, match="leave out --rounds"):
-        asked("--profile-run=full", "--contexts-rounds=1")
+        asked("qnn_profile_run=full", "qnn_rounds=1")
     with pytest.raises(ConfigError, match="--profile-run: the contexts of a bundle run as they"):
-        rounds_option(read(tmp_path, "--profile-run=full").contexts, is_bundle=True)
+        rounds_option(read(tmp_path, "qnn_profile_run=full").contexts, is_bundle=True)
 
 
 def test_words_for_rounds() -> None:
-    assert (rounds("auto"), rounds("7"), warmup("0")) == ("auto", 7, 0)
-    for read, text in ((rounds, "0"), (rounds, "x"), (warmup, "-1"), (rounds, "100000")):
+    assert (rounds("auto"), rounds("7"), count("0")) == ("auto", 7, 0)
+    for read, text in ((rounds, "0"), (rounds, "x"), (count, "-1"), (rounds, "100000")):
         with pytest.raises(argparse.ArgumentTypeError):
             read(text)
 

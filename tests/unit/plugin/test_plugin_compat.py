@@ -25,7 +25,7 @@ def test_all_options_that_take_a_value_are_known() -> None:
         if value.get("nargs") == 0 or value.get("action") in ("store_true", "store_const")
     }
     assert set(attributes) - flags == WITH_VALUE
-    assert "--qnn-plan" in flags
+    assert "--qnn-dry-run" in flags
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ NEWEST = list(QNN_WHEELS)[-1]
         (VersionError("x", field="--qnn"), "versions"),
         (NotOffered("x", field="ort"), "versions"),
         (LibraryMissing("x"), "versions"),
-        (ConfigError("x", field="--only-case"), "case"),
+        (ConfigError("x", field="qnn_only_case"), "case"),
         (ConfigError("x", file="devices.yaml", line=2), "input"),
         (ConfigError("x", field="--qnn"), "input"),
         (InfraError("x"), "lab"),

@@ -26,7 +26,7 @@ def select(
 ) -> Selection:
     (lab := tmp_path / "devices.yaml").write_text(text)
     axes = {"device": devices, "backend": backends}
-    options: Any = SimpleNamespace(lab=lab, axes=axes, fan_out=None)
+    options: Any = SimpleNamespace(lab=lab, axes=axes, spread=None)
     return Selection(options)
 
 
@@ -48,10 +48,10 @@ def test_devices_are_asked_for_by_name_or_by_pool(
     assert result.sharing == dict.fromkeys(shared, "p")
 
 
-def test_cases_fan_out(tmp_path: Path, snapshot: Snapshot) -> None:
+def test_cases_spread(tmp_path: Path, snapshot: Snapshot) -> None:
     selection = select(tmp_path, "p")
-    for fan_out, sharing in (("device", {}), ("any", {"a": "any", "b": "any"})):
-        options: Any = SimpleNamespace(**vars(selection.options) | {"fan_out": fan_out})
+    for spread, sharing in (("device", {}), ("any", {"a": "any", "b": "any"})):
+        options: Any = SimpleNamespace(**vars(selection.options) | {"spread": spread})
         assert Selection(options).sharing == sharing
     options.lab.write_text(LAB.replace("pool: p", "pool: any"))
     with snapshot.raises(ConfigError):

@@ -224,6 +224,6 @@ def test_a_board_from_its_address_to_its_health(lab: DeviceRuns, link: FaultyLin
     wrong = lab.qnn_harness("init", "--board", "ssh://x", "--lab", lab.folder / "x.yaml")
     assert (wrong.returncode, "'ssh://x'" in wrong.stderr) == (2, True)
 
-    listed = lab.qnn_harness("devices", "--json", "--lab", lab.file)
+    listed = lab.qnn_harness("devices", "list", "--json", "--lab", lab.file)
     (row,) = json.loads(listed.stdout)["devices"]
     assert (row["serial"], row["state"], row["health"]) == (login, "device", "good")

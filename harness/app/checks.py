@@ -64,6 +64,15 @@ class AppFinding(JsonPart):
     source: RecordText | None
 
 
+class AskedPhone(JsonPart):
+    """A phone that was asked; `offers` are libraries of its vendor that apps may use."""
+
+    name: RecordText
+    android_api: int | None
+    htp_arch: int | None
+    offers: tuple[RecordText, ...] | None
+
+
 class AppReport(Printout):
     """What `app check` found; `device` is the phone that was asked, if any.
 
@@ -75,7 +84,7 @@ class AppReport(Printout):
     target_sdk: int
     extracts_libraries: bool
     uses_qnn: bool
-    device: RecordText | None
+    device: AskedPhone | None
     components: dict[str, RecordText | None]
     models: tuple[AppModel, ...]
     findings: tuple[AppFinding, ...]
@@ -89,6 +98,12 @@ class Phone:
     facts: TargetFacts
     public: frozenset[str] | None = None
 
+    @property
+    def asked(self) -> AskedPhone:
+        offers = None if self.public is None else tuple(sorted(VENDOR_LIBRARIES & self.public))
+        api, arch = self.facts.android_api, self.facts.arch
+        return AskedPhone(name=self.name, android_api=api, htp_arch=arch, offers=offers)
+
 
 def report(app: App, phone: Phone | None = None) -> AppReport:
     """Return all findings, the worst first, with what was looked at."""
@@ -101,7 +116,7 @@ def report(app: App, phone: Phone | None = None) -> AppReport:
         target_sdk=app.manifest.target_sdk,
         extracts_libraries=app.extracts_libraries,
         uses_qnn=uses_qnn,
-        device=phone.name if phone else None,
+        device=phone.asked if phone else None,
         components=_components(app),
         models=app.models,
         findings=tuple(findings),
@@ -192,8 +207,11 @@ def _wanted(app: App) -> dict[str, list[AppLibrary]]:
 
 
 def _packing(app: App) -> Iterator[AppFinding]:
-    """Yield what is wrong with libraries that stay inside the APK."""
+    """Yield what keeps libraries from being found once the app is installed."""
     if app.extracts_libraries:
+        skels = [library for library in app.native if library.facts.kind == "skel"]
+        if skels and not app.names_skel_path:
+            yield _finding("skel-path-unset", *skels, files=_named(skels))
         return
     assets = {library.name for library in app.libraries if library.abi is None}
     must_be_files = [

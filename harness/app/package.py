@@ -7,7 +7,7 @@ import re
 import shutil
 import struct
 import zipfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -55,6 +55,9 @@ _BUNDLE_MANIFEST: Final = re.compile(r"([^/]+)/manifest/AndroidManifest\.xml")
 _LIBRARY: Final = re.compile(r"lib/([^/]+)/.+")
 _ASSETS: Final = ("assets/", "res/raw/")
 _ASKS_QNN: Final = re.compile(rb"\bQnn(?:System)?Interface_getProviders\0")
+_SKEL_PATH: Final = b"ADSP_LIBRARY_PATH"
+_CODE: Final = re.compile(r"(?:dex/)?[^/]+\.dex|assets/.*/global-metadata\.dat")
+"""Code beside libraries: of Java, and of Unity."""
 _NEWER_CONTEXT: Final = PIECE_MAGIC["context"] + b"\0\0\0\3"
 
 Answers = Sequence[Mapping[str, Any] | Unreadable]
@@ -122,12 +125,16 @@ class AppModel:
 
 @dataclass(frozen=True)
 class App:
-    """An app; the first part is its base. `extracts_libraries`: they are files once installed."""
+    """An app; the first part is its base. `extracts_libraries`: they are files once installed.
+
+    `names_skel_path`: its code has the name of the variable for the folders of skels.
+    """
 
     parts: tuple[Part, ...]
     libraries: tuple[AppLibrary, ...]
     models: tuple[AppModel, ...]
     extracts_libraries: bool
+    names_skel_path: bool
 
     @property
     def manifest(self) -> AppManifest:
@@ -161,13 +168,15 @@ def read_app(files: Sequence[Path], read_contexts: Callable[[Sequence[Piece]], A
     packages = {part.manifest.package for part in parts}
     if len(bases) != 1 or len(packages) > 1 or (bundle and len(files) > 1):
         names = (f"{part.place.file} ({part.manifest})" for part in parts)
-        problem = f"{', '.join(names)} are not one app; name a base APK and its splits, or a bundle"
+        wrong = "not one app; name one base APK and its splits, or one bundle"
+        problem = f"{', '.join(names)}: {wrong if bases else 'no base APK; name that, too'}"
         raise ConfigError(problem, field="FILE")
     extracts = base.extract_native_libs is not False
     if bundle:  # bundletool overwrites the attribute
         extracts = not bundle.stores_libraries
     libraries = tuple(library for reader in readers for library in reader.libraries)
-    return App(tuple(parts), libraries, models, extracts)
+    names_skel_path = any(reader.names_skel_path for reader in readers)
+    return App(tuple(parts), libraries, models, extracts, names_skel_path)
 
 
 class _Reader:
@@ -182,7 +191,7 @@ class _Reader:
         self.parts: list[Part] = []
         self.libraries: list[AppLibrary] = []
         self.models: list[AppModel] = []
-        self.is_bundle = self.stores_libraries = False
+        self.is_bundle = self.stores_libraries = self.names_skel_path = False
         self.stored_globs: tuple[str, ...] = ()
         self.models_folder.mkdir(parents=True)
         try:
@@ -199,7 +208,7 @@ class _Reader:
             problem = f"cannot be read as an APK or a bundle: {reason}"
             raise ConfigError(problem, file=path) from error
 
-    def _read_manifests(self, archive: zipfile.ZipFile, names: Collection[str]) -> None:
+    def _read_manifests(self, archive: zipfile.ZipFile, names: set[str]) -> None:
         modules = list(filter(None, map(_BUNDLE_MANIFEST.fullmatch, names)))
         self.is_bundle = _BUNDLE_CONFIG in names and bool(modules)
         if self.is_bundle:
@@ -208,9 +217,13 @@ class _Reader:
                 manifest = read_proto_manifest(self._copied(archive, module[0]))
                 split = "" if module[1] == "base" else module[1]
                 self.parts.append(Part(self._place(module[0]), replace(manifest, split=split)))
+        elif {_MANIFEST, "classes.jar"} <= names:
+            raise ValueError("it is an Android library (AAR); name an app that packs it")
         elif _MANIFEST in names:
             manifest = read_binary_manifest(self._copied(archive, _MANIFEST).read_bytes())
             self.parts.append(Part(self._place(_MANIFEST), manifest))
+        elif any(name.endswith(".apk") for name in names):
+            raise ValueError("it is a set of APKs; unpack it, and name those for one phone")
         else:
             raise ValueError("it has no AndroidManifest.xml")
 
@@ -247,8 +260,12 @@ class _Reader:
                 content = archive.read(member)
                 facts, digest = library_facts(entry, content), hashlib.sha256(content).hexdigest()
                 asks = bool(_ASKS_QNN.search(content))
+                self.names_skel_path |= _SKEL_PATH in content
             library = AppLibrary(place, path, facts, digest, is_stored, offset, asks)
             self.libraries.append(library)
+        elif _CODE.fullmatch(path):
+            is_short = member.file_size <= MAX_LIBRARY_BYTES
+            self.names_skel_path |= is_short and _SKEL_PATH in archive.read(member)
         elif in_assets and name_problem(entry) is None:
             with archive.open(member) as stream:
                 if not _is_model(path, stream.read(16)):

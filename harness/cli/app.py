@@ -165,6 +165,10 @@ def _lines(result: AppReport) -> Iterator[str]:
         f"{result.package}: minSdk {result.min_sdk}, targetSdk {result.target_sdk}, "
         f"libraries are {packing} after the installation"
     )
+    if phone := result.device:
+        offers = "?" if phone.offers is None else ", ".join(phone.offers) or "nothing of the DSP"
+        facts = f"Android API {phone.android_api or '?'}, HTP v{phone.htp_arch or '?'}"
+        yield f"{phone.name}: {facts}, offers {offers} to apps"
     for name, version in result.components.items():
         yield f"    {name} {version or 'of an unknown version'}"
     for model in result.models:
@@ -180,7 +184,7 @@ def _lines(result: AppReport) -> Iterator[str]:
     for finding in result.findings:
         yield from _finding_lines(finding)
     errors = sum(finding.severity == "error" for finding in result.findings)
-    where = f" on {result.device}" if result.device else ""
+    where = f" on {phone.name}" if phone else ""
     number = counted(len(result.findings), "finding")
     yield f"{number}; {errors or 'nothing'} would stop it{where}"
 

@@ -85,6 +85,8 @@ def test_a_phone_says_what_it_offers_to_apps(tmp_path: Path, offered: str | None
             (etc / "public.libraries.txt").write_text(offered)
         words = ["app", "check", path, "-s", "phone", "--lab", phone.runs.file]
         completed = qnn_harness(*words, environment=phone.runs.environment)
+    offers = {None: "?", "libOpenCL.so\n": "libOpenCL.so"}.get(offered, "libcdsprpc.so")
+    assert f"phone: Android API 30, HTP v73, offers {offers} to apps" in completed.stdout
     refused = offered == "libOpenCL.so\n"
     assert completed.returncode == int(refused), completed.stdout + completed.stderr
     assert ("library-not-public" in completed.stdout) == refused

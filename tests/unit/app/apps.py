@@ -170,7 +170,7 @@ def healthy() -> dict[str, bytes]:
         f"{LIB}libQnnSystem.so": library(b"\000260929181845\0"),
         f"{LIB}libonnxruntime.so": library(b"\0VERS_1.24.2\0" + ASKS),
         "assets/model.bin": CONTEXT,
-        "classes.dex": b"dex\n035\0" + bytes(100),
+        "classes.dex": b"dex\n035\0\x11ADSP_LIBRARY_PATH\0" + bytes(100),
         "resources.arsc": bytes(100),
     }
 

@@ -115,6 +115,7 @@ MISTAKES: dict[str, tuple[set[str], Callable[[], bytes]]] = {
     ),
     "bundle": ({"skel-packed"}, lambda: bundle(manifest(), healthy(), stores=True)),
     "bundle by default": ({"skel-packed"}, lambda: bundle(manifest(), healthy(), stores=None)),
+    "no path of skels": ({"skel-path-unset"}, lambda: apk(manifest(), without("classes.dex"))),
     "compressed": (
         {"library-compressed", "skel-packed"},
         lambda: apk(manifest(extract=False), healthy(), packed=[f"{LIB}libQnnHtp.so"]),
@@ -231,6 +232,10 @@ def test_a_healthy_app_has_no_finding(tmp_path: Path) -> None:
     assert found(tmp_path, apk(manifest(tag("libx.so"), target=None), healthy())) == []
     others = {f"{LIB}libQnnDspV66Skel.so": skel(), f"{LIB}libQnnHtpV73.so": skel(b"")}
     assert found(tmp_path, apk(manifest(), healthy() | others)) == []
+    path = b"\0ADSP_LIBRARY_PATH\0"
+    for code in (f"{LIB}libil2cpp.so", "assets/bin/Data/Managed/Metadata/global-metadata.dat"):
+        content = library(path) if code.startswith(LIB) else path
+        assert found(tmp_path, apk(manifest(), without("classes.dex") | {code: content})) == []
     assets = moved(**{f"{LIB}libQnnHtpV73Skel.so": "assets/libQnnHtpV73Skel.so"})
     assert found(tmp_path, apk(manifest(extract=False), assets)) == []
 
@@ -321,7 +326,10 @@ def test_a_split_set_is_one_app(tmp_path: Path, snapshot: Snapshot) -> None:
     ]
     twice = write(tmp_path, apk(manifest(split="feature"), libraries), "feature.apk")
     assert {finding.code for finding in findings_of(read(base, split, twice))} == {"library-copies"}
-    for files in ([split], [base, other], [base, base], [aab, base], [tmp_path / "none"]):
+    archive = write(tmp_path, apk(None, {"universal.apk": b""}), "app.apks")
+    aar = write(tmp_path, apk(b"<manifest/>", {"classes.jar": b""}), "lib.aar")
+    wrong = ([split], [base, other], [base, base], [aab, base], [archive], [aar])
+    for files in (*wrong, [tmp_path / "none"]):
         with snapshot.raises(ConfigError):
             read(*files)
 

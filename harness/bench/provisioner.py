@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 from pydantic import BaseModel
 
 from harness.bench.case_placement import Placement
 from harness.core.engine import ENGINES, EngineProgram
 from harness.core.errors import plugin_faults
-from harness.core.matrix_axes import RPC_LIBRARY, backend_of
+from harness.core.matrix_axes import RPC_LIBRARY, Backend, backend_of
 from harness.core.state_folders import BOARDS, cache_root
 from harness.deploy.deploy import Deployer
 from harness.deploy.layout import FileSet
@@ -22,6 +22,7 @@ from harness.models.builtin_models import Model, OnnxFiles
 from harness.models.context_metadata import entries, memory_bytes, named_build, needs
 from harness.models.contexts import Contexts, Source
 from harness.models.session_plan import (
+    BACKENDS_BY_ID,
     Context,
     ContextSource,
     DeployedContext,
@@ -294,6 +295,7 @@ def preflight_file(name: str, metadata: Mapping[str, Any]) -> ContextFacts:
         memory_bytes(metadata),
         soc if isinstance(soc, int) else None,
         has_floats,
+        cast(Backend, BACKENDS_BY_ID.get(metadata.get("backend_id"), "htp")),
     )
 
 

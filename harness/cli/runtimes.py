@@ -1,16 +1,28 @@
-"""`qnn-harness runtimes`: list, fetch, show and verify QNN libraries."""
+"""`qnn-harness runtimes`: list, fetch, show, verify and fit QNN libraries."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import click
 
-from harness.cli.lab_options import json_option, lab_option, open_catalog
+from harness.bench.provisioner import preflight_file
+from harness.cli.lab_options import (
+    files_argument,
+    host_runtime,
+    json_option,
+    lab_option,
+    open_catalog,
+)
 from harness.cli.say import say, say_json, say_result
+from harness.containers.artefact import Artefact, Piece, named_version
+from harness.containers.open import open_artefacts
+from harness.core.engine import ENGINES
 from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.files import LocalFile
 from harness.core.json_record import Part, Printout
@@ -18,8 +30,14 @@ from harness.core.matrix_axes import BACKENDS, Backend
 from harness.core.notices import Notices, shown_by
 from harness.core.outgoing_text import counted
 from harness.core.socs import HTP_ARCHS, TARGETS, Target
+from harness.core.state_folders import cache_root
+from harness.lab.inventory import load_lab
+from harness.models.compiler_options import compiler_options
+from harness.models.context_metadata import Unreadable, read_each
+from harness.models.runtime_fit import FileFit, RuntimesFit, file_fit, fit_lines
+from harness.probe.build import ProbeBuilder
 from harness.runtimes.catalog import Catalog, CatalogEntry, choose_runtimes
-from harness.runtimes.preflight import PreflightInput, TargetFacts, preflight
+from harness.runtimes.preflight import ContextFacts, PreflightInput, TargetFacts, preflight
 from harness.runtimes.preflight_findings import Finding
 from harness.runtimes.pypi import PYPI
 from harness.runtimes.runtime import LibraryFacts, Runtime, build_id_of, facts_of, narrowed
@@ -121,14 +139,7 @@ def runtimes(context: click.Context) -> None:
 def list_(lab_file: Path, target: str | None, as_json: bool) -> int:
     """List the available runtimes by source, and whether they are cached."""
     catalog, targets = open_catalog(lab_file), [target] if target else TARGETS
-    entries: list[CatalogEntry] = []
-    problems: dict[str, HarnessError] = {}
-    for each in targets:
-        for source in catalog.sources:
-            try:
-                entries += catalog.entries_of(source, each)
-            except HarnessError as error:
-                problems.setdefault(f"{source.name}: {error}", error)
+    entries, problems = _entries(catalog, targets)
     orts = _orts(catalog, targets)
     say_result(
         RuntimesListed(runtimes=entries, orts=orts, problems=list(problems)),
@@ -138,6 +149,21 @@ def list_(lab_file: Path, target: str | None, as_json: bool) -> int:
     for problem in () if as_json else problems:
         say(f"error: {problem}", err=True)
     return max((error.exit_code for error in problems.values()), default=0)
+
+
+def _entries(
+    catalog: Catalog, targets: Iterable[str]
+) -> tuple[list[CatalogEntry], dict[str, HarnessError]]:
+    """Return the runtimes for targets, and the errors of sources that do not answer."""
+    entries: list[CatalogEntry] = []
+    problems: dict[str, HarnessError] = {}
+    for each in targets:
+        for source in catalog.sources:
+            try:
+                entries += catalog.entries_of(source, each)
+            except HarnessError as error:
+                problems.setdefault(f"{source.name}: {error}", error)
+    return entries, problems
 
 
 def _table(head: str, name: str, rows: Iterable[CatalogEntry | ListedOrt]) -> Iterator[str]:
@@ -204,6 +230,81 @@ def show(
     return _NEGATIVE if any(finding.severity == "error" for finding in findings) else 0
 
 
+@runtimes.command("fit")
+@files_argument
+@click.option("--target", type=click.Choice(TARGETS), help="Only runtimes for this target.")
+@click.option("-s", "--device", metavar="NAME", help="A device of the lab, by its SoC.")
+@lab_option
+@json_option
+def fit_command(
+    files: tuple[Path, ...], target: str | None, device: str | None, lab_file: Path, as_json: bool
+) -> int:
+    """Say which runtimes, SoCs and releases of engines fit FILEs, without running anything.
+
+    FILE is what `model inspect` reads. Nothing is fetched but the newest QNN, which reads context
+    binaries. With --device its SoC counts as the lab names it; the device is not asked.
+
+    \b
+    Exit codes: 0 something fits each FILE, 1 nothing fits one of them, 2 a FILE is of an unknown
+    kind.
+    """
+    facts: TargetFacts | None = None
+    if device is not None:
+        (config,) = load_lab(lab_file).select([device])
+        if (named := target or config.target) is None:
+            raise ConfigError(f"device {device} names no target", field="--target", choices=TARGETS)
+        target, facts = named, TargetFacts(cast(Target, named), config.soc, config.htp_arch)
+    catalog, artefacts = open_catalog(lab_file), [*open_artefacts(files)]
+    entries, problems = _entries(catalog, [target] if target else TARGETS)
+    report = RuntimesFit(
+        device=device, files=tuple(_file_fit(each, catalog, entries, facts) for each in artefacts)
+    )
+    say_result(report, fit_lines(report), as_json)
+    for problem in problems:
+        say(f"error: {problem}", err=True)
+    return 0 if all(file.fits for file in report.files) else _NEGATIVE
+
+
+def _file_fit(
+    artefact: Artefact,
+    catalog: Catalog,
+    entries: Iterable[CatalogEntry],
+    device: TargetFacts | None,
+) -> FileFit:
+    kind = "context" if artefact.kind in ("manifest", "bundle") else str(artefact.kind)
+    pieces = [piece for piece in artefact.pieces if piece.kind == "context"]
+    if any(piece.kind == "empty" for piece in artefact.pieces):
+        raise ConfigError("has a cache without content, which nothing loads", file=artefact.path)
+    if not pieces:
+        engines = [engine.title for engine in ENGINES.values() if kind in engine.kinds]
+        return file_fit(str(artefact.path), kind, (), {}, engines)
+    library = host_runtime(catalog, None).library("libQnnSystem.so")
+    answers = read_each(ProbeBuilder(cache_root() / "probe"), library, pieces)
+    pairs = zip(pieces, answers, strict=True)
+    contexts = [_context(f"#{index}", *pair) for index, pair in enumerate(pairs)]
+    libraries = {
+        entry: _of_use(catalog.runtime(entry.name, entry.target), contexts[0].backend)
+        if entry.cached
+        else None
+        for entry in entries
+    }
+    return file_fit(str(artefact.path), kind, contexts, libraries, (), device)
+
+
+def _context(name: str, piece: Piece, answer: Mapping[str, Any] | Unreadable) -> ContextFacts:
+    metadata = {} if isinstance(answer, Unreadable) else answer
+    facts, options = preflight_file(name, metadata), compiler_options(piece)
+    numbers = {key: int(text) for key, text in options.items() if re.fullmatch(r"\d{1,9}", text)}
+    named = None if piece.origin else named_version(piece.path)
+    return replace(
+        facts,
+        compiler=facts.compiler or named,
+        # an old binary names its HTP only there
+        htp_arch=facts.htp_arch or numbers.get("min_arch"),
+        memory_limit_mb=numbers.get("memory_alloc_limit"),
+    )
+
+
 @runtimes.command()
 @lab_option
 @click.argument("version", required=False)
@@ -260,13 +361,9 @@ def _orts(catalog: Catalog, targets: Iterable[str]) -> list[ListedOrt]:
 
 def _show(runtime: Runtime, backend: str, htp_arch: int | None) -> ShownRuntime:
     facts = facts_of(runtime)
-    needed = {fact.file_name: fact.elf.needed for fact in facts if fact.elf is not None}
-    chosen = narrowed(runtime, backend, _DRIVER, htp_arch, needed=needed)
-    pushed = {file.name for file in chosen.files}
-    any_arch = narrowed(runtime, backend, _DRIVER, None, needed=needed)
-    looked_at = {file.name for file in any_arch.files}
+    pushed = {fact.name for fact in _of_use(runtime, backend, htp_arch)}
     subject = PreflightInput(
-        files=[fact for fact in facts if fact.name in looked_at],
+        files=_of_use(runtime, backend),
         device=TargetFacts(target=cast(Target, runtime.target), htp_arch=htp_arch),
         backend=cast(Backend, backend),
         qnn_version=runtime.qnn_version,
@@ -288,6 +385,15 @@ def _show(runtime: Runtime, backend: str, htp_arch: int | None) -> ShownRuntime:
         ],
         preflight=preflight(subject),
     )
+
+
+def _of_use(runtime: Runtime, backend: str, htp_arch: int | None = None) -> list[LibraryFacts]:
+    """Return the files that a device gets; those for any HTP without one."""
+    facts = facts_of(runtime)
+    needed = {fact.file_name: fact.elf.needed for fact in facts if fact.elf is not None}
+    chosen = narrowed(runtime, backend, _DRIVER, htp_arch, needed=needed)
+    names = {file.name for file in chosen.files}
+    return [fact for fact in facts if fact.name in names]
 
 
 def _file(file: LocalFile, fact: LibraryFacts, pushed: bool) -> RuntimeFile:

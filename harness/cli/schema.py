@@ -38,6 +38,7 @@ from harness.layers.divergence import Divergence
 from harness.models.fit_text import Fit
 from harness.models.inspection_report import Inspection
 from harness.models.model_diff import ModelDiff
+from harness.models.runtime_fit import RuntimesFit
 from harness.nightly.night import Night
 from harness.notify import channels
 from harness.plugin.plan_view import PlanReport
@@ -51,7 +52,9 @@ FOLDER: Final = Path("docs/schema")
 _OF_LAB: Final = (channels, device_config, config_fields, health, inventory, source, source_kinds)
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-Printed = DevicesListed | RuntimesListed | RuntimesShown | BisectionPlanned | OutputDrifted
+Printed = (
+    DevicesListed | RuntimesListed | RuntimesShown | RuntimesFit | BisectionPlanned | OutputDrifted
+)
 """The documents of commands without a schema file of their own."""
 
 

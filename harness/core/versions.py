@@ -68,8 +68,13 @@ class QnnVersion:
         return self.parts[: len(short.parts)] == short.parts
 
     def is_newer_than(self, other: QnnVersion) -> bool:
-        """Return whether it is newer, compared by the parts that both have."""
+        """Return whether it is newer, compared by the parts that both have.
+
+        A date of a build counts if both have it with the time, as binaries do, or both without.
+        """
         shared = min(len(self.parts), len(other.parts))
+        if shared > 3 and len(str(self.parts[3])) != len(str(other.parts[3])):
+            shared = 3
         return self.parts[:shared] > other.parts[:shared]
 
     def __lt__(self, other: QnnVersion) -> bool:

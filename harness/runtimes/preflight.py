@@ -198,7 +198,8 @@ class ContextFacts:
 
     Sizes in bytes, by its metadata: `memory_bytes` is weights, I/O and spill-fill. `soc_model` is
     QNN's id of the SoC that it was compiled for, if one was chosen. `has_floats`: an input or
-    output of a graph is of a floating-point type.
+    output of a graph is of a floating-point type. `memory_limit_mb` is that of the DSP, by the
+    options of the compiler.
     """
 
     name: str
@@ -208,6 +209,8 @@ class ContextFacts:
     memory_bytes: int | None = None
     soc_model: int | None = None
     has_floats: bool = False
+    backend: Backend = "htp"
+    memory_limit_mb: int | None = None
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ CALLS = {
     "explain": ["some.log"],
     "history list": [],
     "nightly": ["--timeout", "10m", "--", "-k", "tiny and window and 66", str(ROOT / "suites")],
+    "runtimes fit": [FILE],
     "runtimes list": [],
     "runtimes show": ["2.51.0"],
 }

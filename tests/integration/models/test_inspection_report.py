@@ -161,13 +161,13 @@ def test_what_people_have(version: str) -> None:
     for context in inspection["contexts"]:
         by_kind.setdefault(context["artefact"], []).append(context)
     counts = {kind: len(contexts) for kind, contexts in by_kind.items()}
-    assert counts == {"pte": 3, "epcontext": 4, "tflite": 1, "dlc": 1}
-    builds = {kind: str(contexts[0]["build_id"]) for kind, contexts in by_kind.items()}
+    assert counts == {"pte": 3, "epcontext": 4, "tflite": 2, "dlc": 1}
+    builds = {kind: str(contexts[-1]["build_id"]) for kind, contexts in by_kind.items()}
     assert builds["pte"].startswith("v2.49.40.")
     assert builds["epcontext"].startswith("v2.22.0.")
     assert builds["tflite"].startswith("v2.34.0.")
     assert (builds["dlc"], by_kind["dlc"][0]["problem"]) == ("None", None)
-    assert by_kind["tflite"][0]["htp_arch"] == 75
+    assert [context["htp_arch"] for context in by_kind["tflite"]] == [79, 75]
     assert all(
         context["graphs"] for kind in ("pte", "epcontext", "tflite") for context in by_kind[kind]
     )

@@ -21,14 +21,13 @@ from harness.app.manifest import (
     read_proto_manifest,
     text_of,
 )
-from harness.bench.provisioner import preflight_file
+from harness.bench.provisioner import preflight_piece
 from harness.containers.artefact import (
     PIECE_MAGIC,
     Artefact,
     ArtefactError,
     FileBytes,
     Piece,
-    named_version,
 )
 from harness.containers.open import LENGTH, ONNX_HEAD, WireField, open_artefact
 from harness.containers.pte import PTE_IDENTIFIER
@@ -311,11 +310,8 @@ def _with_contexts(
         contexts, problem = [], model.problem
         for piece, answer in zip(found, answers, strict=False):
             if isinstance(answer, Unreadable):
-                problem, answer = answer.reason, {}
-            context = preflight_file(model.place.entry, answer)
-            if context.compiler is None and not piece.origin:
-                context = replace(context, compiler=named_version(piece.path))
-            contexts.append(context)
+                problem = answer.reason
+            contexts.append(preflight_piece(model.place.entry, piece, answer))
         yield replace(model, contexts=tuple(contexts), problem=problem)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, Final, Literal, cast
 from pydantic import BaseModel
 
 from harness.bench.case_placement import Placement
+from harness.containers.artefact import Piece, named_version
 from harness.core.engine import ENGINES, EngineProgram
 from harness.core.errors import plugin_faults
 from harness.core.matrix_axes import RPC_LIBRARY, Backend, backend_of
@@ -19,7 +21,14 @@ from harness.deploy.layout import FileSet
 from harness.dsp.emulator import lacks_floats
 from harness.lab.lab_device import AttachedDevice
 from harness.models.builtin_models import Model, OnnxFiles
-from harness.models.context_metadata import entries, memory_bytes, named_build, needs
+from harness.models.compiler_options import compiler_options
+from harness.models.context_metadata import (
+    Unreadable,
+    entries,
+    memory_bytes,
+    named_build,
+    needs,
+)
 from harness.models.contexts import Contexts, Source
 from harness.models.session_plan import (
     BACKENDS_BY_ID,
@@ -296,6 +305,22 @@ def preflight_file(name: str, metadata: Mapping[str, Any]) -> ContextFacts:
         soc if isinstance(soc, int) else None,
         has_floats,
         cast(Backend, BACKENDS_BY_ID.get(metadata.get("backend_id"), "htp")),
+    )
+
+
+def preflight_piece(
+    name: str, piece: Piece, answer: Mapping[str, Any] | Unreadable
+) -> ContextFacts:
+    """Return the facts of a binary of a user, also those that only its options and bytes have."""
+    facts = preflight_file(name, {} if isinstance(answer, Unreadable) else answer)
+    options = compiler_options(piece)
+    numbers = {key: int(text) for key, text in options.items() if re.fullmatch(r"\d{1,9}", text)}
+    return replace(
+        facts,
+        compiler=facts.compiler or (None if piece.origin else named_version(piece.path)),
+        # an old binary names its HTP only there
+        htp_arch=facts.htp_arch or numbers.get("min_arch"),
+        memory_limit_mb=numbers.get("memory_alloc_limit"),
     )
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import click
 
-from harness.bench.provisioner import preflight_file
+from harness.bench.provisioner import preflight_piece
 from harness.cli.lab_options import (
     files_argument,
     host_runtime,
@@ -20,7 +18,7 @@ from harness.cli.lab_options import (
     open_catalog,
 )
 from harness.cli.say import say, say_json, say_result
-from harness.containers.artefact import Artefact, Piece, named_version
+from harness.containers.artefact import Artefact
 from harness.containers.open import open_artefacts
 from harness.core.engine import ENGINES
 from harness.core.errors import ConfigError, HarnessError, InfraError
@@ -32,12 +30,11 @@ from harness.core.outgoing_text import counted
 from harness.core.socs import HTP_ARCHS, TARGETS, Target
 from harness.core.state_folders import cache_root
 from harness.lab.inventory import load_lab
-from harness.models.compiler_options import compiler_options
-from harness.models.context_metadata import Unreadable, read_each
+from harness.models.context_metadata import read_each
 from harness.models.runtime_fit import FileFit, RuntimesFit, file_fit, fit_lines
 from harness.probe.build import ProbeBuilder
 from harness.runtimes.catalog import Catalog, CatalogEntry, choose_runtimes
-from harness.runtimes.preflight import ContextFacts, PreflightInput, TargetFacts, preflight
+from harness.runtimes.preflight import PreflightInput, TargetFacts, preflight
 from harness.runtimes.preflight_findings import Finding
 from harness.runtimes.pypi import PYPI
 from harness.runtimes.runtime import LibraryFacts, Runtime, build_id_of, facts_of, narrowed
@@ -281,7 +278,7 @@ def _file_fit(
     library = host_runtime(catalog, None).library("libQnnSystem.so")
     answers = read_each(ProbeBuilder(cache_root() / "probe"), library, pieces)
     pairs = zip(pieces, answers, strict=True)
-    contexts = [_context(f"#{index}", *pair) for index, pair in enumerate(pairs)]
+    contexts = [preflight_piece(f"#{index}", *pair) for index, pair in enumerate(pairs)]
     libraries = {
         entry: _of_use(catalog.runtime(entry.name, entry.target), contexts[0].backend)
         if entry.cached
@@ -289,20 +286,6 @@ def _file_fit(
         for entry in entries
     }
     return file_fit(str(artefact.path), kind, contexts, libraries, (), device)
-
-
-def _context(name: str, piece: Piece, answer: Mapping[str, Any] | Unreadable) -> ContextFacts:
-    metadata = {} if isinstance(answer, Unreadable) else answer
-    facts, options = preflight_file(name, metadata), compiler_options(piece)
-    numbers = {key: int(text) for key, text in options.items() if re.fullmatch(r"\d{1,9}", text)}
-    named = None if piece.origin else named_version(piece.path)
-    return replace(
-        facts,
-        compiler=facts.compiler or named,
-        # an old binary names its HTP only there
-        htp_arch=facts.htp_arch or numbers.get("min_arch"),
-        memory_limit_mb=numbers.get("memory_alloc_limit"),
-    )
 
 
 @runtimes.command()

@@ -11,6 +11,7 @@ import click
 
 from harness.bench.provisioner import preflight_piece
 from harness.cli.lab_options import (
+    device_option,
     files_argument,
     host_runtime,
     json_option,
@@ -230,7 +231,7 @@ def show(
 @runtimes.command("fit")
 @files_argument
 @click.option("--target", type=click.Choice(TARGETS), help="Only runtimes for this target.")
-@click.option("-s", "--device", metavar="NAME", help="A device of the lab, by its SoC.")
+@device_option("A device of the lab, by its SoC.")
 @lab_option
 @json_option
 def fit_command(

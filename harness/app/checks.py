@@ -19,6 +19,7 @@ from typing import Any, Final
 from harness.app.package import ABI, App, AppLibrary, AppModel, Place
 from harness.core.json_record import Part as JsonPart, Printout, RecordText
 from harness.core.matrix_axes import BACKENDS, RPC_LIBRARY
+from harness.runtimes.engine_versions import engine_fit
 from harness.runtimes.preflight import PreflightInput, TargetFacts, preflight
 from harness.runtimes.preflight_findings import SEVERITIES, Code, Severity
 
@@ -44,6 +45,7 @@ _OF_QNN: Final = re.compile(
 _OF_THE_SDK: Final = re.compile(r"libQnn(?!TFLite)\w*\.so", re.ASCII)
 _INSTALLED: Final = re.compile(r"lib/[^/]+/lib[^/]*\.so")
 _DISPATCH: Final = "libLiteRtDispatch_Qualcomm.so"
+_ORT: Final = ("onnxruntime-android-qnn", "onnxruntime-qnn")
 _COMPILED_THERE: Final = ("onnx", "tflite", "dlc")
 _TABLE: Final = tomllib.loads(files("harness.app").joinpath("codes.toml").read_text("ascii"))
 
@@ -318,6 +320,16 @@ def _versions(app: App, phone: Phone | None) -> Iterator[AppFinding]:
         elf = library.facts.elf
         if library.facts.kind == "ort" and elf and not asks:
             yield _finding("ort-without-qnn", library, file=library.name)
+        version = library.facts.ort_version if library.asks_qnn else None
+        for backend in native:
+            qnn = backend.facts.build if backend.facts.kind.startswith("backend-") else None
+            if (
+                version
+                and qnn
+                and any(engine_fit(it, version, str(qnn)) == "refused" for it in _ORT)
+            ):
+                facts: dict[str, Any] = {"version": version, "qnn": str(qnn)}
+                yield _finding("engine-mix", library, backend, file=library.name, **facts)
         if elf and (elf.android_api or 0) > min_sdk and _concerns_qnn(library):
             needs = elf.android_api
             yield _finding("min-sdk", library, file=library.name, needs=needs, api=min_sdk)

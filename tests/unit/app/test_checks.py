@@ -35,6 +35,7 @@ from tests.unit.app.apps import (
 
 METADATA = {"build_id": "v2.51.0.260929181845", "dsp_arch": 73, "soc_model": 43, "graphs": []}
 ROOT = Path(__file__).parents[3]
+OLD_BUILD = BUILD.replace(b"2.51", b"2.31")
 RPC = "libcdsprpc.so"
 ORT = b"\0VERS_1.24.2\0"
 TFLITE = b"\x1c\0\0\0TFL3" + bytes(100)
@@ -197,6 +198,13 @@ MISTAKES: dict[str, tuple[set[str], Callable[[], bytes]]] = {
     "ORT without QNN": (
         {"ort-without-qnn"},
         lambda: apk(manifest(), changed(onnxruntime=library(ORT))),
+    ),
+    "ORT and an older QNN": (
+        {"engine-mix"},
+        lambda: apk(
+            manifest(),
+            {name: data.replace(BUILD, OLD_BUILD) for name, data in without("model.bin").items()},
+        ),
     ),
     "ORT and plug-in": (
         {"ort-too-old"},

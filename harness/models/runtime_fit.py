@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, cast, get_args
 
 from harness.core.json_record import Part, Printout, RecordText
 from harness.core.socs import SOCS, Target
@@ -15,7 +15,8 @@ from harness.runtimes.preflight import ContextFacts, PreflightInput, TargetFacts
 from harness.runtimes.preflight_findings import Finding
 from harness.runtimes.runtime import LibraryFacts
 
-Loading = Literal["loads", "refused", "unknown"]
+Loading = Literal["refused", "unknown", "loads"]
+_ORDER: Final = get_args(Loading)
 
 
 class FittingRuntime(Part):
@@ -73,8 +74,7 @@ def file_fit(
     Without a device each context meets one that has its HTP.
     """
     compilers = [QnnVersion.found_in(context.compiler) for context in contexts]
-    known = [compiler for compiler in compilers if compiler]
-    least = max(known) if known and all(compilers) else None
+    least = max(filter(None, compilers), default=None) if all(compilers) else None
     archs = {context.htp_arch for context in contexts}
     need = max((context.vtcm_bytes or 0 for context in contexts), default=0)
     socs = [soc for soc in SOCS.values() if soc.htp_arch and {soc.htp_arch} == archs]
@@ -91,7 +91,9 @@ def file_fit(
         least_qnn=str(least) if least else None,
         socs=tuple(soc.name for soc in socs if soc.vtcm_mb and need <= soc.vtcm_mb << 20),
         runtimes=tuple(_runtime(*each, contexts, device) for each in runtimes.items()),
-        engines=tuple(each.judged(least) for each in ENGINE_RELEASES if kind in each.kinds),
+        engines=tuple(
+            each.judged(least) for each in ENGINE_RELEASES if contexts and kind in each.kinds
+        ),
         compiled_by=tuple(compiled_by),
         unknown=tuple(unknown),
     )
@@ -117,12 +119,9 @@ def _runtime(
         if any(finding.severity == "error" for finding in about):
             loads[-1] = "refused"
     # a device has one HTP
-    doubt: Loading = "unknown" if "unknown" in loads or len(archs) > 1 else "loads"
+    worst: Loading = min([*loads, "unknown" if len(archs) > 1 else "loads"], key=_ORDER.index)
     return FittingRuntime(
-        runtime=entry,
-        loads="refused" if "refused" in loads else doubt,
-        contexts=tuple(loads),
-        findings=tuple(findings),
+        runtime=entry, loads=worst, contexts=tuple(loads), findings=tuple(findings)
     )
 
 
@@ -147,7 +146,7 @@ def fit_lines(report: RuntimesFit) -> Iterator[str]:
             cause = f": {causes[0]}" if causes else ""
             yield f"    {each.loads:<8} QNN {name} for {each.runtime.target}{cause}"
         for (engine, verdict), releases in groupby(
-            file.engines if file.contexts else (), lambda each: (each.engine, each.verdict)
+            file.engines, lambda each: (each.engine, each.verdict)
         ):
             versions = (f"{release.version} ({release.qnn})" for release in releases)
             yield f"    {verdict:<8} {engine} (with QNN) {', '.join(versions)}"

@@ -11,7 +11,14 @@ from rich.status import Status as Spinner
 from rich.text import Text
 
 from harness.cli.doctor import lines_of, show_progress, show_report
-from harness.cli.lab_options import NamedPath, json_option, lab_option, output_option, qnn_option
+from harness.cli.lab_options import (
+    SERIAL,
+    NamedPath,
+    json_option,
+    lab_option,
+    output_option,
+    qnn_option,
+)
 from harness.cli.say import say, say_result
 from harness.core.files import scratch_folder
 from harness.core.outgoing_text import outgoing
@@ -34,7 +41,7 @@ def acceptance() -> None:
 
 
 @acceptance.command()
-@click.argument("name", metavar="DEVICE")
+@click.argument("name", metavar="DEVICE", envvar=SERIAL)
 @click.option("--unplug", is_flag=True, help="Ask you to unplug the device and plug it in, too.")
 @click.option("--reboot", is_flag=True, help="Reboot the device, too.")
 @output_option("The archive (default: acceptance-DEVICE.zip).")

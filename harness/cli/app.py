@@ -14,6 +14,7 @@ from harness.app.phone_run import END_S, AppRunReport, component_of, require_pac
 from harness.bench.provisioner import preflight_device
 from harness.cli.explain import cause_lines, surest_first
 from harness.cli.lab_options import (
+    SERIAL,
     device_option,
     duration_option,
     files_argument,
@@ -74,7 +75,7 @@ def check_command(
 
 @app.command("run")
 @files_argument
-@device_option("The phone.", required=True)
+@device_option("The phone.", required=True, envvar=SERIAL)
 @click.option("--activity", metavar="NAME", help="What to start (default: as the launcher does).")
 @duration_option("--for", "watch_s", "How long to watch it.", default="10s")
 @duration_option("--timeout", "timeout_s", "The time for all of it.", default="60s")
@@ -148,7 +149,7 @@ def _metadata(pieces: Sequence[Piece], lab_file: Path) -> Answers:
 @contextlib.contextmanager
 def _phone(name: str, lab_file: Path, command: str) -> Iterator[tuple[AttachedDevice, Phone]]:
     """Lease a phone, and ask it what it offers to apps."""
-    lab = load_lab(lab_file)
+    lab = load_lab(lab_file, names=[name])
     lab.select([name])
     with open_lab(lab, command) as opened:
         attached = opened.device(name).attach()

@@ -29,6 +29,7 @@ from harness.cli.lab_options import (
     json_option,
     lab_option,
     lab_or_simulated,
+    lab_with_named,
     reports_option,
 )
 from harness.cli.say import say, say_result
@@ -70,7 +71,7 @@ def run_bisection(
 
 def _run_to_end(folder: BisectFolder, stop_at: float | None, command: str, *, as_json: bool) -> int:
     log = folder.read()
-    lab = load_lab(log.spec.lab)
+    lab = load_lab(log.spec.lab, names=log.spec.devices)
     catalog = Catalog.of(lab, os.environ, cache_root())
     Versions(catalog, log.spec.target).register(log.spec.paths)
     step: Finding | Stopped | None = None
@@ -294,7 +295,7 @@ def bisect(context: click.Context, /, **values: Any) -> int:
         )
     request = _request(values)
     request = replace(request, lab=lab_or_simulated(request.lab, request.devices, notice=True))
-    lab = load_lab(request.lab)
+    lab = lab_with_named(request.lab, request.devices, "bisect")
     task = make_task(request, lab, Catalog.of(lab, os.environ, cache_root()))
     if values["dry_run"]:
         planned = BisectionPlanned(

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.cli.lab_options import (
+    SERIAL,
     duration_option,
     json_option,
     lab_option,
@@ -260,7 +261,7 @@ def _cell(column: str, value: object) -> str:
 
 
 @devices.command()
-@click.argument("names", nargs=-1, metavar="[DEVICE]...")
+@click.argument("names", nargs=-1, metavar="[DEVICE]...", envvar=SERIAL)
 @click.option(
     "--all",
     "everything",
@@ -274,7 +275,7 @@ def clean(names: tuple[str, ...], everything: bool, lab_file: Path) -> int:
     Only files of the harness in a device's work folder are removed. Exit code 3 if a device does
     not answer or is in use; the others are cleaned nevertheless.
     """
-    lab = load_lab(lab_file)
+    lab = load_lab(lab_file, names=names)
     configs = lab.select(list(names)) if names else lab.enabled_devices()
     code = 0
     with open_lab(lab, "devices clean") as opened:
@@ -311,7 +312,7 @@ def _cleaned_text(cleaned: Cleaned, everything: bool) -> str:
 
 
 @devices.command()
-@click.argument("name", metavar="DEVICE")
+@click.argument("name", metavar="DEVICE", envvar=SERIAL)
 @duration_option("--for", "loan_s", "How long.", default="30m")
 @click.option("--why", default="", help="Reason shown to other users.")
 @lab_option
@@ -321,7 +322,7 @@ def reserve(name: str, loan_s: float, why: str, lab_file: Path) -> None:
     It is yours once the case on it has ended. Runs continue on other devices meanwhile, or wait.
     Exit code 3 if it cannot be reserved, or is lost meanwhile.
     """
-    lab = load_lab(lab_file)
+    lab = load_lab(lab_file, names=[name])
     lab.select([name])
     purpose = f"devices reserve{': ' if why else ''}{why}"
     with open_lab(lab, purpose, loan_s=loan_s) as opened:
@@ -352,7 +353,7 @@ def _claim(device: LabDevice) -> None:
 
 
 @devices.command()
-@click.argument("names", nargs=-1, required=True, metavar="DEVICE...")
+@click.argument("names", nargs=-1, required=True, metavar="DEVICE...", envvar=SERIAL)
 @click.option("--force", is_flag=True, help="End the quarantine of a bad device, too.")
 @lab_option
 def recover(names: tuple[str, ...], force: bool, lab_file: Path) -> int:
@@ -363,7 +364,7 @@ def recover(names: tuple[str, ...], force: bool, lab_file: Path) -> int:
     runs on it, provided that it can be built here. Exit code 1 if one is still bad, 3 if another
     process holds one; the others are checked nevertheless.
     """
-    lab = load_lab(lab_or_simulated(lab_file, names))
+    lab = load_lab(lab_or_simulated(lab_file, names), names=names)
     lab.select(names)
     quarantine = Quarantine(quarantine_root(cache_root()))
     builder = ProbeBuilder(cache_root() / "probe")

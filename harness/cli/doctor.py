@@ -16,7 +16,7 @@ from rich.status import Status as Spinner
 from rich.table import Table
 from rich.text import Text
 
-from harness.cli.lab_options import duration_option, json_option, lab_option, qnn_option
+from harness.cli.lab_options import SERIAL, duration_option, json_option, lab_option, qnn_option
 from harness.cli.say import say, say_json
 from harness.core.notices import Notices, shown_by
 from harness.core.outgoing_text import outgoing
@@ -37,7 +37,7 @@ _PIPE_WIDTH: Final = 120
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="[DEVICE]...")
+@click.argument("names", nargs=-1, metavar="[DEVICE]...", envvar=SERIAL)
 @qnn_option("The runtime to try (default: newest).")
 @click.option("--no-smoke", is_flag=True, help="Leave out the inference on each device.")
 @duration_option("--timeout", "timeout_s", "The time for each device.", default="5m")

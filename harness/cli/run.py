@@ -28,7 +28,7 @@ from harness.core.errors import ConfigError, HarnessError
 from harness.core.json_record import Schema2
 from harness.core.matrix_axes import BACKENDS
 from harness.plugin.axes import DEFAULT_BACKEND
-from harness.plugin.options import ALL, SPELLED, nonempty, split_list
+from harness.plugin.options import ALL, SPELLED, nonempty, read_options, split_list
 from harness.plugin.terminal import LIVE_FROM
 from harness.results.output_drift import Output
 from harness.results.record import SCHEMA
@@ -252,7 +252,7 @@ class RunWatcher:
         config.stash[SPELLED] = {}  # messages use the option names of `run`
         if config.option.qnn_lab is None:
             with contextlib.suppress(ConfigError):  # the plug-in reports it
-                names = split_list(config.option.qnn_device)
+                names = read_options(config).axes["device"]
                 config.option.qnn_lab = str(lab_or_simulated(DEFAULT_LAB, names, notice=True))
 
     def pytest_unconfigure(self, config: pytest.Config) -> None:

@@ -66,7 +66,8 @@ _AXES: Final = (
     Axis(
         "device",
         "name",
-        "devices, or addresses (adb://host:port/serial, ssh://user@host/serial; default: all)",
+        "devices by name, serial or address (adb://host:port/serial, ssh://user@host/serial); "
+        "default: that of ANDROID_SERIAL, else all",
     ),
     Axis("soc", "name"),
     Axis("engine", "name"),

@@ -462,7 +462,7 @@ def accept(
     lab are added to `words`, with their replacements. Raises as `examine`.
     """
     with contextlib.suppress(HarnessError):
-        lab = load_lab(options.lab_file)
+        lab = load_lab(options.lab_file, names=[name])
         words |= lab_words(lab)
         (config,) = lab.select([name])
         for address in {USER_SERVER, config.server(lab) or USER_SERVER}:
@@ -478,7 +478,7 @@ def accept(
         text = "not tested: the device does not answer, or must not be used now"
         yield Checked("acceptance", name, "steps", "unknown", text)
         return
-    lab = load_lab(options.lab_file)
+    lab = load_lab(options.lab_file, names=[name])
     bench = open_workbench(with_own_workdir(lab, name), options)
     try:
         trial = Trial(bench, name, options.qnn, logs, prompt, config.recovery or lab.recovery)

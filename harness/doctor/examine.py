@@ -269,7 +269,7 @@ def examine(options: Options) -> Iterator[Checked]:
     lab: Lab | ConfigError
     devices: list[DeviceConfig] = []
     try:
-        lab = load_lab(options.lab_file)
+        lab = load_lab(options.lab_file, names=options.names)
     except ConfigError as error:
         lab = error
     else:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from operator import methodcaller
 from pathlib import Path
@@ -50,6 +51,7 @@ from harness.lab.health import HealthRules, RecoveryRules, TimedGate
 from harness.lab.tagged_union import listed
 from harness.notify.channels import NotifyChannel
 from harness.simulator.board import why_no_board
+from harness.transport.adb_server import AdbServer
 from harness.transport.ssh_connection import login_at
 
 
@@ -208,7 +210,13 @@ class Lab(BaseModel):
 
     @cached_property
     def _by_name(self) -> Mapping[str, DeviceConfig]:
-        return {device.name: device for device in self.devices}
+        """The devices by their names, and by the serials that adb knows them by."""
+        by_serial = {getattr(device, "serial", ""): device for device in self.devices}
+        return by_serial | {device.name: device for device in self.devices}
+
+    def find(self, name: str) -> DeviceConfig | None:
+        """Return the device of a name or serial; None if the lab does not have it."""
+        return self._by_name.get(name)
 
     @property
     def sources(self) -> list[DeviceSource]:
@@ -269,17 +277,46 @@ def _model_with(sources: Sequence[type[DeviceSource]]) -> type[Lab]:
     return create_model("Lab", __base__=Lab, __doc__=Lab.__doc__, **fields)
 
 
+def free_name(model: str, target: str, used_names: Collection[str | None]) -> str:
+    """Return a new name: the model in lower case, with a number if that is in use (pure)."""
+    plain = re.sub(r"[^a-z0-9]+", "-", model.lower(), flags=re.ASCII).strip("-")[:40]
+    kind = "board" if target.startswith("linux") else "phone"
+    name = plain = plain.strip("-") or kind
+    number = 1
+    while name in used_names:
+        number += 1
+        name = f"{plain}-{number}"
+    return name
+
+
+def attached_serial(name: str) -> str | None:
+    """Return the serial that this computer's adb server lists for a serial or a name made of it."""
+    server = AdbServer()
+    serials = [seen.serial for seen in server.devices()] if server.is_running() else []
+    return next((serial for serial in serials if name in (serial, free_name(serial, "", ()))), None)
+
+
+def _attached(names: Iterable[str]) -> Iterator[DeviceConfig]:
+    for serial in dict.fromkeys(filter(None, map(attached_serial, names))):
+        config = {"name": free_name(serial, "", ()), "serial": serial}
+        yield DeviceConfig.model_validate(config)
+
+
 def load_lab(
     path: Path,
     *,
+    names: Collection[str] = (),
     find: Callable[[DeviceSource], Iterable[SourceDevice]] | None = methodcaller("find"),
 ) -> Lab:
     """Read devices.yaml, and find out which `enabled: auto` devices this computer can simulate.
 
     `find` finds devices of the lab's sources; None leaves them out. Raises one ConfigError that
     names every mistake by file, line, field and valid choices; InfraError if a source does not
-    answer, NoLabError where there is no such file.
+    answer, NoLabError where there is no such file. Attached devices whose serials are among `names`
+    are part of the lab; if they are all of the names, there need be no file.
     """
+    if names and not path.exists() and len(attached := [*_attached(names)]) == len(names):
+        return Lab.model_validate({"schema": 1, "devices": attached})
     lab = check_document(
         read_document(path, absent=NoLabError(_NO_FILE, file=path)),
         lab_model(),
@@ -290,7 +327,9 @@ def load_lab(
         lab._lacking = why_no_board(cache_root() / BOARDS)
     if any(_is_left_to_the_computer(device) and device.dsp for device in lab.devices):
         lab._lacking_of_dsps = why_no_dsp(cache_root() / BOARDS)
-    return lab if find is None or not lab.sources else _with_sources(lab, find)
+    lab = lab if find is None or not lab.sources else _with_sources(lab, find)
+    unknown = [name for name in names if lab.find(name) is None]
+    return lab.with_devices(_attached(unknown)) if unknown else lab
 
 
 def shipped_lab(names: Iterable[str]) -> Path | None:

@@ -14,8 +14,9 @@ from harness.core.yaml_document import shown
 from harness.lab.config_fields import DEVICE_URLS, parse_device_url
 from harness.lab.device_config import BOARD_WORKDIR, DEFAULT_WORKDIR, DeviceConfig
 from harness.lab.facts import DeviceAnswers, DeviceFacts, query_device
-from harness.lab.inventory import Lab
+from harness.lab.inventory import Lab, attached_serial, free_name
 from harness.lab.lab_device import AttachedDevice, OpenLab
+from harness.transport.adb_address import USER_SERVER
 from harness.transport.adb_server import STATE_ADVICE, AdbServer, SeenDevice
 from harness.transport.ssh_connection import login_at
 
@@ -126,6 +127,30 @@ def _visit(lab: Lab, open_lab: Callable[[Lab], OpenLab]) -> FoundDevice:
     return FoundDevice(config.name, device.transport.serial, device, answers)
 
 
+def with_named(
+    lab: Lab | None, names: Iterable[str], open_lab: Callable[[Lab], OpenLab]
+) -> tuple[Lab | None, dict[str, str]]:
+    """Return the lab with the devices that `names` name by address or serial, and their names.
+
+    A serial is that of a device of the lab, or of an attached one. Other names are left out of
+    {name: device name}. Raises as `with_addresses`.
+    """
+    pools = {device.pool for device in lab.devices} if lab is not None else set()
+    device_names: dict[str, str] = {}
+    urls: dict[str, str] = {}
+    for name in names:
+        if "://" in name:
+            urls[name] = name
+        elif lab is not None and (config := lab.find(name)) is not None:
+            device_names[name] = config.name
+        elif name not in pools and (serial := attached_serial(name)) is not None:
+            urls[name] = f"adb://{USER_SERVER}/{serial}"
+    if urls:
+        lab, added = with_addresses(lab, urls.values(), open_lab)
+        device_names |= {name: added[url] for name, url in urls.items()}
+    return lab, device_names
+
+
 def with_addresses(
     lab: Lab | None, urls: Iterable[str], open_lab: Callable[[Lab], OpenLab]
 ) -> tuple[Lab, dict[str, str]]:
@@ -145,9 +170,10 @@ def with_addresses(
         if place not in known:
             visited = _visit(alone, open_lab)
             used = [*known.values(), *({device.pool for device in lab.devices} if lab else ())]
-            new = alone.model_copy(update={"devices": (_config_of(visited, url, used),)})
-            lab = new if lab is None else lab.with_devices(new.devices)
-            known[place] = new.devices[0].name
+            config = _config_of(visited, url, used)
+            base = alone.model_copy(update={"devices": ()}) if lab is None else lab
+            lab = base.with_devices([config])
+            known[place] = config.name
         names[url] = known[place]
     if lab is None:
         raise ConfigError("names no device", field="--device", choices=DEVICE_URLS)
@@ -181,18 +207,6 @@ def _with_workdir(device: AttachedDevice) -> tuple[AttachedDevice, DeviceAnswers
         if tried[-1][1].vitals.write_problem is None and tried[-1][1].exec_exit == 7:
             return tried[-1]
     return tried[0]
-
-
-def free_name(model: str, target: str, used_names: Collection[str | None]) -> str:
-    """Return a new name: the model in lower case, with a number if that is in use (pure)."""
-    plain = re.sub(r"[^a-z0-9]+", "-", model.lower(), flags=re.ASCII).strip("-")[:40]
-    kind = "board" if target.startswith("linux") else "phone"
-    name = plain = plain.strip("-") or kind
-    number = 1
-    while name in used_names:
-        number += 1
-        name = f"{plain}-{number}"
-    return name
 
 
 def identify_soc(facts: DeviceFacts, skels: Sequence[str]) -> IdentifiedSoc:

@@ -9,6 +9,7 @@ harness itself writes the long forms, and ini keys as `-o KEY=VALUE`.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -167,6 +168,8 @@ def _axis_values(get: _Get, _: object) -> dict[str, list[str]]:
     for axis in LISTED:
         split = split_list if axis.type == "name" else _specs
         values[axis.name] = split(get(axis.option) or usual.get(axis.name))
+    if not values["device"] and (serial := os.environ.get("ANDROID_SERIAL")):
+        values["device"] = [serial]  # as adb does
     return values
 
 

@@ -48,26 +48,24 @@ class Selection:
         """The lab. Raises ConfigError naming file, line and field, InfraError without places."""
         from harness.lab.inventory import load_lab
 
-        devices = self.options.axes["device"]
-        addresses = [name for name in devices if "://" in name]
+        devices, file = self.options.axes["device"], self.options.lab
         # devices that are named by addresses need no lab
-        alone = addresses and len(addresses) == len(devices)
+        alone = bool(devices) and all("://" in name for name in devices)
         find = self._reserve if self.reserves_places else methodcaller("find")
-        none = alone and not self.options.lab.exists()
-        lab = None if none else load_lab(self.options.lab, find=None if alone else find)
-        if lab is not None and not addresses:
-            return lab
+        if not devices:
+            return load_lab(file, find=find)
+        lab = load_lab(file, find=None if alone else find) if file.exists() else None
         from harness.core.state_folders import cache_root, simulated_root
         from harness.lab.lab_device import OpenLab
-        from harness.lab.new_devices import with_addresses
+        from harness.lab.new_devices import with_named
 
         def open_lab(lab: Lab) -> OpenLab:
             # without a lease: the device is only queried, even if a worker uses it
             cache = cache_root()
             return OpenLab(lab, key_folder=cache / "keys", storage_root=simulated_root(cache))
 
-        lab, self._addressed = with_addresses(lab, addresses, open_lab)
-        return lab
+        lab, self._addressed = with_named(lab, devices, open_lab)
+        return load_lab(file) if lab is None else lab
 
     @cached_property
     def _names(self) -> list[str]:

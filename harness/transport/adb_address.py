@@ -5,6 +5,7 @@ behind ssh.
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -131,8 +132,9 @@ class SshAddress:
 
 ServerAddress = TcpAddress | UnixAddress | SshAddress
 
-USER_SERVER: Final = TcpAddress()
-"""The address of the user's own adb server."""
+_NAMED_PORT: Final = os.environ.get("ANDROID_ADB_SERVER_PORT", "")
+USER_SERVER: Final = TcpAddress(port=int(_NAMED_PORT) if _NAMED_PORT.isdecimal() else USER_PORT)
+"""The address of the user's own adb server, at the port that adb uses."""
 
 
 def _bracketed(host: str) -> str:

@@ -125,7 +125,7 @@ def test_of_a_device_that_does_not_answer_there_is_an_archive_too(
 def test_where_no_archive_can_be_written_no_step_is_tried(
     simulated_lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.cli.doctor.accept", None)
+    monkeypatch.setattr("harness.cli.acceptance.accept", None)
     out = tmp_path / "none/sent.zip"
     completed = qnn_harness("acceptance", "run", NAME, "--lab", simulated_lab, "--output", out)
     assert (completed.returncode, completed.stdout) == (2, "")

@@ -129,7 +129,7 @@ def test_a_device_in_quarantine_stays_there(simulated_lab: Path) -> None:
     completed, checks = run("--lab", simulated_lab)
     assert completed.returncode == 1
     assert "it rebooted all day" in checks[NAME, "quarantine"]["found"]
-    assert f"heal {NAME}" in checks[NAME, "quarantine"]["advice"]
+    assert f"recover {NAME}" in checks[NAME, "quarantine"]["advice"]
     assert checks[NAME, "probe"]["status"] == "ok"
     assert checks[NAME, "smoke htp"]["status"] == "unknown"
     assert quarantine.find(key) is not None

@@ -131,7 +131,7 @@ def test_what_may_only_be_read_is_read(reports: Path) -> None:
 
 @pytest.mark.slow
 def test_a_run_that_cannot_be_read_keeps_none_from_the_others(reports: Path) -> None:
-    expected = json.loads(history("--reports", reports, "--json").stdout)
+    expected = json.loads(history("list", "--reports", reports, "--json").stdout)
     for journal in (
         reports / "of-somebody" / "results.jsonl",
         reports / "no-run" / "results.jsonl",
@@ -141,7 +141,7 @@ def test_a_run_that_cannot_be_read_keeps_none_from_the_others(reports: Path) -> 
     journal = reports / "of-somebody" / "results.jsonl"
     journal.write_text("{}\n")
     journal.chmod(0)
-    completed = history("--reports", reports, "--json")
+    completed = history("list", "--reports", reports, "--json")
     assert (completed.returncode, json.loads(completed.stdout)) == (0, expected), completed.stderr
     assert completed.stderr.count("\n") == 1
     assert str(journal) in completed.stderr

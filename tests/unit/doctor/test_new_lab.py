@@ -14,12 +14,11 @@ from harness.doctor.new_lab import lab_text
 from harness.lab import new_devices
 from harness.lab.device_config import DEFAULT_WORKDIR, AdbDeviceConfig
 from harness.lab.facts import DeviceAnswers, DeviceFacts, parse_answers
-from harness.lab.inventory import Lab, load_lab
+from harness.lab.inventory import Lab, free_name, load_lab
 from harness.lab.lab_device import AttachedDevice
 from harness.lab.new_devices import (
     FoundDevice,
     find_devices,
-    free_name,
     identify_soc,
     with_addresses,
 )

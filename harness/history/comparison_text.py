@@ -365,7 +365,7 @@ def _blocks(
     known = view.base is not None
     for name, title in TITLES.items():
         if listed := view.groups[name]:
-            yield Heading(title.capitalize() if known else "What fails")
+            yield Heading(title.capitalize() if known else "Failures")
             unfolded = name in ("new", "changed", "vanished")
             yield Items(
                 [

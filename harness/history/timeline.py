@@ -179,7 +179,7 @@ TITLES: Final[dict[Became, str]] = {
     "still": "Still failing",
     "flaky": "Flaky",
     "lost": "Without a verdict",
-    "known": "As a known issue says",
+    "known": "Expected failures",
     "fixed": "Fixed",
 }
 """The sections of a night's page, in this order."""

@@ -45,10 +45,10 @@ def nodes_tables(records: Iterable[CaseRecord]) -> list[Block]:
         ops = ", ".join(f"{number} {op}" for op, number in added.most_common(_MOST_OPS))
         added_words = [f"ONNX Runtime added {counted(added.total(), 'node')}: {ops}"] if ops else []
         cut = "".join(f"; {words}" for words in (*added_words, *_cut(record)))
-        title, prefix = "What ran where", "of"
+        title, prefix = "Placement of nodes", "of"
         of_runs = map(record.measurements.get, ("executed", "runs", "session_outputs"))
         if record.outcome != "passed" and record.outputs is None and not any(of_runs):
-            title, prefix = "What would run where", "no run finished; if one did, of"
+            title, prefix = "Planned placement of nodes", "no run finished; if one did, of"
         line: list[str | Span] = [
             code(record.case.rpartition("/")[2]),
             f": {prefix} {counted(len(rows), 'node')} ",

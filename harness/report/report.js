@@ -218,14 +218,14 @@ function bugReport(record) {
   const code = !error.code ? "" : ` ${error.code} (${error.hex}${error.symbol ? ", " + error.symbol : ""})`;
   const lines = [`## ${plain(record.case.replace(/^.*::/, ""))}: ${record.outcome}${error.api ? ", " + plain(error.api) + code : ""}`, ""];
   if (error.message) lines.push(quote(error.message));
-  if ((error.chain ?? []).length > 1) lines.push("How it came about, the first cause first:", quote(error.chain.map(link => link.message).join("\n")));
+  if ((error.chain ?? []).length > 1) lines.push("Error chain, the first cause first:", quote(error.chain.map(link => link.message).join("\n")));
   if (error.diagnosis) lines.push(`Looks like **${plain(error.diagnosis.words)}** (${plain(error.diagnosis.id)}${error.diagnosis.confidence ? ", " + error.diagnosis.confidence : ""}).`, "");
   lines.push("| | |", "|---|---|");
   const told = {...(record.axes ?? {}), ...Object.fromEntries(Object.entries(record.runtime ?? {}).map(([key, value]) => ["runtime " + key, value])),
     ...Object.fromEntries(Object.entries(device).filter(([key]) => key !== "serial").map(([key, value]) => ["device " + key, value])), started: record.started};
   for (const [key, value] of Object.entries(told)) if (value !== null && value !== undefined)
     lines.push(`| ${plain(key).replaceAll("|", "\\|")} | ${plain(value).replaceAll("|", "\\|").replaceAll("\n", " ")} |`);
-  lines.push("", "To run it again:", quote(record.again), "");
+  lines.push("", "Run it again:", quote(record.again), "");
   return lines.join("\n");
 }
 
@@ -259,16 +259,16 @@ function details(record, run) {
     const known = error.diagnosis;
     if (known) parts.push(el("p", {}, el("b", {}, known.words), ` (${known.id}${known.confidence ? ", " + known.confidence : ""})`,
       known.fix ? el("span", {}, ". What helps: " + known.fix) : "", known.thread?.startsWith("https://") ? [" ", el("a", {href: known.thread}, known.thread)] : ""));
-    if ((error.chain ?? []).length > 1) parts.push(el("details", {open: true}, el("summary", {}, "How it came about, the first cause first"),
+    if ((error.chain ?? []).length > 1) parts.push(el("details", {open: true}, el("summary", {}, "Error chain, the first cause first"),
       el("ol", {class: "mono"}, error.chain.map(link => el("li", {}, link.message ?? "", el("span", {class: "dim"},
         link.code === undefined || link.code === null ? "" : ` ${link.code} ${link.hex ?? ""} ${link.symbol ?? ""}${link.source === "call" ? ", returned" : ""}`))))));
   }
-  parts.push(el("h3", {}, "To run it again"), el("pre", {class: "command"}, record.again));
+  parts.push(el("h3", {}, "Run it again"), el("pre", {class: "command"}, record.again));
   if (record.cause) line("cause", record.cause);
   if (record.expected) { const id = record.expected.known_issue, link = run.issues[id]; line("known issue", link ? el("a", {href: link}, id) : id); }
   if (record.fixed) line("fixed?", `passed under the conditions of ${record.fixed.known_issues.join(", ")}`);
   for (const one of record.preflight ?? []) line("preflight", `${one.severity} ${one.code}: ${one.explanation}. ${one.fix}.`);
-  for (const one of record.emulated ?? []) line("not a phone's answer", `${one.by}: ${one.call} ${one.answer}, ${one.words}`);
+  for (const one of record.emulated ?? []) line("emulated", `${one.by}: ${one.call} ${one.answer}, ${one.words}`);
   line("started", record.started, (record.attempt ?? 1) > 1 ? `, attempt ${record.attempt}` : "");
   for (const [name, value] of Object.entries(record.axes ?? {})) if (value !== null) line(name, figure(value));
   if (record.outputs) line("outputs", record.outputs);

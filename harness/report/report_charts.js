@@ -122,7 +122,7 @@ function heat(data, shown, section, open) {
       return outcomeCell(data, found, `${row} ${value}, ${column} ${other}`, open, {["a." + row]: value, ["a." + column]: other});
     })))));
   put(section,
-    el("h2", {}, "Any two axes"),
+    el("h2", {}, "Heat map of two axes"),
     el("div", {class: "row noprint"},
       select("rows", names, row, value => change({rows: value})),
       select("columns", names.filter(name => name !== row), column, value => change({columns: value})),
@@ -194,7 +194,7 @@ function ladder(data, shown, section, open) {
     return el("div", {}, el("h3", {}, title), drawn.svg);
   };
   put(section,
-    el("h2", {}, "Contexts, one after the other"),
+    el("h2", {}, "Contexts in order of loading"),
     el("div", {class: "legend"}, found.map((one, number_) => el("a", {href: "#", onclick: event => { event.preventDefault(); open(one.case); }},
       el("i", {style: `background:${LINES[number_]}`}), data.short(one.case)))),
     el("div", {class: "charts"},

@@ -361,8 +361,8 @@ def _raise(error: Exception, _: Iterable[CaseRecord]) -> str:
 def qnn_report_sections(run: RunData) -> list[Section]:
     """Return the harness's own sections."""
     return [
-        Section("How well", partial(figure_blocks, page=True), above_cases=True),
-        Section("Which op is slow", partial(ops_tables, page=True)),
+        Section("Accuracy and speed", partial(figure_blocks, page=True), above_cases=True),
+        Section("Slowest ops", partial(ops_tables, page=True)),
         Section("Memory types", pairings),
         Section("Sharing", sharings),
         Section(
@@ -371,7 +371,7 @@ def qnn_report_sections(run: RunData) -> list[Section]:
         ),
         Section("Earlier attempts", lambda _: earlier_attempts(run.contents.earlier)),
         Section("Devices", lambda _: device_lines(run.contents.events)),
-        Section("What simulators leave open", simulated_limits),
+        Section("Limits of simulation", simulated_limits),
         Section("Run", lambda _: settings(run.info)),
     ]
 

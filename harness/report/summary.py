@@ -72,9 +72,9 @@ class FailureGroup:
 
 
 SECTIONS: Final = {
-    "failing": "What fails",
-    "lab": "No verdict: test, input, lab or harness",
-    "expected": "Fails as known",
+    "failing": "Failures",
+    "lab": "No result: wrong input, lab or harness",
+    "expected": "Expected failures",
     "unsupported": "Unsupported",
 }
 """The sections of a page, the most important first, and their headings."""

@@ -280,7 +280,7 @@ def nights_page(site: SiteData, sentences: Mapping[str, str]) -> str:
         for run in reversed(site.runs[-_ALL_NIGHTS:])
     ]
     blocks: list[Block] = [Heading("Nights", 1)]
-    blocks.append(Table("", ("Begun", "What it came to", "Run"), rows, "plain long"))
+    blocks.append(Table("", ("Begun", "Result", "Run"), rows, "plain long"))
     return render_page("Nights", blocks, here="Nights", up="")
 
 
@@ -325,7 +325,7 @@ def night_blocks(
     comparison = site.copy(night.night if night else "", COMPARISON)
     pages.append((comparison, "compared with the run before, with speed and memory"))
     if targets := [links.page(path, text) for path, text in pages if path]:
-        yield Paragraph(["Its pages: ", *joined(targets)])
+        yield Paragraph(["Pages: ", *joined(targets)])
     yield from by_cause(site, changes, links)
 
 

@@ -269,7 +269,7 @@ def test_where_nothing_ran_it_is_told_as_planned(
     failed = record(outcome="failed", measurements=figures, outputs=compared)
     line, table = nodes_tables([failed])
     assert ("no run finished" in markdown([line])) is not executed
-    assert ("would run" in table.title) is not executed
+    assert ("Planned" in table.title) is not executed
     assert "| node 1 | Sigmoid |" in markdown([table])
 
 

@@ -18,7 +18,7 @@ from harness.cli.lab_options import (
     lab_option,
     open_catalog,
 )
-from harness.cli.say import say, say_json, say_result
+from harness.cli.say import say, say_json, say_result, shown_transfers
 from harness.containers.artefact import Artefact
 from harness.containers.open import open_artefacts
 from harness.core.engine import ENGINES
@@ -26,7 +26,6 @@ from harness.core.errors import ConfigError, HarnessError, InfraError
 from harness.core.files import LocalFile
 from harness.core.json_record import Part, Printout
 from harness.core.matrix_axes import BACKENDS, Backend
-from harness.core.notices import Notices, shown_by
 from harness.core.outgoing_text import counted
 from harness.core.socs import HTP_ARCHS, TARGETS, Target
 from harness.core.state_folders import cache_root
@@ -122,12 +121,10 @@ def runtimes(context: click.Context) -> None:
     """List, fetch, show and verify QNN runtimes.
 
     A runtime is named by its version (2.51.0, a short form, latest, all, or a range such as
-    '>=2.48,<2.51'), with the name of a source of devices.yaml in front (sdk:latest), or by the
-    path of a QAIRT SDK, an AAR or a folder with libraries.
+    '>=2.48,<2.51'), with the name of a source in front (sdk:latest; qairt:2.44.0.260225 is
+    downloaded from Qualcomm), or by the path of a QAIRT SDK, an AAR or a folder with libraries.
     """
-
-    report = partial(say, err=True)
-    context.with_resource(shown_by(Notices(progress=report, warn=report)))
+    context.with_resource(shown_transfers())
 
 
 @runtimes.command("list")
@@ -139,10 +136,19 @@ def list_(lab_file: Path, target: str | None, as_json: bool) -> int:
     catalog, targets = open_catalog(lab_file), [target] if target else TARGETS
     entries, problems = _entries(catalog, targets)
     orts = _orts(catalog, targets)
+    others = [
+        f"{source.name}: any version of {source.origin}, as in {source.name}:{source.example}"
+        for source in catalog.sources
+        if source.example
+    ]
+    tables = (
+        *_table("RUNTIME", "name", entries),
+        *others,
+        "",
+        *_table("ONNX RUNTIME", "ort", orts),
+    )
     say_result(
-        RuntimesListed(runtimes=entries, orts=orts, problems=list(problems)),
-        (*_table("RUNTIME", "name", entries), "", *_table("ONNX RUNTIME", "ort", orts)),
-        as_json,
+        RuntimesListed(runtimes=entries, orts=orts, problems=list(problems)), tables, as_json
     )
     for problem in () if as_json else problems:
         say(f"error: {problem}", err=True)

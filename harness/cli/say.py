@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import click
@@ -35,6 +37,25 @@ def show_notices(context: click.Context) -> None:
     context.with_resource(shown_by(Notices(progress=progress, warn=warn)))
 
 
+@contextlib.contextmanager
+def shown_transfers() -> Iterator[None]:
+    """Show the progress of downloads in a line of stderr if that is a terminal."""
+    from harness.core.notices import followed_by
+    from harness.plugin.progress import details
+
+    shown_s = 0.0
+
+    def follow(_: str, facts: Mapping[str, object]) -> None:
+        nonlocal shown_s
+        if (is_over := facts["doing"] is None) or time.monotonic() - shown_s > _REDRAW_S:
+            shown_s = time.monotonic()
+            line = "" if is_over else outgoing(details(facts))
+            click.echo(f"\r{line}\x1b[K", err=True, nl=False)
+
+    with followed_by(follow) if sys.stderr.isatty() else contextlib.nullcontext():
+        yield
+
+
 def say_result(document: object, lines: Iterable[str], as_json: bool) -> None:
     """Print the result of a command, as JSON or as lines of text."""
     if as_json:
@@ -61,6 +82,7 @@ def say_json(document: object) -> None:
 
 
 _MOST_PIECES: Final = 10_000
+_REDRAW_S: Final = 0.2
 
 
 def _safe(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Unpacking of zip archives (wheels, AARs, DLCs) that are not trusted.
+"""Unpacking of zip archives (wheels, AARs, DLCs, SDKs) that are not trusted.
 
 Nothing else in the harness unpacks archives. Only deflate is accepted: it is unpacked in pieces,
 while bzip2 expands 428 bytes to 850 MB at once.
@@ -15,13 +15,14 @@ import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
 
 from harness.core.errors import InfraError
 from harness.core.outgoing_text import counted
 from harness.core.paths_inside import create_inside, name_problem
+from harness.core.state_folders import require_room
 from harness.core.verified_folder import (
     MANIFEST,
     VerifiedFolder,
@@ -62,7 +63,8 @@ _DAMAGE = (
 class ArchiveLimits:
     """Limits for unpacking (bytes); the libraries of QNN 2.51 need a tenth of each.
 
-    A directory of 2 MiB takes 20 MB of memory. `zip64` allows archives beyond 4 GB.
+    A directory of 2 MiB takes 20 MB of memory. `zip64` allows archives beyond 4 GB. Members that
+    are not `judged`, by their names, may be anything and are not unpacked.
     """
 
     members: int = 10_000
@@ -72,6 +74,7 @@ class ArchiveLimits:
     # Deflate packs zeros 1032 : 1; libraries 2 to 5 : 1, texts up to 20 : 1.
     ratio: int = 250
     zip64: bool = False
+    judged: Callable[[str], bool] = field(default=lambda _: True, repr=False)
 
 
 class ArchiveError(Exception):
@@ -89,15 +92,15 @@ def unpack(
     Return {name: sha256}. The whole archive is checked before the first byte is written, including
     members that are not wanted. Refused: names with a `name_problem`, links and devices,
     duplicates, names that are file and folder at once, encryption, methods other than deflate,
-    zip64, overlapping members, and more than `limits`. Raises InfraError with the reason; the
-    caller removes files written until then.
+    zip64, overlapping members, more than `limits`, and more than fits on the disk. Raises
+    InfraError with the reason; the caller removes files written until then.
     """
     with _open(archive, limits) as opened:
-        return {
-            member.filename: _write(opened, member, folder)
-            for member in _named(opened)
-            if not member.is_dir() and is_wanted(member.filename)
-        }
+        files = [member for member in _named(opened, limits) if not member.is_dir()]
+        wanted = [member for member in files if is_wanted(member.filename)]
+        size = sum(member.file_size for member in wanted)
+        require_room(folder, size, f"unpacking {archive.name}")
+        return {member.filename: _write(opened, member, folder) for member in wanted}
 
 
 def unpack_once(
@@ -108,6 +111,7 @@ def unpack_once(
     data_of: Callable[[Path, Collection[str]], Mapping[str, Any]],
     *,
     title: str,
+    limits: ArchiveLimits = ArchiveLimits(),
 ) -> VerifiedFolder:
     """Return the wanted files of an archive as a verified folder, unpacked if absent or changed.
 
@@ -119,7 +123,7 @@ def unpack_once(
         with work_folder(folder.parent) as work:
             unfinished = work / "unpacked"
             unfinished.mkdir()
-            files = unpack(archive, unfinished, is_wanted)
+            files = unpack(archive, unfinished, is_wanted, limits)
             if any(name.split("/")[0] == MANIFEST for name in files):
                 raise InfraError(f"{archive.name} has a {MANIFEST}, which is a reserved name")
             write_manifest(unfinished, facts, data_of(unfinished, files), files)
@@ -129,9 +133,10 @@ def unpack_once(
 
 
 def names_of(archive: Path, limits: ArchiveLimits = ArchiveLimits()) -> list[str]:
-    """Return the names of an archive's files, checked as in `unpack`. Raises InfraError."""
+    """Return the names of an archive's files, judged as in `unpack`. Raises InfraError."""
     with _open(archive, limits) as opened:
-        return [member.filename for member in _named(opened) if not member.is_dir()]
+        _named(opened, limits)
+        return [member.filename for member in opened.infolist() if not member.is_dir()]
 
 
 @contextmanager
@@ -211,6 +216,8 @@ def _judge(opened: zipfile.ZipFile, limits: ArchiveLimits) -> None:
         )
     total = 0
     for member in members:
+        if not limits.judged(member.filename):
+            continue
         total += member.file_size
         if problem := _problem_of(member, limits):
             raise ValueError(f"{member.orig_filename[:120]!r} {problem}")
@@ -219,9 +226,9 @@ def _judge(opened: zipfile.ZipFile, limits: ArchiveLimits) -> None:
     _refuse_overlaps(members, opened.start_dir)
 
 
-def _named(opened: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
-    """Return the members, after checking that each name is that of a file inside a folder."""
-    members = opened.infolist()
+def _named(opened: zipfile.ZipFile, limits: ArchiveLimits) -> list[zipfile.ZipInfo]:
+    """Return the judged members, after checking that each name is that of a file in a folder."""
+    members = [member for member in opened.infolist() if limits.judged(member.filename)]
     for member in members:
         if problem := name_problem(member.orig_filename.removesuffix("/")):
             raise ValueError(f"{member.orig_filename[:120]!r} {problem}")

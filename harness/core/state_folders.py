@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import stat
 from pathlib import Path
 from typing import Final
@@ -46,6 +47,16 @@ def cache_problem(error: OSError, problem: str = "cannot write to the cache") ->
     path = f": {error.filename}" if error.filename else ""
     why = f"{error.strerror or error}{path}"
     return InfraError(f"{problem}: {why}; set {CACHE_VARIABLE} to use another folder")
+
+
+def require_room(folder: Path, needed: int, doing: str) -> None:
+    """Raise InfraError if the disk of a folder in the cache has less than `needed` bytes free."""
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise InfraError(
+            f"{doing} needs {needed / 1e6:,.1f} MB on the disk of {folder}, which has "
+            f"{free / 1e6:,.1f} MB free; make room, or set {CACHE_VARIABLE} to use another folder"
+        )
 
 
 def cache_path() -> Path:

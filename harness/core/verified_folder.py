@@ -422,9 +422,11 @@ class FetchedFiles:
                     fetched = bring(folder)
                     sha256, size = sha256_of(fetched), fetched.stat().st_size
                     if expected not in (None, sha256):
+                        note = self.path(f"{name}.json")
+                        is_noted = expected == self.noted_sha256(name)
                         raise InfraError(
-                            f"the server sent {title} with sha256 {sha256}, expected {expected}; "
-                            "the file was discarded"
+                            f"the server sent {title} with sha256 {sha256}, expected {expected}"
+                            f"{f' as in {note}' if is_noted else ''}; the file was discarded"
                         )
                     write_json(self.path(f"{name}.json"), {"sha256": sha256})
                     fetched.replace(path)

@@ -27,6 +27,7 @@ from harness.models.session_plan import Libraries, within_session
 from harness.probe.ort_plan import APP_READ, APP_WRITE, call, operation, tensor
 from harness.probe.plan import Plan, Settings, Step
 from harness.runtimes.pypi import QNN_PLATFORMS
+from harness.runtimes.qairt_url import QAIRT, QairtUrlSource
 from harness.runtimes.runtime import Runtime, facts_of
 
 _MODEL: Final = Model("tiny")
@@ -88,8 +89,9 @@ def _name_source(target: str) -> str:
     if target in QNN_PLATFORMS:
         return "name a source of libraries for this target, or correct --qnn"
     return (
-        "PyPI has no libraries for phones: set QAIRT_SDK_ROOT to a QAIRT SDK, or name an SDK, an "
-        "AAR or a Maven repository in `runtimes` of devices.yaml, or correct --qnn"
+        "PyPI has no libraries for phones: fetch an SDK of Qualcomm, as in `qnn-harness runtimes "
+        f"fetch {QAIRT}:{QairtUrlSource.example} --target {target}`, set QAIRT_SDK_ROOT, name "
+        "another source in `runtimes` of devices.yaml, or correct --qnn"
     )
 
 

@@ -181,6 +181,9 @@ def _source_name(text: str) -> str:
     return text
 
 
+SourceName = Annotated[Name, AfterValidator(_source_name)]
+
+
 class RuntimeSource(TaggedModel):
     """One more place that libraries come from; the other keys are those of its kind."""
 
@@ -188,7 +191,7 @@ class RuntimeSource(TaggedModel):
     tag = "kind"
     hook = "qnn_runtime_sources"
 
-    name: Annotated[Name, AfterValidator(_source_name)]
+    name: SourceName
     """What stands in front of its versions: `--qnn NAME:2.31.0`, `--qnn NAME:latest`."""
 
     kind: str

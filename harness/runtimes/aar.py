@@ -16,8 +16,9 @@ from harness.core.errors import ConfigError, InfraError, VersionError
 from harness.core.files import sha256_of
 from harness.core.outgoing_text import outgoing
 from harness.core.verified_folder import HashCache, find_damage
+from harness.runtimes.download import NotOnServer
 from harness.runtimes.local_sources import FolderSource, local_runtime
-from harness.runtimes.maven_repository import Coordinates, NotInRepository, Repository
+from harness.runtimes.maven_repository import Coordinates, Repository
 from harness.runtimes.runtime import LibrarySource, Runtime, is_library, version_key
 
 AAR_TARGET: Final = "android-arm64"
@@ -138,7 +139,7 @@ class MavenSource(LibrarySource):
             return [self.coordinates.version]
         try:
             return sorted(self._repository.versions(self.coordinates), key=version_key)
-        except NotInRepository as error:
+        except NotOnServer as error:
             raise ConfigError(
                 f"there is no {self.coordinates}: {error}",
                 field=f"runtimes.{self.name}.coordinates",

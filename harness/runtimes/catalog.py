@@ -28,6 +28,7 @@ from harness.runtimes.pypi import (
     ort_folder,
     require_compiling_host,
 )
+from harness.runtimes.qairt_url import COMMUNITY_URL, QAIRT, QairtUrlSource
 from harness.runtimes.runtime import LibrarySource, Runtime
 from harness.runtimes.version_specs import choose, choose_all, is_path, names, split_specs
 
@@ -68,7 +69,7 @@ class Catalog:
 
     @classmethod
     def of(cls, lab: Lab, environment: Mapping[str, str], cache_root: Path) -> Self:
-        """Return the catalog of a lab: its `runtimes`, the environment's SDK after them, and PyPI.
+        """Return the catalog of a lab: its `runtimes`, the environment's SDK, Qualcomm's, and PyPI.
 
         Nothing is opened yet. Raises ConfigError for invalid coordinates.
         """
@@ -84,6 +85,8 @@ class Catalog:
             variable, path = sdk
             path = path.expanduser().absolute()
             sources.append(SdkSource(SDK_NAME, path, cache_root, field=variable))
+        if QAIRT not in {source.name for source in sources}:
+            sources.append(QairtUrlSource(QAIRT, COMMUNITY_URL, cache_root))
         return cls(cache_root, sources=sources)
 
     def add(self, source: LibrarySource) -> None:
@@ -121,12 +124,8 @@ class Catalog:
                 continue
             source, colon, rest = part.partition(":")
             if colon and source in self._sources:
-                known = self._sources[source].versions(target)
-                if not known:
-                    problem = f"{source} has no QNN libraries for {target}"
-                    raise VersionError(problem, field=field)
-                chosen = {source: choose_all(rest, known, field=field)}
-                resolved.update(dict.fromkeys(names(chosen, PYPI)))
+                versions = _versions_in(self._sources[source], rest, target, field)
+                resolved.update(dict.fromkeys(names({source: versions}, PYPI)))
                 continue
             try:
                 resolved.update(dict.fromkeys(choose(part, self._known(target), field=field)))
@@ -227,8 +226,9 @@ class Catalog:
         listed = {name: source.versions(target) for name, source in self._sources.items()}
         if not (known := names(listed, PYPI)):
             raise ConfigError(
-                f"there is no source of QNN libraries for target {target!r}; add one to `runtimes` "
-                "of devices.yaml (PyPI has libraries for other targets)",
+                f"there is no source of QNN libraries for target {target!r}; name an SDK, as in "
+                f"--qnn {QAIRT}:{QairtUrlSource.example}, or add a source to `runtimes` of "
+                "devices.yaml (PyPI has libraries for other targets)",
                 choices=QNN_PLATFORMS,
             )
         return known
@@ -237,7 +237,7 @@ class Catalog:
         prefix, colon, version = name.partition(":")
         if colon and prefix in self._sources:
             source = self._sources[prefix]
-            if version in source.versions(target):
+            if source.has(version, target):
                 return source, version
         elif name in self.pypi.versions(target):
             return self.pypi, name
@@ -247,6 +247,21 @@ class Catalog:
                     return source, name
         choices = choose("all", self._known(target))
         raise VersionError(f"unknown QNN version {name[:80]!r}", choices=choices)
+
+
+def _versions_in(source: LibrarySource, spec: str, target: str, field: str | None) -> Sequence[str]:
+    if source.has(spec, target):
+        return [spec]
+    known, example = source.versions(target), source.example
+    other = f"; name a whole version, as in {source.name}:{example}" if example else ""
+    if not known:
+        where = " in the cache" if example else ""
+        problem = f"{source.name} has no QNN libraries for {target}{where}{other}"
+        raise VersionError(problem, field=field)
+    try:
+        return choose_all(spec, known, field=field)
+    except ConfigError as error:
+        raise type(error)(error.problem + other, field=field, choices=error.choices) from error
 
 
 def resolve_versions(spec: str, *, field: str | None = None) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -46,6 +46,10 @@ _FOLDERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "linux-arm64": (r"aarch64-oe-linux-gcc[\d.]+", r"aarch64-ubuntu-gcc[\d.]+"),
         "linux-x64": (r"x86_64-linux-clang",),
     }
+)
+SDK_TARGETS: Final = tuple(_FOLDERS)
+_IN_TREE: Final = re.compile(
+    r"((?:[^/]+/){0,2}?)(lib/([^/]+)/(?:unsigned/)?[^/]+|[^/]+|include/.+)"
 )
 _HEXAGON = re.compile(r"hexagon-v(\d\d)", re.ASCII)
 # "v2.28.2.241116104011_103376", as in logs. sdk.yaml may have the version without the build; ONNX
@@ -266,6 +270,24 @@ def target_folder(names: list[str], target: str, toolchain: str | None) -> str |
         if fitting:
             return max(fitting, key=_compiler_key)
     return None
+
+
+def sdk_files(names: Iterable[str], target: str) -> tuple[str, frozenset[str]]:
+    """Return the root of the tree in an archive, and its files that a target needs (pure).
+
+    No files if it has no libraries for the target.
+    """
+    matches = [match for name in names if (match := _IN_TREE.fullmatch(name))]
+    libraries = [match for match in matches if match[3] and "/libQnn" in match[2]]
+    folder = target_folder(sorted({match[3] for match in libraries}), target, None)
+    tree = next((match[1] for match in libraries if match[3] == folder), "")
+    files = {
+        name
+        for name, root, path, place in (match.group(0, 1, 2, 3) for match in matches)
+        if root == tree and (path in _VERSION_FILES or (place and is_device_file(path)))
+        if place in (None, folder) or _HEXAGON.fullmatch(place)
+    }
+    return tree, frozenset(files if folder else ())
 
 
 def _compiler_key(name: str) -> tuple[int, ...]:

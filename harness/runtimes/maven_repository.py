@@ -1,143 +1,22 @@
-"""Maven repositories, as a folder or behind a URL: coordinates, versions, verified files.
-
-Not pooch 1.9: it does not bound the size of downloads.
-"""
+"""Maven repositories, as a folder or behind a URL: coordinates, versions, verified files."""
 
 from __future__ import annotations
 
-import base64
-import contextlib
 import hashlib
 import logging
 import os
 import re
-import time
-import urllib.parse
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
-from harness.core.deadline import Deadline
 from harness.core.errors import ConfigError, InfraError
-from harness.core.files import disk_errors
 from harness.core.outgoing_text import counted, without_secrets
 from harness.core.paths_inside import inside, name_problem, stays_inside
 from harness.core.verified_folder import FetchedFiles, work_folder
-
-if TYPE_CHECKING:  # few runs download anything, and all would import ssl
-    import http.client
-    import urllib.request
+from harness.runtimes.download import Bounds, NotOnServer, download
 
 _log = logging.getLogger(__name__)
-
-_CHUNK_BYTES: Final = 256 << 10
-_STALL_S: Final = 30.0
-_TRIES: Final = 3
-_PAUSE_S: Final = 0.5
-
-
-class NotInRepository(InfraError):
-    """The server has no such file."""
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """Bounds of a download: bytes and seconds."""
-
-    max_bytes: int
-    timeout_s: float
-
-
-def download(url: str, path: Path, bounds: Bounds) -> None:
-    """Write the content of an http(s) URL to a file.
-
-    User and password of the URL are sent to its own host only, not to one that it redirects to. A
-    broken connection is retried. Raises NotInRepository; InfraError if the content is too large.
-    """
-    import http.client
-    import urllib.request
-
-    try:
-        parts = urllib.parse.urlsplit(url)
-        _ = parts.port
-    except ValueError as error:
-        raise InfraError(f"{url} is no URL") from error
-    user, separator, host = parts.netloc.rpartition("@")
-    if separator:
-        url = parts._replace(netloc=host).geturl()
-    request = urllib.request.Request(url, headers={"User-Agent": "qnn-harness"})
-    if separator:
-        login = base64.b64encode(urllib.parse.unquote_to_bytes(user)).decode()
-        request.add_unredirected_header("Authorization", f"Basic {login}")
-    deadline = Deadline(bounds.timeout_s)
-    for tries_left in reversed(range(_TRIES)):
-        try:
-            _attempt(request, path, bounds.max_bytes, deadline)
-            return
-        except UnicodeError as error:
-            raise InfraError(f"{url}: its host name is not valid") from error
-        except (http.client.HTTPException, OSError) as error:
-            why = str(error) or type(error).__name__
-            if not tries_left or deadline.remaining() <= _PAUSE_S:
-                raise InfraError(f"the connection to {url} was lost: {why}") from error
-            _log.info(f"the connection was lost ({why}); trying again")
-            time.sleep(_PAUSE_S)
-
-
-def _attempt(
-    request: urllib.request.Request, path: Path, max_bytes: int, deadline: Deadline
-) -> None:
-    import http.client
-    import urllib.error
-
-    url, size = request.full_url, 0
-    try:
-        stall = max(0.1, min(_STALL_S, deadline.remaining()))
-        with (
-            contextlib.closing(_opener().open(request, timeout=stall)) as response,
-            disk_errors(f"cannot write {url} to the cache"),
-            path.open("wb") as file,
-        ):
-            while chunk := _read(response):
-                size += len(chunk)
-                if size + (response.length or 0) > max_bytes:
-                    raise InfraError(f"{url} is larger than the limit of {max_bytes} bytes")
-                file.write(chunk)
-                if deadline.expired:
-                    raise InfraError(f"{url} did not arrive within {deadline.seconds:g} s")
-    except urllib.error.HTTPError as error:
-        error.close()
-        if error.code in (404, 410):
-            raise NotInRepository(f"{url}: {error.code} {error.reason}") from error
-        if error.code >= 500 or error.code == 429:
-            raise http.client.HTTPException(f"{error.code} {error.reason}") from error
-        raise InfraError(f"{url}: {error.code} {error.reason}") from error
-
-
-def _read(response: http.client.HTTPResponse) -> bytes:
-    """Read a part of a response. Raises HTTPException for a broken or silent connection."""
-    import http.client
-
-    try:
-        chunk = response.read1(_CHUNK_BYTES)
-    except OSError as error:
-        raise http.client.HTTPException(str(error)) from error
-    if not chunk and response.length:  # read1 returns nothing if the connection ends
-        raise http.client.IncompleteRead(b"", response.length)
-    return chunk
-
-
-def _opener() -> urllib.request.OpenerDirector:
-    import urllib.request
-
-    # without the handlers of file: and ftp:, which a redirection could lead to
-    kinds = "Proxy", "HTTP", "HTTPS", "HTTPDefaultError", "HTTPRedirect", "Unknown"
-    opener = urllib.request.OpenerDirector()
-    for kind in kinds:
-        opener.add_handler(getattr(urllib.request, f"{kind}Handler")())
-    opener.add_handler(urllib.request.HTTPErrorProcessor())
-    return opener
-
 
 QNN_RUNTIME: Final = "com.qualcomm.qti:qnn-runtime"
 METADATA: Final = "maven-metadata.xml"
@@ -230,7 +109,7 @@ class Repository:
     def versions(self, artifact: Coordinates) -> list[str]:
         """Return the versions of an artifact, unordered; without a network, those of the last time.
 
-        Of a folder, the versions that are there, not those of its list. Raises NotInRepository.
+        Of a folder, the versions that are there, not those of its list. Raises NotOnServer.
         """
         if self._folder is not None:
             return self._versions_in(self._folder, artifact)
@@ -240,7 +119,7 @@ class Repository:
             try:
                 download(f"{self._url}/{name}", work / METADATA, TEXT_BOUNDS)
                 (work / METADATA).replace(path)
-            except NotInRepository:
+            except NotOnServer:
                 raise
             except InfraError as error:
                 if not path.is_file():
@@ -255,7 +134,7 @@ class Repository:
         try:
             names = filter(_is_part, os.listdir(root / artifact.folder))
         except OSError as error:
-            raise NotInRepository(f"{root / artifact.folder}: {error.strerror}") from error
+            raise NotOnServer(f"{root / artifact.folder}: {error.strerror}") from error
         aars = {name: artifact.with_version(name).aar() for name in names}
         return [name for name, aar in aars.items() if inside(root, aar).is_file()]
 
@@ -269,12 +148,12 @@ class Repository:
     def file(self, name: str) -> Path:
         """Return a file, verified by its checksum if it is fetched and has one.
 
-        Raises NotInRepository.
+        Raises NotOnServer.
         """
         if self._folder is not None:
             path = inside(self._folder, name)
             if not path.is_file():
-                raise NotInRepository(f"{path} is not there")
+                raise NotOnServer(f"{path} is not there")
             if not stays_inside(self._folder, path):
                 raise InfraError(f"a link in the path {path} leads outside of {self._folder}")
             return path
@@ -292,7 +171,7 @@ class Repository:
             path = file.with_name("checksum")
             try:
                 download(f"{self._url}/{name}.{kind}", path, _CHECKSUM_BOUNDS)
-            except NotInRepository:
+            except NotOnServer:
                 continue
             # it may also name the file
             listed = (path.read_text("ascii", "replace").split() or [""])[0].lower()

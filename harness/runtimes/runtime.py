@@ -288,6 +288,9 @@ def is_library(name: str) -> bool:
     return file_name.endswith(".so") or ".so." in file_name
 
 
+_WHOLE_VERSION: Final = re.compile(r"\d{1,3}(?:\.\d{1,3}){2}\.\d{6}", re.ASCII)
+
+
 class LibrarySource(ABC):
     """A source of runtimes.
 
@@ -300,10 +303,17 @@ class LibrarySource(ABC):
     """Name of the source, which is the prefix of its versions."""
     origin: str
     """Place of the source, for people: a path, a URL, a project."""
+    example: str | None = None
+    """A version of a source that has more than `versions` lists, each named as a whole."""
 
     @abstractmethod
     def versions(self, target: str) -> list[str]:
         """Return the versions for a target, oldest first; none for another target."""
+
+    def has(self, version: str, target: str) -> bool:
+        """Return whether `runtime` may be asked for an exact version."""
+        is_unlisted = self.example is not None and _WHOLE_VERSION.fullmatch(version) is not None
+        return is_unlisted or version in self.versions(target)
 
     def is_cached(self, version: str, target: str) -> bool:
         """Return whether a runtime needs no network, as one on this computer."""
@@ -311,7 +321,7 @@ class LibrarySource(ABC):
 
     @abstractmethod
     def runtime(self, version: str, target: str) -> Runtime:
-        """Return the runtime of an exact version of `versions`, verified."""
+        """Return the runtime of an exact version that it `has`, verified."""
 
     @abstractmethod
     def damage(self, version: str, target: str) -> list[str]:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from harness.core.errors import ConfigError
 from harness.core.socs import Target
-from harness.core.yaml_document import Text
-from harness.lab.config_fields import RuntimeSource, Word
+from harness.core.yaml_document import Text, in_schema, matching
+from harness.lab.config_fields import RuntimeSource, SourceName, Word
 from harness.runtimes.aar import AAR_TARGET, AarSource, MavenSource
 from harness.runtimes.local_sources import FolderSource, SdkSource
 from harness.runtimes.maven_repository import QNN_RUNTIME, Coordinates
+from harness.runtimes.qairt_url import COMMUNITY_URL, QAIRT, VERSION_FIELD, QairtUrlSource
 
 _URL: Final = re.compile(
     r"https?://(?:[^\s/?#@]{1,200}@)?(?:[\w.-]{1,253}|\[[\da-f.:]{2,45}\])(?::\d{1,5})?"
@@ -31,6 +33,14 @@ def _repository(text: str) -> str:
             "must be a folder, or an http or https URL; in its user and password, write / ? # @ : "
             "as %2F %3F %23 %40 %3A",
         )
+    return text
+
+
+def _archives(text: str) -> str:
+    if not _URL.fullmatch(text) or VERSION_FIELD not in text:
+        problem = "must be an http or https URL with {field} in it, as in {url}"
+        context = {"field": VERSION_FIELD, "url": COMMUNITY_URL}
+        raise PydanticCustomError("archives", problem, context)
     return text
 
 
@@ -113,4 +123,28 @@ class MavenArtifact(RuntimeSource):
         return MavenSource(self.name, coordinates, location, cache_root, target=self.target)
 
 
-KINDS: Final = (SdkTree, LibraryFolder, AndroidArchive, MavenArtifact)
+_SHA256: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_is_sha256 = matching(_SHA256, "sha256", "must be 64 hexadecimal digits in lower case")
+
+
+Sha256 = Annotated[Text, AfterValidator(_is_sha256), in_schema(_SHA256)]
+
+
+class SdkArchives(RuntimeSource):
+    """QAIRT SDKs as zip archives behind a URL."""
+
+    kind: Literal["qairt-url"]
+
+    name: SourceName = QAIRT
+
+    url: Annotated[Text, AfterValidator(_archives)] = COMMUNITY_URL
+    """The URL of an archive, with `{version}` in place of its version."""
+
+    sha256: Mapping[Word, Sha256] = Field(default_factory=dict)
+    """The hashes of archives by version; others must stay as they are when first fetched."""
+
+    def open(self, folder: Path, cache_root: Path) -> QairtUrlSource:
+        return QairtUrlSource(self.name, self.url, cache_root, sha256=self.sha256)
+
+
+KINDS: Final = (SdkTree, LibraryFolder, AndroidArchive, MavenArtifact, SdkArchives)

@@ -21,7 +21,7 @@ from harness.lab.new_devices import with_addresses
 from harness.nightly.night import lock_nights
 from harness.probe.build import ProbeBuilder, read_sources
 from harness.runtimes.catalog import Catalog
-from harness.runtimes.maven_repository import Bounds, download
+from harness.runtimes.download import Bounds, download
 from harness.runtimes.pypi import require_compiling_host
 from harness.simulator.private_server import harness_key
 from harness.transport.adb_server import adb_binary

@@ -1,5 +1,6 @@
-"""A Maven repository on loopback that can break off, and lists its requests."""
+"""A server of files on loopback, as of Maven, that can break off, and lists its requests."""
 
+import contextlib
 import hashlib
 import io
 import threading
@@ -9,6 +10,8 @@ from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from harness.runtimes.maven_repository import METADATA, Coordinates
+
+_PIECE = 64 << 10
 
 
 def make_aar(libraries: Mapping[str, bytes]) -> bytes:
@@ -31,7 +34,9 @@ class MavenServer:
     """Serves `files`; `cuts` says after how many bytes which answers break off, once each.
 
     An answer breaks off after `stall_s`; `reason` is said of what is refused; `login` is the header
-    that it wants to see.
+    that it wants to see. With an `etag` a rest is served to whoever has the part before it, or to
+    anyone who asks (`obliging`). A piece of 64 KB comes every `pace_s`; `claimed` is the length
+    that is told, none if it is 0.
     """
 
     def __init__(self) -> None:
@@ -41,14 +46,19 @@ class MavenServer:
         self.status: dict[str, int] = {}
         self.reason: str | None = None
         self.login: str | None = None
-        self.stall_s = 0.0
+        self.stall_s = self.pace_s = 0.0
+        self.etag = ""
+        self.obliging = False
+        self.claimed: int | None = None
+        self.ranges: list[str] = []
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
-                outer._answer(self)
+                with contextlib.suppress(ConnectionError):
+                    outer._answer(self)
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -93,13 +103,33 @@ class MavenServer:
             request.send_header("Content-Length", "0")
             request.end_headers()
             return
-        request.send_response(200)
+        span = request.headers.get("Range", "")
+        self.ranges.append(span)
+        knows = self.obliging or (self.etag and request.headers.get("If-Range") == self.etag)
+        start = int(span[6:-1]) if span and knows else 0
+        if start >= len(content):
+            request.send_response(416)
+            request.send_header("Content-Range", f"bytes */{len(content)}")
+            request.send_header("Content-Length", "0")
+            request.end_headers()
+            return
+        request.send_response(206 if start else 200)
         request.send_header("Content-Type", "text/html")  # pip wants it of an index
-        request.send_header("Content-Length", str(len(content)))
+        if start:
+            request.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        if self.etag:
+            request.send_header("ETag", self.etag)
+        length = len(content) - start if self.claimed is None else self.claimed
+        if length:
+            request.send_header("Content-Length", str(length))
+        else:
+            request.send_header("Connection", "close")
         request.end_headers()
         cuts = self.cuts.get(name) or [len(content)]
-        body = content[: cuts.pop(0)]
-        request.wfile.write(body)
-        if len(body) < len(content):
+        body = content[start:][: cuts.pop(0)]
+        for position in range(0, len(body), _PIECE):
+            request.wfile.write(body[position : position + _PIECE])
+            time.sleep(self.pace_s)
+        if len(body) < length or not length:
             time.sleep(self.stall_s)
             request.close_connection = True

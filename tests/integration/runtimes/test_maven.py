@@ -8,7 +8,7 @@ import pytest
 
 from harness.core.errors import ConfigError, InfraError
 from harness.runtimes.aar import MavenSource
-from harness.runtimes.maven_repository import Bounds, Coordinates, Repository
+from harness.runtimes.maven_repository import Coordinates
 from tests.integration.runtimes.maven_server import MavenServer, make_aar
 from tests.logged import Logged
 from tests.unit.runtimes.elf_files import elf_file
@@ -68,17 +68,10 @@ def test_an_artifact_is_a_source(server: MavenServer, tmp_path: Path, logged: Lo
     assert logged.warnings, "its list is that of the last time"
 
 
-def test_a_download_that_breaks_off_is_tried_again(server: MavenServer, tmp_path: Path) -> None:
-    name = QNN.with_version("2.31.0").aar()
-    server.cuts[name] = [300_000, 0]
-    opened(server, tmp_path).runtime("2.31.0", TARGET)
-    assert server.requests.count(name) == 3
-
-
 def test_what_breaks_off_each_time_leaves_nothing(
     server: MavenServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.runtimes.maven_repository._PAUSE_S", 0.01)
+    monkeypatch.setattr("harness.runtimes.download._PAUSE_S", 0.01)
     server.cuts[QNN.with_version("2.31.0").aar()] = [700_000, 0, 0]
     with pytest.raises(InfraError, match="was lost"):
         opened(server, tmp_path).runtime("2.31.0", TARGET)
@@ -94,20 +87,11 @@ def test_a_wrong_checksum_leaves_nothing(server: MavenServer, tmp_path: Path) ->
     assert not any(path.endswith((".aar", "part")) for path in files_below(tmp_path))
 
 
-def test_too_large_a_file_is_not_taken(server: MavenServer, tmp_path: Path) -> None:
-    name = QNN.with_version("2.31.0").aar()
-    small = Bounds(max_bytes=1000, timeout_s=10)
-    repository = Repository(server.url, tmp_path, bounds=small)
-    with pytest.raises(InfraError, match="limit of 1000 bytes"):
-        repository.file(name)
-    assert not any(path.endswith(".aar") for path in files_below(tmp_path))
-
-
 @pytest.mark.parametrize("status", [404, 403, 500])
 def test_refusals(
     server: MavenServer, tmp_path: Path, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.runtimes.maven_repository._PAUSE_S", 0.01)
+    monkeypatch.setattr("harness.runtimes.download._PAUSE_S", 0.01)
     server.status[f"{QNN.folder}/maven-metadata.xml"] = status
     error = ConfigError if status == 404 else InfraError
     with pytest.raises(error, match=str(status)):

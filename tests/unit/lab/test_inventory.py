@@ -285,6 +285,8 @@ MISTAKES = [
         "runtimes[0].repository",
     ),
     (RUNTIMES + "  - {name: a, kind: folder, path: x, target: mars}\n", 6, "runtimes[0].target"),
+    (RUNTIMES + '  - {kind: qairt-url, url: "http://a/v.zip"}\n', 6, "runtimes[0].url"),
+    (RUNTIMES + "  - {kind: qairt-url, sha256: {2.4.0: x}}\n", 6, "runtimes[0].sha256.2.4.0"),
     (NOTIFY + "  - {name: a, url: 'json://a b'}\n", 6, "notify[0].url"),
     (NOTIFY + "  - {name: a, url: 'json://a', colour: red}\n", 6, "notify[0].colour"),
     (NOTIFY + "  - {name: a, url: 'json://a', on: [new]}\n", 6, "notify[0]"),

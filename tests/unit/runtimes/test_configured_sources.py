@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pytest
 
-from harness.core.errors import ConfigError
+from harness.core.errors import ConfigError, VersionError
 from harness.lab.config_fields import RuntimeSource
 from harness.lab.inventory import load_lab
 from harness.runtimes.aar import AarSource
@@ -75,13 +75,35 @@ def test_the_environment_names_an_sdk(places: Path) -> None:
     lab_file.write_text("schema: 1\ndevices:\n  - {name: a, serial: b}\n")
     environment = {"QNN_SDK_ROOT": str(places / "sdks"), "QAIRT_SDK_ROOT": str(places / "qairt")}
     catalog = Catalog.of(load_lab(lab_file), environment, places / "cache")
-    assert [source.name for source in catalog.sources] == ["sdk", "pypi"]
+    assert [source.name for source in catalog.sources] == ["sdk", "qairt", "pypi"]
     assert catalog.sources[0].origin == str(places / "qairt")
     lab_file.write_text(
         lab_file.read_text() + "runtimes:\n  - {name: sdk, kind: qairt, path: sdks}\n"
     )
     catalog = Catalog.of(load_lab(lab_file), environment, places / "cache")
     assert catalog.sources[0].origin == str(places / "sdks")
+
+
+def test_any_whole_version_of_qualcomm_can_be_named_unless_devices_yaml_has_another_qairt(
+    places: Path, snapshot: Snapshot
+) -> None:
+    lab_file = places / "devices.yaml"
+    lab_file.write_text(devices := "schema: 1\ndevices:\n  - {name: a, serial: b}\n")
+    catalog = Catalog.of(load_lab(lab_file), {}, places / "cache")
+    name = "qairt:2.44.0.260225"
+    assert catalog.resolve(f"{name},qairt:2.47.0.260601", "android-arm64")[0] == name
+    assert not catalog.is_cached(name, "android-arm64")
+    assert catalog.compiler_for("qairt:2.47.0.260601", "android-arm64") == "2.47.0"
+    for spec in ("qairt:2.44", "qairt:latest"):
+        with snapshot.raises(VersionError):
+            catalog.resolve(spec, "android-arm64", field="--qnn")
+    pinned = f"[{{kind: qairt-url, sha256: {{2.44.0.260225: {'f' * 64}}}}}]"
+    for sources in (pinned, "[{name: qairt, kind: folder, path: 'Mine, all mine!'}]"):
+        lab_file.write_text(f"{devices}runtimes: {sources}\n")
+        catalog = Catalog.of(load_lab(lab_file), {}, places / "cache")
+        assert [source.name for source in catalog.sources] == ["qairt", "pypi"]
+        with snapshot.raises(VersionError):
+            catalog.resolve("qairt:2.45", "android-arm64", field="--qnn")
 
 
 TABLE = {

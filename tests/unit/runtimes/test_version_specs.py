@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from harness.core.errors import ConfigError, VersionError
 from harness.runtimes.catalog import Catalog, resolve_versions
-from harness.runtimes.runtime import Runtime, version_key
+from harness.runtimes.runtime import LibrarySource, Runtime, version_key
 from harness.runtimes.version_specs import choose, is_path, names
 from tests.properties import damaged, reached, reaches
 from tests.snapshots import Snapshot
@@ -15,7 +15,7 @@ from tests.snapshots import Snapshot
 ALL = ["2.47.0", "2.48.40", "2.49.40", "2.50.40", "2.51.0"]
 
 
-class FixedSource:
+class FixedSource(LibrarySource):
     """A source that has a list of versions, and no libraries."""
 
     origin = "the test"
@@ -26,9 +26,6 @@ class FixedSource:
 
     def versions(self, target: str) -> list[str]:
         return self._versions.get(target, [])
-
-    def is_cached(self, version: str, target: str) -> bool:
-        return True
 
     def runtime(self, version: str, target: str) -> Runtime:
         return Runtime(version, target, Path(), (), source=self.name)

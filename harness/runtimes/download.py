@@ -107,6 +107,11 @@ def _attempt(
             disk_errors(f"cannot write {url} to the cache"),
         ):
             if response.status != http.client.PARTIAL_CONTENT:
+                # Qualcomm's server at times sends a short page of an error with 200:
+                # https://github.com/pytorch/executorch/pull/19233
+                if (response.length or 0) < size and "ETag" not in response.headers:
+                    problem = f"the server did not send the rest; remove {path} to begin anew"
+                    raise http.client.HTTPException(problem)
                 size = 0
                 path.unlink(missing_ok=True)
                 write_json(note, {"validator": response.headers.get("ETag")})

@@ -136,8 +136,12 @@ def changed(server: MavenServer, *, obliging: bool = False) -> None:
             ["bytes=700000-", "bytes=1000000-"],
         ),
         (lambda server, part: setattr(server, "claimed", 0), ["bytes=700000-"]),
+        (lambda server, part: server.pages.append(b"<html>"), ["bytes=700000-"] * 2),
     ],
-    ids=["same", "changed", "confused", "complete", "shorter", "no note", "cut again", "no length"],
+    ids=[
+        *("same", "changed", "confused", "complete", "shorter"),
+        *("no note", "cut again", "no length", "unwell"),
+    ],
 )
 def test_what_broke_off_is_continued_if_it_is_the_same(
     meanwhile: Meanwhile,

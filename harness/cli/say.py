@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -43,14 +42,8 @@ def shown_transfers() -> Iterator[None]:
     from harness.core.notices import followed_by
     from harness.plugin.progress import details
 
-    shown_s = 0.0
-
     def follow(_: str, facts: Mapping[str, object]) -> None:
-        nonlocal shown_s
-        if (is_over := facts["doing"] is None) or time.monotonic() - shown_s > _REDRAW_S:
-            shown_s = time.monotonic()
-            line = "" if is_over else outgoing(details(facts))
-            click.echo(f"\r{line}\x1b[K", err=True, nl=False)
+        click.echo(f"\r{outgoing(details(facts))}\x1b[K", err=True, nl=False)
 
     with followed_by(follow) if sys.stderr.isatty() else contextlib.nullcontext():
         yield
@@ -82,7 +75,6 @@ def say_json(document: object) -> None:
 
 
 _MOST_PIECES: Final = 10_000
-_REDRAW_S: Final = 0.2
 
 
 def _safe(text: str) -> str:

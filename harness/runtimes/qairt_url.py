@@ -67,7 +67,7 @@ class QairtUrlSource(LibrarySource):
         return sorted(unpacked | self._sha256.keys(), key=version_key)
 
     def is_cached(self, version: str, target: str) -> bool:
-        return self._files.is_cached(_archive_name(version))
+        return self._files.is_cached(f"v{version}.zip")
 
     def runtime(self, version: str, target: str) -> Runtime:
         title = f"{self.name}:{version}"
@@ -78,8 +78,8 @@ class QairtUrlSource(LibrarySource):
                 raise VersionError(f"{title} has no libraries for {target}")
             facts = {"layout": _LAYOUT, "archive": archive.sha256, "names": sorted(names)}
             folder = self._folder(version, target)
-            limits = replace(LIMITS, judged=names.__contains__)
-            wanted = limits.judged
+            wanted = names.__contains__
+            limits = replace(LIMITS, judged=wanted)
             unpack_once(
                 archive.path, folder, facts, wanted, lambda *_: {}, title=title, limits=limits
             )
@@ -95,14 +95,14 @@ class QairtUrlSource(LibrarySource):
         return replace(sdk.runtime(found, target), qnn_version=version)
 
     def damage(self, version: str, target: str) -> list[str]:
-        archive = self._files.damage(_archive_name(version), self._sha256.get(version))
+        archive = self._files.damage(f"v{version}.zip", self._sha256.get(version))
         return [*archive, *find_damage(self._folder(version, target))]
 
     def _folder(self, version: str, target: str) -> Path:
         return self._root / target / version
 
     def _archive(self, version: str, target: str, title: str) -> FetchedFile:
-        name = _archive_name(version)
+        name = f"v{version}.zip"
 
         def bring(folder: Path) -> Path:
             part = self._files.path(f"{name}.part")
@@ -118,7 +118,3 @@ class QairtUrlSource(LibrarySource):
 
         pinned = self._sha256.get(version) or self._files.noted_sha256(name)
         return self._files.get(name, bring, title=title, expected=pinned)
-
-
-def _archive_name(version: str) -> str:
-    return f"v{version}.zip"

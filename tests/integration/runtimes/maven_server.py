@@ -104,39 +104,28 @@ class MavenServer:
             request.send_header("Content-Length", "0")
             request.end_headers()
             return
-        span = request.headers.get("Range", "")
-        self.ranges.append(span)
-        if page := self.pages and self.pages.pop():
-            request.send_response(200)
-            request.send_header("Content-Length", str(len(page)))
-            request.end_headers()
-            request.wfile.write(page)
-            return
+        self.ranges.append(span := request.headers.get("Range", ""))
+        page = self.pages.pop() if self.pages else b""
         knows = self.obliging or (self.etag and request.headers.get("If-Range") == self.etag)
-        start = int(span[6:-1]) if span and knows else 0
-        if start >= len(content):
-            request.send_response(416)
-            request.send_header("Content-Range", f"bytes */{len(content)}")
-            request.send_header("Content-Length", "0")
-            request.end_headers()
-            return
-        request.send_response(206 if start else 200)
-        request.send_header("Content-Type", "text/html")  # pip wants it of an index
-        if start:
-            request.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-        if self.etag:
-            request.send_header("ETag", self.etag)
-        length = len(content) - start if self.claimed is None else self.claimed
-        if length:
-            request.send_header("Content-Length", str(length))
-        else:
-            request.send_header("Connection", "close")
+        start = int(span[6:-1]) if span and knows and not page else 0
+        content = (page or content)[start:]
+        length = len(content) if self.claimed is None else self.claimed
+        headers = {
+            "Content-Type": "text/html",  # pip wants it of an index
+            "Content-Range": start and f"bytes {start}-{start + len(content) - 1}/*",
+            "Content-Length": str(length),
+            "ETag": "" if page else self.etag,
+        }
+        request.send_response(200 if not start else 206 if content else 416)
+        for header, value in headers.items():
+            if value and (header != "Content-Length" or self.claimed != 0):
+                request.send_header(header, value)
         request.end_headers()
         cuts = self.cuts.get(name) or [len(content)]
-        body = content[start:][: cuts.pop(0)]
+        body = content[: cuts.pop(0)]
         for position in range(0, len(body), _PIECE):
             request.wfile.write(body[position : position + _PIECE])
             time.sleep(self.pace_s)
-        if len(body) < length or not length:
+        if len(body) < length or self.claimed == 0:
             time.sleep(self.stall_s)
             request.close_connection = True

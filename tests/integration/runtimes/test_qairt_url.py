@@ -304,7 +304,7 @@ def test_real_libraries_of_an_archive_run(
     lab.file.write_text(f"{lab.file.read_text()}runtimes:\n  - {{kind: qairt-url, url: '{url}'}}\n")
     name = f"qairt:{version}"
     try:
-        case = ("-k", "context_count and tiny and resident-3", "--preflight", "strict")
+        case = ("-k", "context_count and tiny and resident-3")
         finished = lab.run("--qnn", name, *case, code=0)
         (record,) = finished.cases
         assert f"sim-v73-htp-{name}" in record["case"]
@@ -316,4 +316,4 @@ def test_real_libraries_of_an_archive_run(
         doctor = lab.qnn_harness("doctor", "--qnn", name, "--no-smoke").stdout
         assert f"QNN {name} for linux-x64" in " ".join(doctor.split())
     finally:
-        shutil.rmtree(QairtUrlSource("qairt", url, user_cache)._root)
+        shutil.rmtree(QairtUrlSource("qairt", url, user_cache)._root, ignore_errors=True)

@@ -12,7 +12,7 @@ from harness.app.checks import TARGET, AppFinding, AppReport, Phone, report
 from harness.app.package import Answers, read_app
 from harness.app.phone_run import END_S, AppRunReport, component_of, require_package, run_app
 from harness.bench.provisioner import preflight_device
-from harness.cli.explain import cause_lines, surest_first
+from harness.cli.explain import explanation_lines, surest_first
 from harness.cli.lab_options import (
     SERIAL,
     device_option,
@@ -201,7 +201,9 @@ def _run_lines(result: AppRunReport) -> Iterator[str]:
     yield f"{result.outcome}{watched}"
     if result.sign:
         yield f"    {result.sign}"
-    yield from cause_lines(surest_first(result.explanation.diagnoses))
+    located = result.explanation.located
+    if result.outcome != "running" or (located and located.in_scope):
+        yield from explanation_lines(surest_first(result.explanation))
     for finding in result.findings:
         if finding.severity == "error":
             yield from _finding_lines(finding)

@@ -6,7 +6,7 @@ import gzip
 import sys
 import zlib
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from io import BufferedReader, RawIOBase
 from itertools import groupby
 from pathlib import Path
@@ -17,7 +17,8 @@ import click
 from harness.cli.lab_options import json_option
 from harness.cli.say import say_result
 from harness.core.errors import ConfigError
-from harness.diagnosis.explain_log import Explained, explain as explain_log
+from harness.diagnosis.explain_log import Explained, Explanation, explain as explain_log
+from harness.diagnosis.located import Located
 from harness.diagnosis.log_reader import ScannedLog, read_log
 from harness.diagnosis.rule_sources import all_rules
 
@@ -25,6 +26,10 @@ _NEGATIVE = 1
 _STDIN = "-"
 _MAX_SHOWN = 3
 _LOOKED_AT = 8192
+_SCOPE = (
+    "explain knows QNN, ONNX Runtime's QNN provider, ExecuTorch, LiteRT, Genie, FastRPC, Android's "
+    "linker, and the kernel's lines about them"
+)
 _PACKED = {b"PK\3\4": "zip", b"\xfd7zXZ": "xz", b"BZh": "bzip2", b"\x28\xb5\x2f\xfd": "zstd"}
 _NO_TEXT = bytes({*range(1, 32)} - {*b"\b\t\n\f\r\x1b"})
 
@@ -37,14 +42,15 @@ def explain(file: str, as_json: bool) -> int:
 
     FILE (default: standard input) may be of logcat, qnn-net-run, Genie, LiteRT, ExecuTorch, ONNX
     Runtime or llama.cpp, or copied out of a web page. The answer is the surest cause, followed by
-    others that fit. Ends with 1 if nothing is recognised.
+    others that fit; else the first line of a failure, and what it tells. Ends with 1 if nothing of
+    QNN, of what uses it, or of the way to the DSP is recognised.
     """
     log = _read(file)
-    explanation = explain_log(log.lines)
-    explanation = explanation.model_copy(update={"diagnoses": surest_first(explanation.diagnoses)})
-    text = (*_answer_lines(explanation.diagnoses, log), *explanation.numbers)
+    explanation = surest_first(explain_log(log.lines))
+    text = (*_answer_lines(explanation, log), *explanation.numbers)
     say_result(explanation, text, as_json)
-    return 0 if explanation.diagnoses else _NEGATIVE
+    located = explanation.located
+    return 0 if explanation.diagnoses or (located and located.in_scope) else _NEGATIVE
 
 
 def _read(file: str) -> ScannedLog:
@@ -74,43 +80,57 @@ def _read_text(stream: BinaryIO, name: str) -> ScannedLog:
     return read_log(cast("BinaryIO", buffered))
 
 
-def surest_first(causes: Sequence[Explained]) -> tuple[Explained, ...]:
-    """Return the causes of each failure, the surest first."""
-    ranked = sorted(causes, key=lambda cause: cause.confidence != "known")
+def surest_first(explanation: Explanation) -> Explanation:
+    """Return an explanation with the surest cause of each failure first."""
+    ranked = sorted(explanation.diagnoses, key=lambda cause: cause.confidence != "known")
     failures = dict.fromkeys(cause.failure for cause in ranked)
-    return tuple(cause for failure in failures for cause in ranked if cause.failure == failure)
+    ordered = (cause for failure in failures for cause in ranked if cause.failure == failure)
+    return explanation.model_copy(update={"diagnoses": tuple(ordered)})
 
 
-def _answer_lines(causes: tuple[Explained, ...], log: ScannedLog) -> Iterator[str]:
+def _answer_lines(explanation: Explanation, log: ScannedLog) -> Iterator[str]:
+    if explanation.level == "nothing":
+        lines = "one line" if log.line_count == 1 else f"{log.line_count} lines"
+        name = lines if log.line_count else "an empty log"
+        yield f"nothing wrong found in {name}; is this the whole log of the program that failed?"
     if not log.whole:
         yield "the log is too large; its end was not read"
-    if not log.line_count:
-        yield "the log is empty"
-        return
-    if not causes:
-        lines = "one line" if log.line_count == 1 else f"{log.line_count} lines"
-        yield f"no known cause found in {lines}"
-        if log.error is None:
-            yield "no line has ERROR either; check that this is the whole log of the failed program"
-        else:
-            first = f"line {log.error} is the first with ERROR"
-            yield f"{first}; it and the lines just before it often name the cause"
-        return
-    yield from cause_lines(causes)
+    yield from explanation_lines(explanation)
 
 
-def cause_lines(causes: tuple[Explained, ...]) -> Iterator[str]:
-    """Yield the text about causes, of which those of one failure stand together."""
+def explanation_lines(explanation: Explanation) -> Iterator[str]:
+    """Yield the text about causes, of which those of one failure stand together, and its place."""
+    causes, located = explanation.diagnoses, explanation.located
     for number, (_, group) in enumerate(groupby(causes, lambda cause: cause.failure)):
         answer, *others = group
         if number:
             yield f"another failure{f', of process {answer.process}' if answer.process else ''}:"
         yield from _failure_lines(answer, *others)
+    if located is not None:
+        yield from _located_lines(located)
+    if explanation.level == "located":
+        yield "no known cause fits; the lines just before it often name it"
+
+
+def _located_lines(located: Located) -> Iterator[str]:
+    yield f"located: line {located.line}: {located.text}"
+    if not located.in_scope:
+        yield f"  out of scope: {_SCOPE}"
+    code = located.code
+    facts = {
+        "component": located.component,
+        "phase": located.phase,
+        "call": located.api,
+        "code": code
+        and f"{code.code} ({code.hex}) {code.symbol}: {code.meaning or code.component}",
+        "process": located.process,
+    }
+    yield from (f"  {name}: {value}" for name, value in facts.items() if value is not None)
 
 
 def _failure_lines(answer: Explained, *others: Explained) -> Iterator[str]:
     distinctions = {rule.id: rule.distinction for rule in all_rules()}
-    yield f"{answer.id} ({answer.confidence}): {answer.words}"
+    yield f"cause: {answer.id} ({answer.confidence}): {answer.words}"
     yield from _lines_of(answer)
     yield f"  what helps: {answer.fix}"
     yield f"  what tells: {distinctions[answer.id]}"

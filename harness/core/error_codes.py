@@ -35,7 +35,8 @@ RANGE_ENDS: Final = tuple(last for _, last, _ in _RANGES)
 """The last code of each range, which libraries return although it has no meaning (6999)."""
 
 # Errors of the DSP's runtime arrive as 0x80000400 + n.
-_AEE_FIRST, _AEE_LAST = 0x80000400, 0x80000FFF
+DSP_FIRST: Final = 0x80000400
+_DSP_LAST: Final = 0x80000FFF
 
 _GPU_FIRST: Final = 10002
 _GPU_NAMES: Final = (
@@ -86,8 +87,8 @@ def describe(raw: int, *, api: str | None = None) -> CodeInfo:
     libraries' own QnnError_getMessage (checked with 2.47.0 and 2.51.0), then that of the API
     called. A symbol in the library's own message is still better: callers that have it keep it.
     """
-    if _AEE_FIRST <= raw & 0xFFFFFFFF <= _AEE_LAST:
-        number = (raw & 0xFFFFFFFF) - _AEE_FIRST
+    if DSP_FIRST <= raw & 0xFFFFFFFF <= _DSP_LAST:
+        number = (raw & 0xFFFFFFFF) - DSP_FIRST
         name, _ = dsp_errors().get(number, (None, ""))
         return CodeInfo(raw, number, "dsp", (name,) if name else (), name)
     code = raw & 0xFFFF
@@ -112,9 +113,16 @@ def same_code(raw: int | None, other: int | None) -> bool:
 
 
 def _significant(raw: int | None) -> int | None:
-    if raw is None or _AEE_FIRST <= raw & 0xFFFFFFFF <= _AEE_LAST:
+    if raw is None or DSP_FIRST <= raw & 0xFFFFFFFF <= _DSP_LAST:
         return raw if raw is None else raw & 0xFFFFFFFF
     return raw & 0xFFFF
+
+
+def unsigned(number: int) -> int:
+    """Return a code as it was before a program printed it signed, or widened it to 64 bits."""
+    low = number & 0xFFFFFFFF
+    is_dsp = DSP_FIRST <= low <= _DSP_LAST and number >> 32 in (-1, 0, 0xFFFFFFFF)
+    return low if is_dsp else abs(number)
 
 
 @cache

@@ -16,9 +16,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-from harness.core.error_codes import GPU_ERRORS, describe
+from harness.core.error_codes import GPU_ERRORS, describe, unsigned
 from harness.core.json_record import clean_text
 from harness.diagnosis.error_record import ChainLink
+from harness.diagnosis.line_patterns import first_name
 from harness.probe.transcript import StepResult
 
 _GAP: Final = ".{0,80}?"
@@ -58,62 +59,6 @@ MAX_LINE_CHARS: Final = 1000
 """The most characters of a line that are searched."""
 _MAX_LINK_CHARS: Final = 500
 
-ECHO: Final = (
-    r"\bQNN_HARNESS_CALL=.*|\badbd *(?:[(\[] *\d+[)\]])?: .*"
-    r"|^(?:\S{8,40} )?\++ (?-i:[a-z./~]|[A-Z_]+=).*"
-)
-"""An echoed command in a log, which is not a message even if it has the words of one."""
-
-SHELL_TOOLS: Final = (
-    r"(?:cat|ls|stat|file|find|head|tail|grep|od|xxd|hexdump|strings|dd|cp|mv|rm|chmod|chown|touch"
-    r"|du|df|readlink|realpath|md5sum|sha256sum|lsof|toybox|busybox|sh|bash|dash|mksh)"
-)
-"""Programs for inspecting a device, which do not use the NPU."""
-
-BENIGN: Final = (
-    # a shell tool may not read device nodes, as no shell user may, or looked in one place of
-    # several (lib/xwrap.c of toybox has the words)
-    rf"^(?:[\w@.:~/ -]{{0,60}}[$#] )?(?:/\S{{0,40}}/)?{SHELL_TOOLS}: .*"
-    r"(?:permission denied|operation not permitted|no such file)",
-    # the same, as the kernel logs it (comm is the program,
-    # https://source.android.com/docs/security/features/selinux)
-    rf'avc: +denied .*\bcomm="{SHELL_TOOLS}"',
-    # adbd logs each command that it runs, `set -x` each of a script (daemon/services.cpp of
-    # Android's adb)
-    ECHO,
-    # ExecuTorch's parser says it of a blob that it has unwrapped already
-    # (https://github.com/pytorch/executorch/issues/18862 shows it in a log of many loads)
-    r"expected magic number: 0x5678abcd but get: 0x2000000\b",
-    # a skel is the DSP's program, which the CPU cannot open and need not
-    # (https://github.com/argmaxinc/WhisperKitAndroid/pull/57 shows it in an app that runs)
-    r"Skel\.so\W{1,3}is 32-bit instead of 64-bit",
-    # FastRPC goes on without them, here in a domain that came up
-    # (https://github.com/chraac/llama.cpp/issues/41, and qualcomm/fastrpc#180)
-    r"fastrpc_enable_kernel_optimizations failed\b",
-    # the QNN provider asks that of every backend and goes on without (seen with onnxruntime-qnn
-    # 2.3.0 to 2.7.0 on the GPU backend)
-    r"Unable to get platform info: Only support getting platform info for HTP backend",
-    # the DSP has no notifications of queues, and the queue is made all the same
-    # (https://github.com/qualcomm/fastrpc/issues/342)
-    r"0x80000414: remote_handle64_\w+ failed for \S{0,12} ?libdspqueue_rpc_skel\.so",
-    # an older DSP lacks what its daemon asks for as it starts, and the daemon goes on
-    # (src/adspmsgd.c of qualcomm/fastrpc takes it for no error)
-    r"[ac]dsprpcd?\b.*Error 0x80000414: remote_handle64_invoke failed for handle",
-    # FastRPC asks for what hands on the DSP's log, and does without
-    # (https://github.com/XiaoMi/mace/issues/581 shows it of a program that works)
-    r"fopen\w* fail\w* .{0,20}(?:libadspmsgd_adsp_skel|libsysmon_cdsp_skel|oemconfig)\.so",
-    # a warning, after which the stub allocates by the older call (a longer form of it adds what
-    # that cannot: more than 2 GB)
-    r"This META does not have Alloc2 Support\W{0,4}$",
-    # a test that passed had the error for its subject
-    # (https://docs.pytest.org/en/stable/how-to/output.html shows such lines)
-    r"^PASS(?:ED)? \S+::\S+ |^\S+\.py::\S+ PASSED\b",
-    # the QNN provider says it whenever somebody else has set the path of skels (onnxruntime-qnn
-    # 2.7.0 on boards; sessions work)
-    r"Using existing ADSP_LIBRARY_PATH setting of ",
-)
-"""Patterns of lines that look like errors but are not, each below the reason why it is logged."""
-
 # Some versions put the level before each line.
 _LEVEL: Final = re.compile(r"^\s*<[EWIVD]>\s*")
 # ORT appends the location in its source to each line.
@@ -132,7 +77,10 @@ _NAMED: Final = re.compile(
 # Some lines have only the number: GPU ERROR: (10006) - Invalid OpenCL driver path
 _UNNAMED: Final = re.compile(r"\bGPU ERROR: \((?P<number>\d{5})\)")
 _CODES: Final = (
-    re.compile(r"\b(0x8000[0-9a-f]{4})\b", re.I),
+    # of the DSP, also in decimal (signed or not) and with 64 bits
+    re.compile(
+        r"(?<![\w.-])((?:0xf{8}|0x)8000[0-9a-f]{4}|-?214748\d{4}|18446744071562\d{6})\b", re.I
+    ),
     re.compile(r"\b(?:failed|returned|returns)(?: with)?,? (0x[0-9a-f]{3,8}|\d{4,5})\b", re.I),
     re.compile(r"\berr(?:or)?(?: ?code)?\s?[:=]?\s?(0x[0-9a-f]{1,8}|\d{1,6})\b", re.I),
     re.compile(r":\s?(0x[0-9a-f]{1,8}|\d{1,6})[\"']?\.?$", re.I),
@@ -171,7 +119,8 @@ def call_chain(
 def is_benign(line: str) -> bool:
     """Return whether a line of a log is no failure."""
     text = line[:MAX_LINE_CHARS]
-    return any(re.search(pattern, text, re.I) for pattern in (*BENIGN, messages_of("benign")))
+    named = first_name("benign", text) or first_name("echo", text)
+    return named is not None or re.search(messages_of("benign"), text, re.I) is not None
 
 
 def _logged(step: StepResult) -> tuple[ChainLink, ...]:
@@ -211,7 +160,8 @@ def link_of(text: str) -> ChainLink:
         return ChainLink(code=number, hex=hex(number), symbol=name, message=text, source="log")
     for pattern in _CODES:
         for digits in pattern.findall(text):
-            info = describe(int(digits, 0) if digits[:2] in ("0x", "0X") else int(digits))
+            number = int(digits, 0) if digits[:2] in ("0x", "0X") else int(digits)
+            info = describe(unsigned(number))
             known = info.component == "dsp" or (info.raw <= 0xFFFF and info.symbol is not None)
             if known and info.component != "none":
                 return ChainLink(

@@ -11,15 +11,16 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from math import inf
-from typing import Final
+from typing import Final, Literal
 
 from harness.core.error_codes import describe, dsp_errors, qnn_code_in
 from harness.core.json_record import Part, Schema1
 from harness.diagnosis.error_chain import is_benign, link_of
 from harness.diagnosis.error_record import Confidence
+from harness.diagnosis.line_patterns import patterns_of
+from harness.diagnosis.located import Located, locate, located_at
 from harness.diagnosis.log_reader import (
     API,
-    CALLS,
     CLIENT,
     KERNEL,
     MAX_LINES,
@@ -62,13 +63,20 @@ class Explained(Part):
     failure: int = 1
 
 
-class Explanation(Part):
-    """All causes that fit a log, the best first; none if nothing is recognised.
+Level = Literal["cause", "located", "nothing"]
 
-    `numbers` are the meanings of the DSP runtime's codes in it, as far as they have names.
+
+class Explanation(Part):
+    """All causes that fit a log, the best first, and the place of its failure.
+
+    `level` is `cause` if a cause fits, `located` if only a line of a failure is found, or
+    `nothing` if no line tells of one. `numbers` are the meanings of the DSP runtime's codes in
+    the log, as far as they have names.
     """
 
     schema_number: Schema1 = 1
+    level: Level
+    located: Located | None = None
     diagnoses: tuple[Explained, ...]
     numbers: tuple[str, ...] = ()
 
@@ -77,9 +85,10 @@ _Times = Mapping[int, float | None]
 """{number of a line: its time}."""
 
 
-def explain(lines: Sequence[LogText], rules: Sequence[Rule] | None = None) -> Explanation:
-    """Return the causes that fit a log, by these rules or all."""
+def explain(all_lines: Sequence[LogText], rules: Sequence[Rule] | None = None) -> Explanation:
+    """Return the causes that fit a log, by these rules or all, and the place of its failure."""
     rules = all_rules() if rules is None else rules
+    lines = [line for line in all_lines if line.for_rules]
     symptoms = symptoms_in(lines)
     whole = _explain(symptoms, lines, rules)
     fitting = {cause.id for cause in whole}
@@ -104,7 +113,25 @@ def explain(lines: Sequence[LogText], rules: Sequence[Rule] | None = None) -> Ex
         failure = 1 if part is whole else failure
         causes += [cause.model_copy(update={"failure": failure}) for cause in new]
     causes.sort(key=lambda cause: cause.failure)
-    return Explanation(diagnoses=tuple(causes), numbers=_dsp_numbers(symptoms))
+    located = _located(all_lines, causes)
+    return Explanation(
+        level="cause" if causes else "located" if located else "nothing",
+        located=located,
+        diagnoses=tuple(causes),
+        numbers=_dsp_numbers(symptoms),
+    )
+
+
+def _located(lines: Sequence[LogText], causes: Sequence[Explained]) -> Located | None:
+    """Return the place of the failure that the surest cause explains, or of any."""
+    if not causes:
+        return locate(lines)
+    answer = min(causes, key=lambda cause: CONFIDENCES.index(cause.confidence))
+    located = locate(lines, answer.process)
+    if (located is None or not located.in_scope) and answer.lines:
+        number = answer.lines[0].number
+        located = next(located_at(line, lines) for line in lines if line.number == number)
+    return located
 
 
 def _times(lines: Sequence[LogText]) -> _Times:
@@ -197,7 +224,7 @@ def symptoms_in(lines: Sequence[LogText], process: int | None = None) -> Symptom
     places: set[object] = set()
     for line in relevant:
         calls = [match[0] for match in API.finditer(line.text)]
-        calls += [api for pattern, api in CALLS if pattern.search(line.text)]
+        calls += [api for api, call in patterns_of("call") if call.search(line.text)]
         apis |= dict.fromkeys(calls)
         if calls or OURS.search(line.text):
             places |= {_place(line), _place(line, -1), _place(line, 1)}

@@ -16,12 +16,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from io import BufferedReader, RawIOBase, TextIOWrapper
+from itertools import islice
 from typing import BinaryIO, Final, cast
 
 import re2
 
 from harness.core.json_record import clean_text
-from harness.diagnosis.error_chain import ECHO
+from harness.diagnosis.line_patterns import only_pattern, patterns_of as patterns_of_kind
 from harness.diagnosis.rule import Rule
 from harness.diagnosis.rule_sources import all_rules
 
@@ -31,20 +32,6 @@ CLIENT: Final = re.compile(
     r"|ggml-hex|needed by .*lib[acs]dsprpc|(?i:litert|lite_rt|genie)"
 )
 
-# The words of frameworks for the calls that a rule may name.
-CALLS: Final = tuple(
-    (re.compile(pattern), api)
-    for pattern, api in (
-        (
-            r"(?i)context from (?:context )?binary|(?:create from|validate) binary|EpContext model",
-            "QnnContext_createFromBinary",
-        ),
-        (r"(?i)failed to create (?:qnn )?context\b", "QnnContext_createFromBinary"),
-        (r"(?i)create (?:qnn )?device\b|device_?handle|device creation", "QnnDevice_create"),
-        (r"(?i)backend_?handle|initialize backend", "QnnBackend_create"),
-        (r"(?i)graph_? ?execut\w+|running QNN_", "QnnGraph_execute"),
-    )
-)
 # Without any of these a number may be another program's: 1008 and 14001 are used by others, too.
 OURS: Final = re.compile(
     r"(?i)qnn|htp|hexagon|[acs]dsp|rpc|skel\b|stub\b|snapdragon|genie|qualcomm|adreno|0x8000|npu\b"
@@ -53,6 +40,9 @@ API: Final = re.compile(r"\bQnn[A-Z][A-Za-z]{2,24}_[a-z][A-Za-z]{2,40}\b")
 # A line of every program with TensorFlow Lite, even if it does not use the NPU.
 UNRELATED: Final = re.compile(r"TfLiteXNNPackDelegate")
 
+
+CRASHES: Final = only_pattern("crash")
+FAILS: Final = only_pattern("failure")
 
 _LOOKAROUND: Final = re.compile(r"\(\?<?[=!]")
 _TOKEN: Final = re.compile(rf"\\.|\[\^?\]?(?:[^\]\\]|\\.)*\]|{_LOOKAROUND.pattern}|.", re.DOTALL)
@@ -121,7 +111,8 @@ def patterns_of(rules: Iterable[Rule]) -> list[str]:
     signs = [sign for rule in rules for sign in rule.all_signs]
     texts = [text for sign in signs for text in (sign.text, sign.evidence, sign.absent)]
     words = [pattern.pattern for pattern in (API, CLIENT, OURS)]
-    return list(dict.fromkeys(filter(None, [*texts, *words, *(call.pattern for call, _ in CALLS)])))
+    calls = (call.pattern for _, call in patterns_of_kind("call"))
+    return list(dict.fromkeys(filter(None, [*texts, *words, *calls])))
 
 
 def rule_filter() -> LineFilter:
@@ -150,6 +141,7 @@ _PROCESS: Final = re.compile(
     re.VERBOSE,
 )
 _KERNELS: Final = re.compile(r"^\s*(?:<\d{1,3}>)?\[ *\d{1,7}\.\d{6}\]|\bkernel: ")
+QUIET: Final = only_pattern("quiet")
 _BEFORE_CHARS: Final = 200
 KERNEL: Final = 0
 """The process id for lines of the kernel."""
@@ -157,10 +149,14 @@ KERNEL: Final = 0
 
 @dataclass(frozen=True)
 class Origin:
-    """The process that wrote a line, and its wall-clock time in seconds; None if not known."""
+    """The process that wrote a line, and its wall-clock time in seconds; None if not known.
+
+    `quiet`: its level is below an error.
+    """
 
     process: int | None = None
     time: float | None = None
+    quiet: bool = False
 
 
 NOBODY: Final = Origin()
@@ -172,7 +168,11 @@ def origin_of(line: str) -> Origin:
     clock, process = _CLOCK.search(start), _PROCESS.search(start)
     number = process and next(group for group in process.groups() if group is not None)
     kernel = KERNEL if not number and _KERNELS.search(start) else None
-    return Origin(int(number) if number else kernel, _seconds(clock) if clock else None)
+    return Origin(
+        int(number) if number else kernel,
+        _seconds(clock) if clock else None,
+        _PASTED.search(line) is None and QUIET.search(start) is not None,
+    )
 
 
 def _seconds(clock: re.Match[str]) -> float:
@@ -202,9 +202,12 @@ _WIDTHS: Final = (80, 100, 120, 132, 160)
 _MAX_WRAPPED: Final = 8
 """The most pieces of a line that a terminal may have cut at its width."""
 
-# It begins with a letter, not with \b, for speed.
-_ERROR: Final = re.compile(rb"ERROR(?<![A-Z_]ERROR)(?![A-Z_])")
-_ECHO: Final = re.compile(ECHO)
+_FAILURES: Final = tuple(re2.compile(each.pattern.encode()) for each in (CRASHES, FAILS))
+_ANY_FAILURE: Final = re2.compile(f"{CRASHES.pattern}|{FAILS.pattern}".encode())
+_MAX_OTHERS: Final = 20
+_MAX_SEARCHED: Final = 50
+"""The most lines of failures that no rule takes: those kept, and those found in a chunk."""
+_ECHO: Final = only_pattern("echo")
 _ANSI: Final = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
 _BEFORE: Final = re.compile(
     r"""(?:[ \t]*+(?:
@@ -224,24 +227,24 @@ _NUMBERS: Final = re.compile(r"\d(?:(?<=0)[xX][0-9a-fA-F]+|\d*)")
 
 @dataclass(frozen=True)
 class LogText:
-    """A line of a log, counted from 1, without its prefix, and its origin."""
+    """A line of a log, counted from 1, without its prefix, and its origin.
+
+    `for_rules` is false for a line that no rule takes, which tells of a failure nevertheless.
+    """
 
     number: int
     text: str
     origin: Origin = NOBODY
+    for_rules: bool = True
 
 
 @dataclass(frozen=True)
 class ScannedLog:
-    """The lines of a log that may matter, and their total number; `whole`: all of it was read.
-
-    `error` is the number of the first line with the word ERROR.
-    """
+    """The lines of a log that may matter, and their total number; `whole`: all of it was read."""
 
     lines: tuple[LogText, ...]
     line_count: int
     whole: bool
-    error: int | None
 
 
 def read_log(stream: BinaryIO) -> ScannedLog:
@@ -266,7 +269,7 @@ def read_log(stream: BinaryIO) -> ScannedLog:
     whole = not reader.read(1)
     reader.detach()
     buffered.detach()
-    return ScannedLog(store.lines(), number, whole, store.error)
+    return ScannedLog(store.lines(), number, whole)
 
 
 class _LineStore:
@@ -274,7 +277,7 @@ class _LineStore:
 
     def __init__(self) -> None:
         self._passes = rule_filter().passes
-        self.error: int | None = None
+        self._others: list[dict[bytes, list[LogText]]] = [{} for _ in _FAILURES]
         self._first: list[LogText] = []
         self._last: deque[LogText] = deque(maxlen=MAX_LINES // 2)
         self._known: set[int] = set()
@@ -290,9 +293,10 @@ class _LineStore:
             return len(text) + 1
         plain = _ANSI.sub("", text) if "\x1b" in text else text
         data = plain.encode("utf-8", "replace")
-        if self.error is None and (error := _ERROR.search(data)) is not None:
-            self.error = number + data.count(b"\n", 0, error.start())
         lines = data.split(b"\n")
+        is_full = all(len(others) >= _MAX_OTHERS for others in self._others)
+        if not is_full and _ANY_FAILURE.search(data):
+            self._add_failures(data, lines, number)
         self._widest = max(self._widest, *map(len, lines))
         wrapped = self._widest in _WIDTHS
         for index, line in self._unwrapped(lines) if wrapped else enumerate(lines):
@@ -303,10 +307,27 @@ class _LineStore:
                 self._add_line(number + index, line.decode("utf-8", "replace"), rough)
         return len(lines)
 
+    def _add_failures(self, data: bytes, lines: list[bytes], number: int) -> None:
+        """Keep the first lines that tell of a failure, of those that no rule takes."""
+        for pattern, others in zip(_FAILURES, self._others, strict=True):
+            room = _MAX_OTHERS - len(others)
+            matches = islice(pattern.finditer(data), _MAX_SEARCHED) if room else ()
+            for index in dict.fromkeys(data.count(b"\n", 0, match.start()) for match in matches):
+                line, rough = lines[index], lines[index].translate(_DIGITS)
+                if len(others) < _MAX_OTHERS and rough not in others and not self._passes(line):
+                    text = line[:_MAX_LINE_CHARS].decode("utf-8", "replace")
+                    origin = origin_of(text)
+                    others[rough] = [
+                        LogText(number + index, part, origin, for_rules=False)
+                        for part in texts_of(text)
+                    ]
+
     def lines(self) -> tuple[LogText, ...]:
+        """Return all lines that were kept, in their order."""
         while self._unscanned:
             self._scan(*self._unscanned.popleft())
-        return (*self._first, *self._last)
+        others = {line for kept in self._others for texts in kept.values() for line in texts}
+        return tuple(sorted((*self._first, *self._last, *others), key=lambda line: line.number))
 
     def _unwrapped(self, lines: list[bytes]) -> Iterator[tuple[int, bytes]]:
         """Yield lines and their indexes, with the pieces that a terminal cut put together."""

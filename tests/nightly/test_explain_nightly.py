@@ -9,7 +9,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from harness.diagnosis.explain_log import explain
+from harness.diagnosis.explain_log import Explanation, explain
 from harness.diagnosis.log_reader import read_log
 from tests.integration.cli.test_run_litert import SELFIE, take
 from tests.integration.device_runs import DeviceRuns
@@ -71,7 +71,7 @@ def test_a_huge_log_is_read_in_seconds_and_bounded_memory() -> None:
 @pytest.mark.parametrize("engine", ["qnn", "ort", "litert", "executorch"])
 def test_runs_that_succeed_are_explained_by_nothing(engine: str, tmp_path: Path) -> None:
     """On the simulated device, with the real libraries, also as talkative as they can be."""
-    lab = DeviceRuns(tmp_path)
+    lab, nothing = DeviceRuns(tmp_path), Explanation(level="nothing", diagnoses=())
     model: object = LLAMA if engine == "executorch" else "m.onnx"
     if engine == "litert":
         model = take(SELFIE, lab.folder)
@@ -86,5 +86,5 @@ def test_runs_that_succeed_are_explained_by_nothing(engine: str, tmp_path: Path)
         assert len(logs) >= 3
         for log in logs:
             with log.open("rb") as stream:
-                assert explain(read_log(stream).lines).diagnoses == (), log.name
-        assert explain(read_log(io.BytesIO(output.encode())).lines).diagnoses == ()
+                assert explain(read_log(stream).lines) == nothing, log.name
+        assert explain(read_log(io.BytesIO(output.encode())).lines) == nothing

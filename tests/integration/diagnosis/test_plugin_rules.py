@@ -29,8 +29,8 @@ def explain(plugin: str, folder: Path) -> tuple[int, str]:
 def test_explain_recognises_a_line_of_a_backend_by_a_rule_of_a_package(tmp_path: Path) -> None:
     code, text = explain(RULES, tmp_path)
     assert text.splitlines()[:3] == [
-        "acme-license (known): Acme's backend has no license for this device: that of tile 3 "
-        "expired",
+        "cause: acme-license (known): Acme's backend has no license for this device: that of tile "
+        "3 expired",
         f"  line 1: acme: {LINE}",
         "  what helps: request one for its serial number, and push it to /data/local/tmp/acme.lic",
     ]

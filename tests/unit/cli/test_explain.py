@@ -35,6 +35,11 @@ def log(tmp_path: Path) -> Path:
         pytest.param("", 1, id="empty"),
         pytest.param("all is well\nQNN_GRAPH_NO_ERROR\nMax error 3\nERRORS 0\n", 1, id="no ERROR"),
         pytest.param("begun\n\nERROR: odd\nERROR: odder\n", 1, id="an unknown ERROR"),
+        pytest.param(
+            "12-07 04:15:01.000 7 7 E tag : QnnGraph_execute failed, error 0x1773\n",
+            0,
+            id="a place",
+        ),
     ],
 )
 def test_answers(log: Path, text: str, code: int, snapshot: Snapshot) -> None:
@@ -59,7 +64,9 @@ def test_for_a_dll_the_help_speaks_of_windows(log: Path) -> None:
 def test_json_has_the_answer_first(log: Path) -> None:
     log.write_text(SKEL_CHAIN)
     content = json.loads(qnn_harness("explain", log, "--json").stdout)
-    assert list(content) == ["schema", "diagnoses", "numbers"]
+    assert list(content) == ["schema", "level", "located", "diagnoses", "numbers"]
+    assert content["level"] == "cause"
+    assert content["located"]["code"]["symbol"] == "AEE_EUNABLETOLOAD"
     assert content["numbers"][0].startswith("0x80000406 is AEE_EUNABLETOLOAD: ")
     first = content["diagnoses"][0]
     keys = ["id", "confidence", "words", "fix", "threads", "lines", "process", "failure"]
@@ -69,7 +76,7 @@ def test_json_has_the_answer_first(log: Path) -> None:
     assert "qnn_open failed, 0x80000406" in first["lines"][0]["text"]
     log.write_text("all is well\n")
     completed = qnn_harness("explain", log, "--json")
-    nothing = {"schema": 1, "diagnoses": [], "numbers": []}
+    nothing = {"schema": 1, "level": "nothing", "located": None, "diagnoses": [], "numbers": []}
     assert (completed.returncode, json.loads(completed.stdout)) == (1, nothing)
 
 
@@ -113,4 +120,4 @@ def test_closed_input_is_wrong_input(monkeypatch: pytest.MonkeyPatch, snapshot: 
 )
 def test_other_encodings_of_a_log(log: Path, content: bytes) -> None:
     log.write_bytes(content)
-    assert qnn_harness("explain", log).stdout.startswith("skel-not-found (likely): ")
+    assert qnn_harness("explain", log).stdout.startswith("cause: skel-not-found (likely): ")

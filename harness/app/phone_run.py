@@ -149,6 +149,7 @@ def run_app(
     run = _PhoneRun(device.transport, package, Deadline(timeout_s))
     baseline = take_baseline(device.transport, timeout_s=timeout_s)
     evidence = CaseEvidence(device.transport, baseline)
+    run.look()
     try:
         try:
             if run.install(apks, grant=grant):
@@ -208,8 +209,8 @@ class _PhoneRun:
     answers: dict[str, str] = field(default_factory=dict)
     _undo: list[str] = field(default_factory=list)
 
-    def install(self, apks: Sequence[Path], *, grant: bool) -> bool:
-        """Install it, over a version that is there; return whether the phone took it."""
+    def look(self) -> None:
+        """Find out which version is there, if any. Raises InfraError."""
         # with -u also those whose data were kept, or that only other users have
         is_there = self._is_listed(self._ask("cmd package list packages -u", "list its apps"))
         if is_there is None:
@@ -217,6 +218,9 @@ class _PhoneRun:
         if is_there:
             version = _VERSION.search(self._ask('dumpsys package "$k"', "ask for the version"))
             self.before = f"{version[2].strip()} ({version[1]})" if version else "unknown"
+
+    def install(self, apks: Sequence[Path], *, grant: bool) -> bool:
+        """Install it, over a version that is there; return whether the phone took it."""
         size = sum(apk.stat().st_size for apk in apks)
         options = f"-r -t{' -g' if grant else ''} -S {size}"
         answer = self._ask(f"cmd package install-create {options}", "begin the installation")
@@ -229,7 +233,7 @@ class _PhoneRun:
                 answer = self._ask(f"cmd package install-write {words}", "send it", content.blocks)
             if not answer.startswith("Success"):
                 return self._took(answer)
-        if not is_there:
+        if self.before is None:
             self._undo.append('cmd package uninstall "$k"')
         took = self._took(self._ask(f"cmd package install-commit {match[1]}", "install it"))
         self._undo = self._undo[1:] if took else []

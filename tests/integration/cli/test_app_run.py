@@ -197,10 +197,14 @@ def test_ctrl_c(phone: ScriptedPhone) -> None:
     assert "cmd activity force-stop" in phone.calls
 
 
-@pytest.mark.parametrize("step", ["install-write", "install-commit"])
+@pytest.mark.parametrize("step", ["list", "install-write", "install-commit"])
 def test_a_phone_that_hangs(phone: ScriptedPhone, step: str) -> None:
     phone.write(hangs=step)
     completed = phone.run("--timeout", "11s", code=3)
+    if step == "list":  # nothing is known, and nothing was done
+        assert completed.stdout == ""
+        assert "not done within" in completed.stderr
+        return
     assert "cmd package install-abandon" in phone.calls
     assert "--timeout is for all of it" in completed.stdout
 

@@ -59,8 +59,8 @@ def run(
 ) -> int:
     """Test every layer of DEVICE, clean it up, and pack the results into a zip.
 
-    The steps are shells, files, the store, the probe, a crash, a hang, FastRPC, each backend and 66
-    contexts. The archive has no serial number, host name or path: it can be sent to others.
+    The steps test shells, files, the probe, a crash, a hang, FastRPC, each backend and 66 contexts.
+    The zip has no serial number, host name or path, so you can send it to others.
 
     \b
     Exit codes: 0 every step passed, 1 one failed, 2 the input is wrong, 3 the device does not

@@ -50,16 +50,16 @@ def app() -> None:
 
 @app.command("check")
 @files_argument
-@device_option("A phone that it is to run on.")
+@device_option("Phone to check the app for.")
 @lab_option
 @json_option
 def check_command(
     files: tuple[Path, ...], device: str | None, lab_file: Path, as_json: bool
 ) -> int:
-    """Say what would stop QNN in an app: an .apk, all APKs of a split set, or an .aab.
+    """Check whether QNN can work in an app: an .apk, all APKs of a split set, or an .aab.
 
-    Nothing is installed or executed. With --device the phone is asked for its Android, its HTP and
-    the libraries that it offers to apps. An app without QNN gives no findings.
+    Nothing is installed or executed. With --device the app is also checked against that phone:
+    its Android version, its HTP, and the libraries that it offers to apps.
 
     \b
     Exit codes: 0 nothing would stop it, 1 something would, 2 a FILE is no app, 3 the phone does
@@ -75,11 +75,11 @@ def check_command(
 
 @app.command("run")
 @files_argument
-@device_option("The phone.", required=True, envvar=SERIAL)
-@click.option("--activity", metavar="NAME", help="What to start (default: as the launcher does).")
-@duration_option("--for", "watch_s", "How long to watch it.", default="10s")
-@duration_option("--timeout", "timeout_s", "The time for all of it.", default="60s")
-@click.option("-g", "--grant", is_flag=True, help="Grant all permissions that it asks for.")
+@device_option("Phone (default: ANDROID_SERIAL).", required=True, envvar=SERIAL)
+@click.option("--activity", metavar="NAME", help="Activity to start (default: the launcher's).")
+@duration_option("--for", "watch_s", "How long to watch the app.", default="10s")
+@duration_option("--timeout", "timeout_s", "Time for everything.", default="60s")
+@click.option("-g", "--grant", is_flag=True, help="Grant all permissions that the app requests.")
 @output_option("Folder for the evidence (default: a new one in reports).", metavar="FOLDER")
 @lab_option
 @json_option
@@ -96,9 +96,9 @@ def run_command(
 ) -> int:
     """Install and start an app on a phone, and explain its log: an .apk, or all of a split set.
 
-    What the app logs is explained as by `explain`, and kept with other evidence. It is then ended,
-    and uninstalled if it was not there before. Over another version it is installed as `adb
-    install -r -t` does: data are kept, and it stays.
+    The app's log is explained as by `explain`, and kept as evidence. Afterwards the app is stopped,
+    and uninstalled if it was not installed before. Another version of it is replaced as by `adb
+    install -r -t`: its data are kept, and the new version stays.
 
     \b
     Exit codes: 0 nothing wrong was found, 1 the app was refused, crashed, hung or ended, or a cause

@@ -242,24 +242,26 @@ class _PytestGroup(PytestCommand, click.Group):
 @click.option(
     "--good",
     metavar="VERSION",
-    help="A version that is good; or a pair, qnn=2.32,ort=1.21: which of the two axes matters?",
+    help="Version that passes; a pair such as qnn=2.32,ort=1.21 finds which of two axes matters.",
 )
-@click.option("--bad", metavar="VERSION", help="A version that is bad; or a pair.")
+@click.option("--bad", metavar="VERSION", help="Version that fails, or a pair.")
 @click.option(
     "--match",
     metavar="WHAT",
-    help="Condition for bad: code=1002, drift:0, ... (default: any failure).",
+    help="Failure to search for: code=1002, drift:0 and others (default: any failure).",
 )
 @click.option(
     "--repeat",
     type=click.IntRange(1, 1000),
     metavar="N",
-    help="Runs of each version: bad if any is bad (default: 1). Of figures, the median counts.",
+    help="Runs of each version: bad if any is bad; of figures the median counts (default: 1).",
 )
 @click.option("--dry-run", is_flag=True, help="Only print the versions and the number of runs.")
-@duration_option("--timeout", "timeout_s", "Start no run after this time, as in 2h.")
+@duration_option("--timeout", "timeout_s", "Start no run after this time, such as 2h.")
 @_axis_options
-@device_option("Device; further ones are fallbacks (default: that of the case).", multiple=True)
+@device_option(
+    "Device (default: that of the case); the next ones replace it if it fails.", multiple=True
+)
 @click.option(
     "--resume",
     is_flag=False,
@@ -273,6 +275,12 @@ class _PytestGroup(PytestCommand, click.Group):
 @click.pass_context
 def bisect(context: click.Context, /, **values: Any) -> int:
     """Find what changed a case: QNN runtime, ONNX Runtime, compiler or power profile.
+
+    \b
+    Examples:
+      qnn-harness bisect --case 'suites/test_a.py::test_a[...]' --axis qnn
+      qnn-harness bisect --case 'model.bin::test_contexts[...]' --good qnn=2.47 --bad qnn=2.51
+      qnn-harness bisect --resume
 
     \b
     Exit codes: 0 found, 1 nothing changed or only a range is known, 2 the input is wrong,
@@ -314,7 +322,7 @@ def bisect(context: click.Context, /, **values: Any) -> int:
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @reports_option
 def log(folder: Path | None, reports: Path) -> None:
-    """Show the runs and answers of a bisection; edit its log.jsonl for `replay`."""
+    """Show the runs and answers of a bisection (default: the newest)."""
     bisection = BisectFolder.open(folder) if folder else BisectFolder.newest(reports)
     say(str(bisection.path / LOG))
     for line in log_lines(bisection.read()):
@@ -326,7 +334,7 @@ def log(folder: Path | None, reports: Path) -> None:
 @reports_option
 @json_option
 def replay(file: Path, reports: Path, as_json: bool) -> int:
-    """Start from a log, which may be edited: answers corrected, lines removed."""
+    """Start a bisection from the answers in a log.jsonl, which you may correct before."""
     return run_bisection(replay_log(file, reports), None, as_json=as_json)
 
 

@@ -30,14 +30,14 @@ _LATEST: Final = Path("reports/latest")
 @click.option(
     "--previous",
     is_flag=True,
-    help="BASE is the last finished run before NEW, in the same folder, of the same cases.",
+    help="Take as BASE the last finished run of the same cases before NEW.",
 )
 @click.option(
     "--fail-on",
     metavar="WHAT[,WHAT]",
     default="new,changed,vanished,added",
     show_default=True,
-    help="Changes that end with 1: new, changed, flaky, vanished, lab, added, drift:STEPS, "
+    help="Changes that exit with 1: new, changed, flaky, vanished, lab, added, drift:STEPS, "
     "perf:PERCENT%, ops.",
 )
 @click.option(
@@ -45,7 +45,7 @@ _LATEST: Final = Path("reports/latest")
     type=click.Choice(["text", "md", "html", "json"]),
     default="text",
     show_default=True,
-    help="Form of the output; md is a comment for CI.",
+    help="Format of the output; md is a comment for a pull request.",
 )
 @lab_option
 @json_option
@@ -59,11 +59,17 @@ def compare(
 ) -> int:
     """Compare run NEW (default: reports/latest) with run BASE; new failures exit with 1.
 
-    So do failures that changed, and cases that had a verdict and have vanished, unless --fail-on
-    says otherwise. Else missing verdicts in the new run end with 2 if the input was wrong, or 3.
-    For each new failure it prints the bisection that finds the version to blame. Changes of speed
-    and memory are judged by the noise in earlier runs of the same cases: a single run never proves
-    a change, except for an op if all its executions differ by a factor of three.
+    Each new failure is shown with the `bisect` command that finds the version to blame. Changes of
+    speed and memory are judged by the noise in earlier runs of the same cases.
+
+    \b
+    Examples:
+      qnn-harness compare reports/20261130T101500-3f9a21
+      qnn-harness compare --previous --format md --fail-on new,changed,perf:10%
+
+    \b
+    Exit codes: 0 none of the changes of --fail-on, 1 one of them; else, if verdicts are missing in
+    NEW, 2 the input was wrong or 3 the lab failed.
     """
     fail_rules = FailOn.parse(fail_on)
     base, folder = _folders(runs, previous)

@@ -115,8 +115,11 @@ def devices() -> None:
 def list_command(lab_file: Path, as_json: bool) -> int:
     """List the lab's devices, then others that adb sees.
 
-    Simulated devices are started briefly; a device that another process holds is left alone. Exit
-    code 1 if an enabled device is bad or in quarantine, 3 if one does not answer.
+    Simulated devices are started briefly. A device that another process holds is not touched.
+
+    \b
+    Exit codes: 0 all enabled devices are usable, 1 one is bad or in quarantine, 3 one does not
+    answer.
     """
     lab = load_lab(lab_file)
     quarantine = Quarantine(quarantine_root(cache_root()))
@@ -272,8 +275,11 @@ def _cell(column: str, value: object) -> str:
 def clean(names: tuple[str, ...], everything: bool, lab_file: Path) -> int:
     """Remove unused runtimes and contexts from DEVICEs (default: all enabled).
 
-    Only files of the harness in a device's work folder are removed. Exit code 3 if a device does
-    not answer or is in use; the others are cleaned nevertheless.
+    Only files of the harness in a device's work folder are removed.
+
+    \b
+    Exit codes: 0 cleaned, 2 wrong input, 3 a device does not answer or is in use (the others are
+    cleaned nevertheless).
     """
     lab = load_lab(lab_file, names=names)
     configs = lab.select(list(names)) if names else lab.enabled_devices()
@@ -313,14 +319,14 @@ def _cleaned_text(cleaned: Cleaned, everything: bool) -> str:
 
 @devices.command()
 @click.argument("name", metavar="DEVICE", envvar=SERIAL)
-@duration_option("--for", "loan_s", "How long.", default="30m")
+@duration_option("--for", "loan_s", "How long to keep it.", default="30m")
 @click.option("--why", default="", help="Reason shown to other users.")
 @lab_option
 def reserve(name: str, loan_s: float, why: str, lab_file: Path) -> None:
-    """Reserve DEVICE, if necessary from a running session, until Ctrl-C or for the given time.
+    """Reserve DEVICE until Ctrl-C or for the given time.
 
-    It is yours once the case on it has ended. Runs continue on other devices meanwhile, or wait.
-    Exit code 3 if it cannot be reserved, or is lost meanwhile.
+    If a run uses it, you get it when the current case has ended; the run continues on other
+    devices, or waits. Exit code 3: the device cannot be reserved, or was lost.
     """
     lab = load_lab(lab_file, names=[name])
     lab.select([name])
@@ -354,15 +360,18 @@ def _claim(device: LabDevice) -> None:
 
 @devices.command()
 @click.argument("names", nargs=-1, required=True, metavar="DEVICE...", envvar=SERIAL)
-@click.option("--force", is_flag=True, help="End the quarantine of a bad device, too.")
+@click.option("--force", is_flag=True, help="End the quarantine even if the device is bad.")
 @lab_option
 def recover(names: tuple[str, ...], force: bool, lab_file: Path) -> int:
     """Check DEVICEs, recover those that are bad, and end the quarantine of healthy ones.
 
-    The steps are those of runs, too: reconnect, end leftovers, restart an adb server of ours,
-    reboot (unless `recovery: {reboot: false}` in devices.yaml). A device is healthy if the probe
-    runs on it, provided that it can be built here. Exit code 1 if one is still bad, 3 if another
-    process holds one; the others are checked nevertheless.
+    The steps are: reconnect, end leftover processes, restart the adb server of the harness, reboot
+    (unless devices.yaml has `recovery: {reboot: false}`). A device is healthy if the probe runs on
+    it.
+
+    \b
+    Exit codes: 0 all are healthy, 1 one is still bad, 3 another process holds one (the others are
+    checked nevertheless).
     """
     lab = load_lab(lab_or_simulated(lab_file, names), names=names)
     lab.select(names)

@@ -39,8 +39,8 @@ _PIPE_WIDTH: Final = 120
 @click.command()
 @click.argument("names", nargs=-1, metavar="[DEVICE]...", envvar=SERIAL)
 @qnn_option("The runtime to try (default: newest).")
-@click.option("--no-smoke", is_flag=True, help="Leave out the inference on each device.")
-@duration_option("--timeout", "timeout_s", "The time for each device.", default="5m")
+@click.option("--no-smoke", is_flag=True, help="Skip the inference on each device.")
+@duration_option("--timeout", "timeout_s", "Time for each device.", default="5m")
 @lab_option
 @json_option
 def doctor(
@@ -53,8 +53,10 @@ def doctor(
 ) -> int:
     """Check this computer, the lab and DEVICEs (default: all enabled), and say what to do.
 
-    A device that another process holds is left alone, none is rebooted, and quarantine stays. Exit
-    code 0 if nothing is red, 1 if something is, 2 for wrong input, 3 if no device is reachable.
+    No device is rebooted, and one that another process holds is not touched.
+
+    \b
+    Exit codes: 0 no check failed, 1 one failed, 2 wrong input, 3 no device is reachable.
     """
     options = Options(
         lab_file=lab_file,

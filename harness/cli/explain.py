@@ -41,9 +41,16 @@ def explain(file: str, as_json: bool) -> int:
     """Explain the failure in a log of any program that uses QNN or FastRPC.
 
     FILE (default: standard input) may be of logcat, qnn-net-run, Genie, LiteRT, ExecuTorch, ONNX
-    Runtime or llama.cpp, or copied out of a web page. The answer is the surest cause, followed by
-    others that fit; else the first line of a failure, and what it tells. Ends with 1 if nothing of
-    QNN, of what uses it, or of the way to the DSP is recognised.
+    Runtime or llama.cpp, or copied out of a web page. The surest cause comes first;
+    without a known cause, the first line of the failure and what it means.
+
+    \b
+    Examples:
+      adb logcat -d | qnn-harness explain
+      qnn-harness explain build.log
+
+    \b
+    Exit codes: 0 a failure of QNN was found, 1 none was, 2 the log cannot be read.
     """
     log = _read(file)
     explanation = surest_first(explain_log(log.lines))

@@ -66,8 +66,8 @@ def _day(context: click.Context, parameter: click.Parameter, value: str) -> str:
 def history() -> None:
     """Show failures over all runs: since when, where, how often, and what to bisect.
 
-    The history is history.sqlite in the folder of runs, or what QNN_HARNESS_HISTORY names: a file
-    of SQLite, or postgresql://USER@HOST/NAME.
+    The history is history.sqlite in the folder of runs, or the database that QNN_HARNESS_HISTORY
+    names: a file of SQLite, or postgresql://USER@HOST/NAME.
     """
 
 
@@ -75,7 +75,13 @@ def history() -> None:
 @click.argument("text", required=False, default="")
 @click.option("--diagnosis", default="", metavar="ID", help="Only failures of this diagnosis.")
 @device_option("Only cases of this device.", default="")
-@click.option("--since", default="", metavar="DAY", callback=_day, help="Only runs since this day.")
+@click.option(
+    "--since",
+    default="",
+    metavar="DAY",
+    callback=_day,
+    help="Only runs since this day, such as 2026-11-23.",
+)
 @reports_option
 @lab_option
 @json_option
@@ -88,10 +94,12 @@ def list_command(
     lab_file: Path,
     as_json: bool,
 ) -> int:
-    """List the cases that fail or are flaky, those with TEXT in their name if it is given.
+    """List the cases that ever failed; with TEXT, only those with it in their name.
 
-    New runs of the reports are imported first, unless QNN_HARNESS_HISTORY names a history. Ends
-    with 1 if no case matches.
+    New runs are imported first, unless QNN_HARNESS_HISTORY names a database.
+
+    \b
+    Exit codes: 0 cases are listed, 1 no case matches, 2 wrong input.
     """
     query = Filter(case=text, diagnosis=diagnosis, device=device, since=since)
     db = open_history(reports)
@@ -114,7 +122,7 @@ def list_command(
 def import_command(runs: tuple[Path, ...], reports: Path) -> None:
     """Import RUNS into the history: folders of runs, or their parents (default: --reports).
 
-    Stored runs are left as they are; two processes may import at once.
+    Runs that are stored already are skipped. Several processes may import at the same time.
     """
     paths = [path for folder in runs or (reports,) for path in runs_in(folder)]
     opened = open_database(history_of_reports(reports))

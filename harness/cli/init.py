@@ -24,25 +24,30 @@ _WITHOUT: Final = "Without one: qnn-harness init --simulated"
 
 
 @click.command()
-@click.option("--simulated", is_flag=True, help="Enable the simulated device.")
+@click.option("--simulated", is_flag=True, help="Write a simulated device; needs no adb server.")
 @click.option(
     "--server",
     metavar="HOST[:PORT]",
     default=str(USER_SERVER),
     show_default=True,
-    help="The adb server.",
+    help="adb server.",
 )
 @click.option(
-    "--board", "boards", metavar="[USER@]HOST[:PORT]", multiple=True, help="A board with sshd."
+    "--board",
+    "boards",
+    metavar="[USER@]HOST[:PORT]",
+    multiple=True,
+    help="Board to reach by ssh, without adb.",
 )
 @lab_option
 def init(simulated: bool, server: str, boards: Sequence[str], lab_file: Path) -> None:
     """Write a devices.yaml with the devices that the adb server sees, and their properties.
 
-    --board names boards that are reached by ssh, without an adb server.
+    An existing file is not overwritten; name another one with --lab. A device that does not answer
+    becomes a comment that says what to do.
 
-    An existing file is not overwritten: --lab FILE names another one. A device that does not
-    answer becomes a comment with what to do. Exit code 3 if none answers.
+    \b
+    Exit codes: 0 written, 2 wrong input, 3 no device answers.
     """
     if lab_file.exists():
         raise _exists_error(lab_file)

@@ -246,7 +246,7 @@ def host_runtime(catalog: Catalog, qnn: str | None) -> Runtime:
     return catalog.runtime(only_version(qnn, resolve, "--qnn"), HOST_TARGET)
 
 
-def open_catalog(lab_file: Path) -> Catalog:
+def open_catalog(lab_file: Path = DEFAULT_LAB) -> Catalog:
     """Return the catalog of the lab, or only PyPI's if the default lab does not exist."""
     nothing = Lab.model_construct(schema_number=1, runtimes=())
     lab = load_lab(lab_file, find=None) if lab_to_name(lab_file) else nothing

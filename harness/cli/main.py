@@ -34,8 +34,8 @@ COMMANDS: Final = {
     "model": "Inspect, compare, extract, compile, fit and bundle model files.",
     "nightly": "Fetch new versions, run `pytest -m device`, compare, bisect new failures, and "
     "publish.",
-    "notify": "Send the head of a summary to the channels of `notify` in devices.yaml.",
-    "report": "Write reports of runs again, merge runs into one, or write the lab's pages.",
+    "notify": "Send the summary of a night or a run to the channels of `notify` in devices.yaml.",
+    "report": "Write the reports of runs, merge runs, or write the pages of the lab.",
     "run": "Run model files on devices: load their contexts, execute them and record the result.",
     "runtimes": "List, fetch, show and verify QNN runtimes.",
     "simulator": "Start simulated devices, or build the emulator of their DSPs.",
@@ -98,13 +98,18 @@ class LazyGroup(click.Group):
 @click.version_option(
     __version__,
     prog_name="qnn-harness",
-    help="Print the versions of the package and of what it writes.",
+    help="Print the versions of qnn-harness and of the schemas that it writes.",
     message="%(prog)s, version %(version)s\nschemas: results 2, all others 1",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Print the traceback of an internal error.")
 @click.pass_context
 def commands(context: click.Context, verbose: bool) -> None:
-    """Validate QNN runtimes and context binaries on devices. Tests run with `pytest -m device`.
+    """Test models and QNN runtimes on Qualcomm devices, real or simulated.
+
+    \b
+    Examples:
+      qnn-harness run model.bin -s sim-v73
+      pytest -m device
 
     Exit codes: 0 fine, 1 negative answer, 2 wrong input, 3 the lab failed, 130 interrupted.
     """

@@ -76,15 +76,13 @@ from harness.runtimes.runtime import Runtime
 
 @click.command("compile")
 @click.argument("model", type=NamedPath())
-@output_option("Output.", required=True)
+@output_option("The context binary.", required=True)
 @click.option("--soc", required=True, metavar="SOC", help="SoC to compile for, such as SM8650.")
 @qnn_option("QNN version of the compiler (default: newest).")
-@lab_option
-def compile_command(model: Path, output: Path, soc: str, qnn: str | None, lab_file: Path) -> int:
+def compile_command(model: Path, output: Path, soc: str, qnn: str | None) -> int:
     """Compile MODEL, an .onnx, for the NPU of a SoC.
 
-    FILE is a context binary. `run` compiles MODEL in the same way, and `run`, `fit`, `inspect`
-    accept FILE. An existing FILE is replaced.
+    The output is a context binary, compiled as by `run`. An existing file is replaced.
 
     \b
     Exit codes: 0 compiled, 1 the compiler refuses it, 2 the input is wrong,
@@ -101,7 +99,7 @@ def compile_command(model: Path, output: Path, soc: str, qnn: str | None, lab_fi
         raise ConfigError("is the model itself; name another file", file=output, field="--output")
     chosen, source = soc_with_htp(soc), OnnxModel.of(model.absolute())
     version = only_version(qnn, resolve_versions, "--qnn")
-    host = open_catalog(lab_file).compiler_host(version)
+    host = open_catalog().compiler_host(version)
     probes = ProbeBuilder(cache_root() / "probe")
     try:
         metadata = compile_to_file(source, host, chosen, probes, output)
@@ -148,7 +146,7 @@ def model() -> None:
 def extract_command(files: tuple[Path, ...], output: Path) -> None:
     """Copy the context binaries out of FILEs, in the order in which a runtime would load them.
 
-    A manifest.json lists the source and size of each; the folder can be used as a FILE.
+    manifest.json lists the source and size of each. Other commands accept the folder as FILE.
     """
     manifest = extract(open_artefacts(files), output)
     pieces = manifest.pieces
@@ -162,18 +160,17 @@ def extract_command(files: tuple[Path, ...], output: Path) -> None:
 @model.command("inspect")
 @files_argument
 @qnn_option("QNN version that reads them (default: newest).")
-@lab_option
 @verbose_option("Show all contexts, however many.")
 @json_option
-def inspect_command(
-    files: tuple[Path, ...], qnn: str | None, lab_file: Path, verbose: bool, as_json: bool
-) -> int:
+def inspect_command(files: tuple[Path, ...], qnn: str | None, verbose: bool, as_json: bool) -> int:
     """Show what is in FILEs: their context binaries, graphs, inputs and outputs.
 
-    Nothing is executed; the real libQnnSystem.so reads the binaries in a separate process. Ends
-    with 1 if it cannot read one of them, with 2 if a FILE is of an unknown kind.
+    The real libQnnSystem.so reads the binaries; nothing is executed.
+
+    \b
+    Exit codes: 0 all are read, 1 the library cannot read one, 2 a FILE is of an unknown kind.
     """
-    report = inspection(files, qnn, lab_file)
+    report = inspection(files, qnn)
     say_result(report, inspection_lines(report, whole=verbose), as_json)
     for problem in report.problems:
         say(f"error: {problem}", err=True)
@@ -182,13 +179,12 @@ def inspect_command(
     return _NEGATIVE if any(context.problem for context in report.contexts) else 0
 
 
-def inspection(files: Sequence[Path], qnn: str | None, lab_file: Path) -> Inspection:
+def inspection(files: Sequence[Path], qnn: str | None) -> Inspection:
     """Return the metadata of the context binaries in these files.
 
     Raises ConfigError for an unknown version, InfraError if its library cannot be fetched.
     """
-    catalog = open_catalog(lab_file)
-    runtime = host_runtime(catalog, qnn)
+    runtime = host_runtime(open_catalog(), qnn)
     opened: list[tuple[Artefact, Piece]] = []
     problems: list[str] = []
     models: list[ModelReport] = []
@@ -222,17 +218,12 @@ def inspection(files: Sequence[Path], qnn: str | None, lab_file: Path) -> Inspec
 @click.argument("a", type=NamedPath())
 @click.argument("b", type=NamedPath())
 @qnn_option("QNN version that reads them (default: newest).")
-@lab_option
 @verbose_option("Show all compiler options that differ, however many.")
 @json_option
-def diff_command(
-    a: Path, b: Path, qnn: str | None, lab_file: Path, verbose: bool, as_json: bool
-) -> int:
+def diff_command(a: Path, b: Path, qnn: str | None, verbose: bool, as_json: bool) -> int:
     """List what differs between model files A and B, and the known failures that it explains.
 
-    Versions, compiler options, graphs, inputs, outputs, sizes and placement are compared, as
-    `inspect` shows them, and the bytes. Failures are those of each file on the device and with the
-    runtime that the other was made for.
+    It compares versions, compiler options, graphs, inputs, outputs, sizes, placement and bytes.
 
     \b
     Exit codes: 0 A and B are the same, 1 they differ, 2 the input is wrong,
@@ -241,7 +232,7 @@ def diff_command(
     from harness.diagnosis.known_differences import known_failures
     from harness.diagnosis.rule_sources import all_rules
 
-    old, new = (inspection([file], qnn, lab_file) for file in (a, b))
+    old, new = (inspection([file], qnn) for file in (a, b))
     for file, side in ((a, old), (b, new)):
         if side.problems:
             raise ConfigError(side.problems[0])
@@ -281,16 +272,28 @@ def _content(file: Path) -> str:
     show_default=True,
     help="Contexts loaded at once: all (resident), one (sequential) or the last N (window=N).",
 )
-@click.option("--budget", type=click.IntRange(1), help="Bytes of one protection domain (PD).")
-@click.option("--remeasure", is_flag=True, help="Measure the simulator's budget again.")
-@click.option("--sessions", type=click.IntRange(1, 64), help="Number of PDs.")
-@click.option("--soc", default="QCS8550", show_default=True, help="SoC to compile an .onnx for.")
-@qnn_option("QNN version for the memory estimate (default: newest).")
 @click.option(
-    "--remedies", is_flag=True, help="Try on a device what makes them fit, and rank what works."
+    "--budget",
+    type=click.IntRange(1),
+    metavar="BYTES",
+    help="Memory of one protection domain (PD).",
 )
+@click.option("--sessions", type=click.IntRange(1, 64), metavar="N", help="Number of PDs.")
+@click.option(
+    "--soc",
+    default="QCS8550",
+    show_default=True,
+    metavar="SOC",
+    help="SoC to compile an .onnx for.",
+)
+@qnn_option("QNN version for the memory estimate (default: newest).")
+@click.option("--remedies", is_flag=True, help="Try on a device what makes them fit.")
 @device_option("Device for --remedies (default: all).")
-@click.option("--resume", metavar="RUN", help="Run of --remedies to complete.")
+@click.option(
+    "--resume",
+    metavar="RUN",
+    help="Run of --remedies to complete: its folder, its name, or `latest`.",
+)
 @lab_option
 @json_option
 def fit_command(
@@ -298,7 +301,6 @@ def fit_command(
     copies: int | None,
     residency: str,
     budget: int | None,
-    remeasure: bool,
     sessions: int | None,
     soc: str,
     qnn: str | None,
@@ -310,19 +312,22 @@ def fit_command(
 ) -> int:
     """Check that the contexts of FILEs fit; else name the first that does not, and what helps.
 
-    An .onnx is compiled first, as by `run`.
+    The size of a context is what the real library reserves when it loads the context alone on this
+    computer. An .onnx is compiled first. Without --budget the simulator's budget is used, which
+    differs from that of devices.
 
-    The size of each is what the real library reserves when it loads it alone on this computer.
-    Without --budget the simulator's is used, which is measured once; devices have other ones.
-    Ends with 1 if not all fit, if that is not known because the simulator has no limit, or if the
-    compiler refuses a model.
+    --remedies loads and executes the contexts of one FILE on a device in each way that may make
+    them fit (shared buffers, limits, fewer at a time), and ranks the ways that work.
 
-    --remedies loads and executes the contexts of one FILE on devices in each way that may make
-    them fit (shared buffers, limits, fewer at a time), as cases of a run with records and reports.
-    It ends with 0 if one of them works, 1 if none does, 3 if the lab failed.
+    \b
+    Examples:
+      qnn-harness model fit model.bin --copies 66 --budget 4026531840
+      qnn-harness model fit --remedies model.bin --copies 66 -s phone-1
+
+    \b
+    Exit codes: 0 all fit, or a remedy works; 1 not all fit, the limit is not known, or the compiler
+    refuses a model; 2 wrong input, 3 the lab failed.
     """
-    if remeasure and budget is not None:
-        raise click.UsageError("--remeasure and --budget cannot be combined")
     if not remedies and (device is not None or resume is not None):
         raise click.UsageError("--device and --resume are those of --remedies")
     chosen = {"device": device, "resume": resume, "version": qnn, "residency": residency}
@@ -339,7 +344,7 @@ def fit_command(
     sequence = list(islice(cycle(measured), copies or len(measured)))
     room: Room | None = None if budget is None else Room(budget)
     if room is None:
-        room = calibrated_room(cache_root(), catalog, runtime, anew=remeasure)
+        room = calibrated_room(cache_root(), catalog, runtime)
     if room is not None and sessions is not None:
         room = Room(room.budget, sessions)
     source: Literal["given", "calibrated"] = "calibrated"

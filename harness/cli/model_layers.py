@@ -40,13 +40,13 @@ _INTERRUPTED = 130
     default="cpu",
     metavar="cpu|VERSION",
     show_default=True,
-    help="ONNX Runtime's CPU, or HTP of another QNN version.",
+    help="Reference: ONNX Runtime on the CPU, or HTP with another QNN version.",
 )
 @click.option(
     "--reference",
     type=NamedPath(),
     metavar="FILE",
-    help="Compare with this model, whose nodes have the same names.",
+    help="Model to compare with, whose nodes have the same names.",
 )
 @click.option(
     "--threshold",
@@ -54,7 +54,7 @@ _INTERRUPTED = 130
     metavar="E",
     help="Relative error above which an op is wrong (default: by its kind).",
 )
-@click.option("--inputs", type=NamedPath(), metavar="DIR", help="Inputs (default: made up).")
+@click.option("--inputs", type=NamedPath(), metavar="DIR", help="Inputs (default: generated).")
 @qnn_option("QNN version to test (default: newest).")
 @device_option("Device (default: the first one with HTP).")
 @click.option("--lab", "lab_file", type=NamedPath(), help="The lab's devices.")
@@ -74,9 +74,9 @@ def layers_command(
 ) -> int:
     """Find the first op of an ONNX MODEL that is wrong on HTP.
 
-    All intermediate tensors are compared, in the graph and op by op with the reference's inputs, so
-    that an op's own error is distinguished from an inherited one. The op is exported with inputs
-    and expected outputs.
+    All intermediate tensors are compared, in the graph and op by op with the reference's inputs:
+    that separates the error of an op from an inherited one. The wrong op is exported as a model
+    with inputs and expected outputs.
 
     \b
     Exit codes: 0 no op is wrong, 1 one is, or the model is refused, 2 the input is wrong,

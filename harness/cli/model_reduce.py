@@ -49,7 +49,7 @@ from harness.results.run_folder import RunFolder
 
 _INTERRUPTED: Final = 130
 _LIMITS: Final = ("tolerance", "max-error", "min-cosine", "min-sqnr")
-_RUN: Final = "Run with the record of the case (default: the latest of --reports)."
+_RUN: Final = "Run of the case (default: the latest one in --reports)."
 
 AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
 
@@ -66,8 +66,7 @@ def _case_options(command: AnyCommand) -> AnyCommand:
 
 @click.command("reduce", cls=PytestCommand)
 @click.argument("case", required=False)
-@output_option("The new archive.")
-@click.option("--repeat", type=click.IntRange(1, 1000), help="Runs of each set (default: chosen).")
+@output_option("The bundle to write.")
 @click.option("--resume", type=NamedPath(), metavar="DIR", help="Resume the stopped search in DIR.")
 @json_option
 @_case_options
@@ -76,8 +75,8 @@ def reduce_command(
 ) -> int:
     """Find the fewest contexts with which CASE still fails in the same way, and bundle them.
 
-    CASE is a case of a file, as reports name it: 'model.pte::test_contexts[...]'. Each set is run
-    in a fresh process. The result is a bundle, which `run` accepts.
+    CASE is a case of a file, as reports name it: 'model.pte::test_contexts[...]'. `run` accepts the
+    bundle.
 
     \b
     Exit codes: 0 nothing more can be removed, 1 it did not fail, 2 the input is wrong,
@@ -96,8 +95,7 @@ def reduce_command(
         if subject.expects is not None and subject.expects.outcome == "passed":
             why = f"the case passed in {record.run}, and only a failing case can be reduced"
             raise ConfigError(f"{why}; name a run where it fails with --run DIR", field="CASE")
-        same = ("repeat", "pytest_arguments")
-        task = Reducing(subject=subject, **{name: options[name] for name in same})
+        task = Reducing(subject=subject, pytest_arguments=options["pytest_arguments"])
         reduction = Reduction.create(options["reports"], task, watcher=watcher)
     stopped = None
     try:
@@ -128,14 +126,14 @@ def reduce_command(
 
 @click.command("bundle")
 @click.argument("case")
-@output_option("The new archive.", required=True)
+@output_option("The bundle to write.", required=True)
 @_case_options
 def bundle_command(case: str, output: Path, **options: Any) -> None:
-    """Pack CASE of a run: its contexts or model, its plan, versions and outcome, in one archive.
+    """Pack CASE of a run into one archive: contexts or model, plan, versions and outcome.
 
     CASE is a case of a file, as reports name it: 'model.pte::test_contexts[...]'. `run` accepts the
-    archive; its README.txt tells how to run it without qnn-harness. It has no host name, serial
-    number or path.
+    archive; its README.txt says how to run it without qnn-harness. It has no host name, serial
+    number or path, so you can send it to others.
     """
     require_output(output, new=True)
     record = find_record(case, options["run"], options["reports"])

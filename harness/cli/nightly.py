@@ -12,6 +12,7 @@ from typing import Final
 import click
 
 from harness.cli.lab_options import (
+    NamedPath,
     PytestCommand,
     duration_option,
     json_option,
@@ -33,10 +34,12 @@ _NO_NIGHT: Final = "there is no unfinished night to resume"
 
 
 @click.command(cls=PytestCommand)
-@duration_option("--timeout", "timeout_s", "The time for everything (default: 4h, or as before).")
-@click.option("--resume", is_flag=True, help="Resume the last unfinished night with a new timeout.")
+@duration_option("--timeout", "timeout_s", "Time for everything (default: 4h, or as before).")
 @click.option(
-    "--site", type=click.Path(path_type=Path), help="Write the lab's pages into this folder, too."
+    "--resume", is_flag=True, help="Continue the last unfinished night, with its whole time again."
+)
+@click.option(
+    "--site", type=NamedPath(), metavar="DIR", help="Also write the pages of the lab into DIR."
 )
 @lab_option
 @reports_option
@@ -52,11 +55,15 @@ def nightly(
 ) -> int:
     """Fetch new versions, run `pytest -m device`, compare, bisect new failures, and publish.
 
-    The run is compared with that of the last night of the same cases. Bisections that are not over
-    in time are reported, and the next night continues them. Each cause of failures becomes an issue
-    in reports/latest-nightly/issues, which later nights update. After a crash the same command
-    continues in the time left; later, --resume continues with a new timeout and the same options.
-    Arguments that have a password must be given again.
+    The run is compared with that of the last night of the same cases. Each cause of failures
+    becomes an issue in reports/latest-nightly/issues, which later nights update. Bisections that
+    do not finish in time are continued in the next night. After a crash the same command continues
+    the night; when its time is over, --resume does.
+
+    \b
+    Examples:
+      qnn-harness nightly --timeout 8h -- -n auto
+      qnn-harness nightly --resume
 
     \b
     Exit codes: 0 nothing new fails, and all selected cases have a verdict; 1 something new fails,

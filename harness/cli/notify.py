@@ -21,14 +21,17 @@ _MOST_BYTES: Final = 64 << 20
 
 @click.command()
 @click.argument("folder", default=_LATEST, type=click.Path(path_type=Path))
-@click.option("--test", is_flag=True, help="Send a test message, for which no FOLDER is needed.")
-@click.option("--dry-run", is_flag=True, help="Print the message and the channels; send nothing.")
+@click.option("--test", is_flag=True, help="Send a test message instead.")
+@click.option("--dry-run", is_flag=True, help="Print the message and the channels only.")
 @lab_option
 def notify(folder: Path, test: bool, dry_run: bool, lab_file: Path) -> int:
-    """Send the head of a summary to the channels of `notify` in devices.yaml.
+    """Send the summary of a night or a run to the channels of `notify` in devices.yaml.
 
-    FOLDER is that of a night (default: reports/latest-nightly) or of a run. Nights send theirs
-    automatically: this is for messages that did not arrive. Ends with 3 if a channel fails.
+    FOLDER is that of a night (default: reports/latest-nightly) or of a run. Nights send theirs by
+    themselves; this repeats a message that did not arrive.
+
+    \b
+    Exit codes: 0 sent, 2 wrong input, 3 a channel failed.
     """
     channels = require_channels(lab_file)
     message = TEST_MESSAGE if test else _message(folder)

@@ -19,13 +19,13 @@ from harness.results.run_folder import JOURNAL, RunFolder
 
 @click.group()
 def report() -> None:
-    """Write reports of runs again, merge runs into one, or write the lab's pages."""
+    """Write the reports of runs, merge runs, or write the pages of the lab."""
 
 
 @report.command()
 @click.argument("run", type=click.Path(path_type=Path), default=Path("reports/latest"))
 def write(run: Path) -> None:
-    """Write the reports of RUN (default: reports/latest) again and print its summary."""
+    """Write the reports of RUN (default: reports/latest) again, and print its summary."""
     folder = RunFolder.open(run)
     made_of = project(folder, since_previous(folder))
     if why := cut_short(made_of.info):
@@ -38,11 +38,11 @@ def write(run: Path) -> None:
 
 @report.command()
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=NamedPath())
-@output_option("A new folder for it.", metavar="DIR", required=True)
+@output_option("New folder for the merged run.", metavar="DIR", required=True)
 def merge(runs: tuple[Path, ...], output: Path) -> None:
-    """Merge RUNs, such as those of several machines, into one run with reports.
+    """Merge RUNs, such as those of several computers, into one run with reports.
 
-    If several RUNs have a case, all attempts are kept, and the latest is final.
+    If several RUNs have the same case, its latest attempt counts.
     """
     from harness.report.merge import merge_runs
 
@@ -72,10 +72,10 @@ def merge(runs: tuple[Path, ...], output: Path) -> None:
 )
 @reports_option
 def site(output: Path, reports: Path) -> None:
-    """Write the lab's pages into a folder: nights, cases, devices, causes.
+    """Write the pages of the lab into a folder: nights, cases, devices, causes.
 
-    They need neither network nor server. Only changed pages are written. New runs of the reports
-    are imported into the history first, unless QNN_HARNESS_HISTORY names one.
+    The pages need neither a network nor a server. New runs are imported into the history first,
+    unless QNN_HARNESS_HISTORY names a database.
     """
     # the history takes long to load
     from harness.cli.history import open_history

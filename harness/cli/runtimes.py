@@ -180,7 +180,7 @@ def _table(head: str, name: str, rows: Iterable[CatalogEntry | ListedOrt]) -> It
 @runtimes.command()
 @lab_option
 @click.argument("version")
-@click.option("--ort", metavar="VERSION", help="Fetch these versions of ONNX Runtime, too.")
+@click.option("--ort", metavar="VERSION", help="Also fetch these versions of ONNX Runtime.")
 @target_option
 def fetch(lab_file: Path, version: str, ort: str | None, target: str) -> None:
     """Fetch runtimes into the cache, so that a later run needs no network."""
@@ -203,22 +203,21 @@ def fetch(lab_file: Path, version: str, ort: str | None, target: str) -> None:
     type=click.Choice(BACKENDS),
     default="htp",
     show_default=True,
-    help="The backend that the device uses.",
+    help="Backend that the device uses.",
 )
 @click.option(
     "--htp-arch",
     type=click.Choice([str(arch) for arch in HTP_ARCHS]),
     metavar="NN",
-    help="The device's HTP, such as 73.",
+    help="HTP architecture of the device, such as 73, to check its stub and skel.",
 )
 @json_option
 def show(
     lab_file: Path, version: str, target: str, backend: str, htp_arch: str | None, as_json: bool
 ) -> int:
-    """Show the files of a runtime, those that a device would get, and what does not fit.
+    """Show the files of a runtime, which of them a device would get, and what does not fit.
 
-    Give the HTP architecture of the device (73 for v73) to check its stub and skel. A runtime that
-    is not cached is fetched. Ends with 1 if something does not fit.
+    A runtime that is not cached is fetched. Exit code 1: something does not fit.
     """
     catalog = open_catalog(lab_file)
     shown: list[ShownRuntime] = []
@@ -243,7 +242,7 @@ def show(
 def fit_command(
     files: tuple[Path, ...], target: str | None, device: str | None, lab_file: Path, as_json: bool
 ) -> int:
-    """Say which runtimes, SoCs and releases of engines fit FILEs, without running anything.
+    """List which runtimes, SoCs and releases of engines fit FILEs, without running anything.
 
     FILE is what `model inspect` reads. Nothing is fetched but the newest QNN, which reads context
     binaries. With --device its SoC counts as the lab names it; the device is not asked.
@@ -300,10 +299,10 @@ def _file_fit(
 @click.argument("version", required=False)
 @click.option("--target", type=click.Choice(TARGETS), help="Only those for this target.")
 def verify(lab_file: Path, version: str | None, target: str | None) -> int:
-    """Read every byte of the runtimes on this computer and list changed files.
+    """Check the runtimes on this computer (default: all) byte by byte, and list changed files.
 
-    Without VERSION all are verified. A fetched runtime is repaired when it is used next; your own
-    (an SDK, a folder) is used as it is.
+    A damaged runtime that was fetched is fetched again when it is used next; your own (an SDK, a
+    folder) is used as it is. Exit code 1: a file has changed.
     """
     catalog = open_catalog(lab_file)
     damages: dict[str, list[str]] = {}

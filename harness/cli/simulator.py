@@ -30,13 +30,16 @@ if TYPE_CHECKING:
 
 
 @click.command("build-dsp")
-@click.option("--source", type=NamedPath(), metavar="FILE", help="QEMU's source, as a .tar.xz.")
-@click.option("--mirror", metavar="URL", help="A mirror of Debian (default: apt's).")
-@click.option("--anew", is_flag=True, help="Build it again if it exists.")
-def build_dsp_command(source: Path | None, mirror: str | None, anew: bool) -> None:
-    """Build the emulator for DSPs of simulated devices, in some minutes and without root.
+@click.option(
+    "--source",
+    type=NamedPath(),
+    metavar="FILE",
+    help="QEMU's source as a .tar.xz (default: fetched by apt).",
+)
+def build_dsp_command(source: Path | None) -> None:
+    """Build the emulator for the DSPs of simulated devices; takes minutes, needs no root.
 
-    It is QEMU of Debian with vector instructions for floating point and the matrix unit.
+    It is Debian's QEMU with vector instructions for floating point and the matrix unit added.
     """
     from harness.dsp.emulator import VARIABLE, build_loader, find_qemu, why_no_loader
     from harness.dsp.qemu_build import build_qemu
@@ -54,7 +57,7 @@ def build_dsp_command(source: Path | None, mirror: str | None, anew: bool) -> No
 
         notices = Notices(progress=show, warn=lambda text: say(f"qnn-harness: {text}", err=True))
         with shown_by(notices), followed_by(follow):
-            built = build_qemu(cache, source=source, mirror=mirror, anew=anew)
+            built = build_qemu(cache, source=source)
             used = find_qemu(cache)
             lacking = why_no_loader(cache)
             if lacking is None:
@@ -120,13 +123,12 @@ def start_command(name: str | None, lab_file: Path) -> None:
     help="Number of devices.",
 )
 @output_option(
-    "Its lab; the file is removed at the end.", default=Path("farm.yaml"), show_default=True
+    "Lab file to write; it is removed at the end.", default=Path("farm.yaml"), show_default=True
 )
 def farm_command(count: int, output: Path) -> None:
     """Start a farm of simulated devices until Ctrl-C, and write its lab.
 
-    They are on a separate adb server, whose socket is printed; yours is not touched. A device that
-    ends leaves the others up, as if it was unplugged.
+    They are on an adb server of their own, whose socket is printed; yours is not touched.
     """
     from harness.simulator.farm import SimulatedFarm
 

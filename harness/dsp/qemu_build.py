@@ -57,28 +57,26 @@ def build_qemu(
     cache: Path,
     *,
     source: Path | None = None,
-    mirror: str | None = None,
-    anew: bool = False,
     environment: Mapping[str, str] = os.environ,
 ) -> Path:
-    """Return the qemu-hexagon with our patch, built if it is missing, or `anew` in any case.
+    """Return the qemu-hexagon with our patch, built if it is missing.
 
-    `source` is an archive of QEMU's source that the user has, else it comes from the Debian
-    `mirror`, by default the one that apt uses here. Raises ConfigError naming all that is missing,
-    or the step that failed; InfraError if something cannot be fetched or stored, or it takes longer
-    than an hour. A build that ends early leaves nothing behind.
+    `source` is an archive of QEMU's source that the user has, else apt fetches it. Raises
+    ConfigError naming all that is missing, or the step that failed; InfraError if something cannot
+    be fetched or stored, or it takes longer than an hour. A build that ends early leaves nothing
+    behind.
     """
     if not emulator.PATCH.is_dir():
         raise ConfigError("is missing; run this in a checkout of the project", file=emulator.PATCH)
     built = emulator.built_qemu(cache)
-    if built.is_file() and not anew:
+    if built.is_file():
         return built
     environment = {**environment, "LC_ALL": "C"}
     with (
         locked(built.with_suffix(".lock"), "building qemu-hexagon", timeout_s=_ALL_S),
         work_folder(built.parent) as work,
     ):
-        if anew or not built.is_file():
+        if not built.is_file():
             deadline = Deadline(_ALL_S)
 
             def step(*command: str | Path, folder: Path = work, **more: object) -> None:
@@ -91,7 +89,7 @@ def build_qemu(
                 )
 
             _check_tools(environment, step, fetched=source is None)
-            archive = source or _fetch(work, mirror, environment, step)
+            archive = source or _fetch(work, environment, step)
             _compile(work, archive.absolute(), step).replace(built)
     return built
 
@@ -124,11 +122,9 @@ def _check_tools(environment: Mapping[str, str], step: _Step, *, fetched: bool) 
         )
 
 
-def _fetch(folder: Path, mirror: str | None, environment: Mapping[str, str], step: _Step) -> Path:
+def _fetch(folder: Path, environment: Mapping[str, str], step: _Step) -> Path:
     """Fetch QEMU's verified source from a mirror of Debian by apt. Raises InfraError."""
-    mirror = mirror or _mirror(step)
-    if re.fullmatch(r"[a-z+]+:/[^\s\[\]]+", mirror) is None:
-        raise ConfigError(f"{mirror!r} is not the URL of a Debian mirror", field="--mirror")
+    mirror = _mirror(step)
     _log.info(f"fetching QEMU's source (40 MB) from {mirror}")
     (folder / "lists").write_text(f"deb-src [signed-by={_KEYRING}] {mirror} {_SUITE} main\n")
     (folder / "status").touch()
@@ -162,8 +158,7 @@ def _mirror(step: _Step) -> str:
         if match := _MIRROR.match(line):
             return match[1]
     raise ConfigError(
-        "apt on this computer has no Debian mirror; name one with --mirror URL, or give QEMU "
-        f"{SERIES}x as a .tar.xz with --source"
+        f"apt on this computer has no Debian mirror; give QEMU {SERIES}x as a .tar.xz with --source"
     )
 
 

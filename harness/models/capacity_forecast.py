@@ -266,20 +266,17 @@ def room(probe: Path, backend_library: Path, file: Path) -> Room | None:
     return Room((loaded * size.total + sum(free)) // len(free), len(free))
 
 
-def calibrated_room(
-    cache: Path, catalog: Catalog, runtime: Runtime, *, anew: bool = False
-) -> Room | None:
+def calibrated_room(cache: Path, catalog: Catalog, runtime: Runtime) -> Room | None:
     """Return how much a runtime can reserve; None if it refuses nothing.
 
-    It is measured once, or `anew`, and cached by the library's digest. Raises as `room`, and as
+    It is measured once, and cached by the library's digest. Raises as `room`, and as
     `ContextStore.get` for the context that it loads.
     """
     library = runtime.library(_BACKEND)
     (sha256,) = [file.sha256 for file in runtime.files if file.path == library]
     path = cache / "calibrations" / f"{sha256}.json"
-    if not anew:
-        with contextlib.suppress(OSError, ValueError):
-            return _KEPT.validate_python(read_json(path, _MAX_KEPT_BYTES))
+    with contextlib.suppress(OSError, ValueError):
+        return _KEPT.validate_python(read_json(path, _MAX_KEPT_BYTES))
     probes = ProbeBuilder(cache / "probe")
     # all runtimes load a context of the oldest compiler
     small = ContextStore(cache, catalog, probes).get(Model("tiny"), all_versions()[0], _HTP_ARCH)

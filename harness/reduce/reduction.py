@@ -80,15 +80,14 @@ class ReductionSearch(Search[Reducing, Minimum]):
     def _state(self, evidence: Evidence) -> tuple[Minimum, Way | None, str]:
         """Return what is known, the next way to run (None if there is none), and the reason."""
         whole = self.spec.subject.way
-        enough = self.spec.repeat or _FIRST_RUNS
         tally = evidence.of(whole.point)
         fails, runs = tally.bad > 0, _runs(tally)
-        if runs < enough or (not fails and runs < _TRIES):
+        if runs < _FIRST_RUNS or (not fails and runs < _TRIES):
             return Minimum(whole, fails=fails), whole, "whether it fails"
         if not fails:
             return Minimum(whole, fails=False), None, ""
         needed = repeats_needed(tally.bad, runs) if tally.bad < runs else 1
-        repeat = self.spec.repeat or min(_MOST_REPEATS, needed)
+        repeat = min(_MOST_REPEATS, needed)
         best = last = whole
 
         def run(way: Way) -> WayAnswer:
@@ -102,7 +101,7 @@ class ReductionSearch(Search[Reducing, Minimum]):
         try:
             for smaller in shrink(whole, run):
                 best = smaller
-            if _runs(evidence.of(best.point)) < enough:
+            if _runs(evidence.of(best.point)) < _FIRST_RUNS:
                 return Minimum(best), best, "whether it fails again"
         except _UnknownError:
             return Minimum(best), last, f"whether {len(last.order)} of {len(whole.order)} do"

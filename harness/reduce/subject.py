@@ -253,7 +253,6 @@ class Reducing(BaseModel, extra="forbid", frozen=True):
     """The case to reduce, and how often and how long each way is run."""
 
     subject: Subject
-    repeat: Annotated[int, Field(ge=1, le=1000)] | None = None
     run_timeout_s: Annotated[int, Field(ge=1)] = 1800
     pytest_arguments: tuple[str, ...] = ()
 

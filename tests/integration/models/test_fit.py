@@ -4,19 +4,16 @@ import json
 import random
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
 from click.testing import CliRunner
 
-from harness.cli import model
 from harness.cli.model import fit_command
 from harness.models.capacity_forecast import (
     Room,
     Size,
     Unsized,
-    calibrated_room,
     forecast,
     reserved,
     room,
@@ -208,25 +205,3 @@ def test_the_commands(context_for: ContextFor, tmp_path: Path, logged: Logged) -
     code, text = run(fit_command, FOREIGN, tmp_path / "empty.onnx")
     (warning,) = logged.warnings
     assert (code, "empty.onnx" in warning) == (0, True)
-
-
-def test_a_kept_budget_is_measured_anew_if_that_is_asked(
-    context_for: ContextFor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stored = Room(5_000_000_000)
-
-    def known(*arguments: Any, anew: bool) -> Room | None:
-        return calibrated_room(*arguments, anew=True) if anew else stored
-
-    monkeypatch.setattr(model, "calibrated_room", known)
-    small = str(context_for("tiny", "2.51.0").path)
-
-    def budget_of(*words: str) -> int:
-        completed = CliRunner().invoke(fit_command, [small, "--qnn", "2.51.0", "--json", *words])
-        assert completed.exit_code == 0, completed.output
-        return int(json.loads(completed.stdout)["budget_bytes"])
-
-    assert budget_of() == stored.budget
-    assert 3_000_000_000 < budget_of("--remeasure") < 4_000_000_000
-    refused = CliRunner().invoke(fit_command, [small, "--remeasure", "--budget", "1"])
-    assert (refused.exit_code, "--budget" in refused.output) == (2, True)

@@ -58,7 +58,7 @@ def test_one_context_that_is_too_new_is_found_among_others(
     code, output, (record,) = lab.run_files("model.pte", "--qnn=2.47.0")
     assert (code, record["error"]["code"]) == (1, 5000), output
     case, signature = record["case"], record["error"]["signature"]
-    words = ("model.pte::test_contexts", "--output=small.zip", "--json", "--repeat=1")
+    words = ("model.pte::test_contexts", "--output=small.zip", "--json")
     completed = lab.qnn_harness("model", "reduce", *words, timeout_s=TIMEOUT_S, code=0)
     document = json.loads(completed.stdout)
     jsonschema.Draft202012Validator(SCHEMA).validate(document)

@@ -284,11 +284,6 @@ def test_what_fails_less_often_is_asked_more_often(
     assert ways.count(Way((0,), "sequential")) == runs_of_each
 
 
-def test_each_is_run_as_often_as_was_said(tmp_path: Path) -> None:
-    whole = Minimum(Way((1, 1), "sequential"), minimal=True)
-    assert searched(tmp_path, (1, 1), two, repeat=2) == (whole, 2 + 1 + 2 + 1)
-
-
 def test_a_way_is_found_again_by_what_a_log_calls_it() -> None:
     way = Way((0, 12, 3), "window")
     assert way.point == ("window", "0,12,3")

@@ -2,10 +2,11 @@
 
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from harness.bisect.bad_condition import Point, RunAnswer
+from harness.bisect.bad_condition import Evidence, Point, Question, RunAnswer
 from harness.bisect.result import CornersFinding
 from harness.bisect.search import CornerSpec
 from harness.bisect.version_search import VersionSearch
@@ -152,3 +153,22 @@ def test_mixed_corners_that_cannot_be_tested(
     assert len(points) <= spec.most_runs + len(untestable)
     for held_version, before, after in found_in(finding).values():
         assert (before, after) in (("2.11", "2.12"), ("1.21", "1.22")), held_version
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_what_is_asked_follows_from_the_answers_alone(cause: str) -> None:
+    """Whatever is known, in whatever order it came, the search goes on to the same finding."""
+    spec = corners(6, 4)
+
+    def world(point: Point) -> RunAnswer:
+        return "bad" if CAUSES[cause](point[0] >= "2.13", point[1] >= "1.21") else "good"
+
+    whole, points = drive(VersionSearch(spec), world)
+    for known in range(len(points) + 1):
+        evidence = Evidence()
+        for point in reversed(points[:known]):
+            evidence = evidence.plus(point, world(point))
+        search: Any = VersionSearch(spec, evidence)
+        while isinstance(step := search.next(), Question):
+            search.answer(step, world(step.at))
+        assert (step.fails_with, step.searches) == (whole.fails_with, whole.searches)

@@ -1,6 +1,7 @@
 """One axis, exact answers: against brute force, whatever cannot be tested, however it is asked."""
 
 import itertools
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -18,10 +19,28 @@ from tests.unit.bisect.histories import axis, changing, corners, drive, names
 FIRST: tuple[RunAnswer, ...] = ("good", "bad")
 
 
+@pytest.mark.parametrize("number", range(1, 10))
+def test_every_history_within_the_bound(number: int) -> None:
+    for k, first in itertools.product(range(number + 1), FIRST):
+        finding, points = drive(VersionSearch(axis(number)), changing(number, k, first))
+        assert len(points) == finding.runs <= math.ceil(math.log2(number)) + 2
+        assert len(points) <= axis(number).most_runs
+        if 0 < k < number:
+            order = names(number)
+            assert (finding.kind, finding.before, finding.after) == (
+                "change",
+                order[k - 1],
+                order[k],
+            )
+            assert finding.direction == ("regression" if first == "good" else "fix")
+        else:
+            assert finding.kind == "no-change"
+
+
 @pytest.mark.parametrize("number", range(2, 8))
 def test_every_history_with_every_placement_of_untestable(number: int) -> None:
     order = names(number)
-    for size, k, first in itertools.product(range(number + 1), range(number + 1), FIRST):
+    for size, k, first in itertools.product(range(1, number + 1), range(number + 1), FIRST):
         for holes in map(frozenset, itertools.combinations(range(number), size)):
             search = VersionSearch(axis(number))
             finding, points = drive(search, changing(number, k, first, holes))
@@ -34,7 +53,6 @@ def test_every_history_with_every_placement_of_untestable(number: int) -> None:
                 assert (finding.before, finding.after) == (order[older[-1]], order[newer[0]])
                 assert finding.between == order[older[-1] + 1 : newer[0]]
                 assert finding.kind == ("range" if finding.between else "change")
-                assert finding.direction == ("regression" if first == "good" else "fix")
             elif len(testable) > 1:
                 assert finding.kind == "no-change"
                 assert set(finding.between) <= {order[i] for i in holes}
@@ -75,6 +93,12 @@ def test_one_claim_within_is_confirmed_first_and_then_where_it_is_to_differ(
     assert [point[0] for point in points[:2]] == [*claim.values(), end]
     assert len({point[0] for point in points} & {"2.10", "2.18"}) == 1
     assert (finding.last_good, finding.first_bad) == ("2.14", "2.15")
+    for n, k, claimed in itertools.product(range(2, 15), range(1, 15), range(15)):
+        if k < n and claimed < n:
+            claim = {"good" if claimed < k else "bad": names(n)[claimed]}
+            finding, points = drive(VersionSearch(axis(n, **claim)), changing(n, k))
+            assert finding.after == names(n)[k]
+            assert len(points) <= math.ceil(math.log2(n)) + 2
 
 
 def test_only_what_lies_between_two_claims_is_searched() -> None:

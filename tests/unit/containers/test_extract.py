@@ -30,6 +30,7 @@ def test_the_manifest_is_taken_again(tmp_path: Path) -> None:
         *[f"executorch-3-contexts.pte.{number}.bin" for number in range(3)],
         "manifest.json",
         *[f"qnn_multi_ctx_embed.onnx.{number}.bin" for number in range(2)],
+        "simple_add_op.sm8750.tflite.bin",
         "simple_model_qualcomm_sm8650_precompiled.tflite.bin",
         "test_abs.dlc",
     ]

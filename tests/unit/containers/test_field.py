@@ -31,6 +31,7 @@ KNOWN: dict[str, tuple[ArtefactKind, list[tuple[str, int, int, str]]]] = {
         ],
     ),
     "qnn_multi_ctx_external.onnx": ("epcontext", [ADD, OUTPUT]),
+    "simple_add_op.sm8750.tflite": ("tflite", [("qnn_partition_0", 1184, 45056, "d02c46")]),
     "simple_model_qualcomm_sm8650_precompiled.tflite": (
         "tflite",
         [("qnn_partition_0", 1168, 29528, "6b88b1")],

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from hypothesis import given, strategies as st
 
 from harness.experiments.latency import (
     GrowthTolerance,
@@ -17,6 +18,7 @@ from harness.experiments.latency import (
 from harness.probe.transcript import StepResult, Transcript
 from harness.results.probe_figures import Growth
 from harness.results.record import Check, held, undecided
+from tests.properties import reached, reaches
 
 
 def verdict(first: tuple[int, ...], other: tuple[int, ...] | None) -> str:
@@ -56,6 +58,28 @@ def test_medians_are_compared(
     first: tuple[int, ...], other: tuple[int, ...] | None, expected: str
 ) -> None:
     assert verdict(first, other) == expected
+
+
+# around one time, as what is measured is: of 30 times at random nothing can be said
+TIMES = st.tuples(
+    st.integers(1, 10**7), st.lists(st.integers(-20, 20), min_size=30, max_size=30)
+).map(lambda pair: tuple(pair[0] + pair[0] * percent // 100 for percent in pair[1]))
+
+
+@reaches(0.3)
+@given(TIMES, TIMES)
+def test_what_is_held_is_never_half_as_much_again(
+    first: tuple[int, ...], other: tuple[int, ...]
+) -> None:
+    outcome = verdict(first, other)
+    assert outcome == verdict(other, first)
+    medians = sorted(Latency(times_us).p50_us or 0 for times_us in (first, other))
+    if outcome != "unseen":
+        reached()
+    if outcome == "held":
+        assert medians[1] <= 1.5 * medians[0]
+    if outcome == "broken":
+        assert medians[1] > 1.25 * medians[0]
 
 
 def test_times_their_spread_and_the_quickest_process() -> None:

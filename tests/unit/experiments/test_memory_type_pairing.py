@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from harness.experiments.latency import Latency, MemorySamples
+from harness.experiments.latency import Latency, MemorySamples, settled
 from harness.experiments.memory_type_pairing import (
+    DISTURBED,
     LATENCY,
     PAIRINGS,
     Pairing,
@@ -17,7 +18,7 @@ from harness.experiments.memory_type_pairing import (
     untimed,
 )
 from harness.probe.transcript import StepResult, Transcript
-from harness.results.record import Check, broken, failure_text
+from harness.results.record import Check, broken, conclusion, failure_text
 
 IO = 4_000_000
 TOLERANCES = Tolerances()
@@ -64,6 +65,34 @@ def test_what_is_as_documented_holds(pairing: Pairing) -> None:
     assert failure_text(checks) == ""
 
 
+def wrong_of(pairing: Pairing) -> dict[str, dict[str, Any]]:
+    """For each check what breaks it and nothing else."""
+    documented = pairing.documented
+    load, first = (IO if now else 0 for now in (documented.at_load, documented.at_first_inference))
+    wrong: dict[str, dict[str, Any]] = {
+        "io_allocated_at_load": {"samples": samples(IO - load, first)},
+        "io_allocated_at_first_inference": {"samples": samples(load, IO - first)},
+        "io_settled_by_tenth": {"samples": samples(load, first, tenth=IO)},
+        "io_given_back": {"samples": samples(load, first, freed=IO)},
+        "copies_per_inference": {"copies": 0 if documented.copied else 2},
+    }
+    wrong["steady_latency_same"] = {"steady": Latency((1600,) * 30)}
+    wrong["outputs_equal"] = {"digests": (43,)}
+    return wrong
+
+
+@pytest.mark.parametrize(
+    ("pairing", "name"),
+    [(pairing, name) for pairing in PAIRINGS for name in wrong_of(pairing)],
+    ids=str,
+)
+def test_each_wrong_figure_breaks_its_check_alone(pairing: Pairing, name: str) -> None:
+    checks = judged(pairing, **wrong_of(pairing)[name])
+    assert [check.name for check in broken(checks)] == [name]
+    assert failure_text(checks).startswith(f"{name}: ")
+    assert conclusion(checks).startswith(f"broken: {name}; held: ")
+
+
 @pytest.mark.parametrize(
     ("growth", "is_held"),
     [(IO // 2, False), (IO * 3 // 4, True), (IO * 5 // 4, True), (IO * 3 // 2, False)],
@@ -86,6 +115,23 @@ def test_how_much_counts_as_nothing(growth: int, is_held: bool) -> None:
     grown = samples(IO, growth)
     (_, check, *_) = judged(RAW_RAW, samples=grown, other_bytes=50_000_000)
     assert (check.verdict == "held") == is_held
+
+
+def test_what_may_be_noise_is_measured_again() -> None:
+    wrong = wrong_of(RAW_RAW)
+    right, slow = judged(RAW_RAW), judged(RAW_RAW, **wrong["steady_latency_same"])
+    leak, other = (judged(RAW_RAW, **wrong[name]) for name in ("io_given_back", "outputs_equal"))
+
+    def after(*rounds: list[Check]) -> list[str]:
+        remaining = list(rounds)
+        checks = settled(lambda before: remaining.pop(0), DISTURBED)
+        assert not remaining
+        return [check.name for check in broken(checks)]
+
+    assert after(right) == after(leak, right) == after(slow, slow, right) == []
+    assert after(other) == after(leak, other) == ["outputs_equal"]
+    assert after(leak, leak) == ["io_given_back"]
+    assert after(*[slow] * 5) == ["steady_latency_same"]
 
 
 def test_outputs_that_nobody_saw_are_not_equal() -> None:

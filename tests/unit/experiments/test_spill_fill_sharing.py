@@ -29,6 +29,8 @@ from harness.probe.transcript import StepResult, Transcript
 from harness.results.record import Check, broken
 from tests.unit.models.test_session_plan import CONTEXT
 
+ANY_NEEDS = st.lists(st.integers(0, 10**9), min_size=1, max_size=6)
+
 
 @pytest.mark.parametrize(
     ("strategy", "order", "group", "undersized", "size"),
@@ -45,6 +47,22 @@ def test_each_strategy(
     sharing = sharing_plan([4, 6, 3], strategy)
     assert (sharing.order, sharing.group_bytes, sharing.undersized) == (order, group, undersized)
     assert (sharing.expected_bytes, sharing.expected_saving_bytes) == (size, 13 - size)
+
+
+@given(ANY_NEEDS, st.sampled_from(STRATEGIES))
+def test_every_plan_loads_each_context_once_and_saves_no_more_than_it_can(
+    needs: list[int], strategy: Strategy
+) -> None:
+    sharing = sharing_plan(needs, strategy)
+    assert sorted(sharing.order) == list(range(len(needs)))
+    assert sharing.expected_saving_bytes <= sum(needs) - max(needs) or strategy == "naive"
+    assert all(needs[number] > (sharing.group_bytes or 0) for number in sharing.undersized)
+    if strategy == "max":
+        assert sharing.group_bytes == max(needs)
+        assert not sharing.undersized
+        assert needs[sharing.order[0]] == max(needs)
+    if strategy == "none":
+        assert sharing.expected_saving_bytes == 0
 
 
 @pytest.mark.parametrize("needs", [[], [-1]])

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from harness.core.errors import ConfigError
 from harness.history.attempts import (
@@ -20,6 +21,7 @@ from harness.history.comparison import compare
 from harness.report.merge import merge_runs
 from harness.results.coverage import coverage_of
 from harness.results.record import CaseRecord, FileOptions
+from tests.properties import reached, reaches
 from tests.unit.history.runs import attempt, run_folder
 from tests.unit.history.test_importing import history_output
 
@@ -90,6 +92,10 @@ def test_no_name_of_a_graph_takes_words_apart() -> None:
     )
 
 
+ATTEMPTS = st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), min_size=1, max_size=4)
+RUNS = st.lists(ATTEMPTS, min_size=1, max_size=8)
+
+
 def records_of(day: int, attempts: list[tuple[str, bool]]) -> list[CaseRecord]:
     """The records of a case in a run that was begun on that day, of `(file, fails)` each."""
     return [
@@ -106,6 +112,22 @@ def records_of(day: int, attempts: list[tuple[str, bool]]) -> list[CaseRecord]:
 def state_of_runs(runs: list[list[CaseRecord]]) -> CaseState:
     sides = [attempts_by_name(map(Attempt.of, records)) for records in runs]
     return state_of(attempts for run in sides for attempts in run.values())
+
+
+@reaches(0.3)
+@settings(max_examples=400)
+@given(RUNS, st.dictionaries(st.sampled_from("abc"), st.booleans(), min_size=3))
+def test_a_file_that_always_ends_alike_makes_no_flake(
+    drawn: list[list[tuple[str, bool]]], fails: dict[str, bool]
+) -> None:
+    runs = [
+        records_of(day, [(file, fails[file]) for file, _ in attempts])
+        for day, attempts in enumerate(drawn, start=1)
+    ]
+    if len(set(fails.values())) > 1:
+        reached()
+    assert not state_of_runs(runs).is_flaky
+    assert [coverage_of(records).flaky for records in runs] == [0] * len(runs)
 
 
 @pytest.mark.parametrize("others", ["", "b", "bc"])

@@ -133,6 +133,21 @@ def test_whatever_happens_it_says_what_was_seen(nights: list[str]) -> None:
         assert state.versions == ()
 
 
+@reaches(0.5)
+@given(st.integers(1, 12), st.integers(1, 12), st.booleans())
+def test_a_single_change_is_never_flaky(before: int, after: int, breaks: bool) -> None:
+    was, now = ("P", "F") if breaks else ("F", "P")
+    for versions in ("1", "2"):
+        for night in range(after):
+            words = " ".join([was] * before + [f"{versions}:{now}"] * (night + 1))
+            reached()
+            assert state_after(words).kind == (
+                ("new" if breaks else "fixed")
+                if not night
+                else ("failing" if breaks else "passing")
+            )
+
+
 def history(*before: str, now: str, last: str = "") -> dict[str, CaseHistory]:
     """Of a case in its runs; `last` is its last verdict up to the base."""
 

@@ -19,7 +19,7 @@ from typing import Final
 from harness.core.error_codes import GPU_ERRORS, describe, unsigned
 from harness.core.json_record import clean_text
 from harness.diagnosis.error_record import ChainLink
-from harness.diagnosis.line_patterns import first_name
+from harness.diagnosis.line_patterns import first_name, only_pattern, patterns_of
 from harness.probe.transcript import StepResult
 
 _GAP: Final = ".{0,80}?"
@@ -63,28 +63,6 @@ _MAX_LINK_CHARS: Final = 500
 _LEVEL: Final = re.compile(r"^\s*<[EWIVD]>\s*")
 # ORT appends the location in its source to each line.
 _PLACE: Final = re.compile(r"\s*\[[\w./-]+\.(?:cc|cpp|h|hpp):\d+ [^\]]{0,200}\]\s*$")
-
-# Words of warnings about a failure, not merely about something unused.
-_FAILING: Final = re.compile(
-    r"\b(?:fail(?:s|ed|ure|ing)?|errors?|cannot|can't|could not|unable|denied|not found|no such)\b",
-    re.I,
-)
-
-# GPU_ERROR_FAILED_CREATION(10006): a number of the GPU library's own.
-_NAMED: Final = re.compile(
-    r"\b(?P<name>[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_ERROR_[A-Z0-9_]+)\((?P<number>\d{1,10})\)"
-)
-# Some lines have only the number: GPU ERROR: (10006) - Invalid OpenCL driver path
-_UNNAMED: Final = re.compile(r"\bGPU ERROR: \((?P<number>\d{5})\)")
-_CODES: Final = (
-    # of the DSP, also in decimal (signed or not) and with 64 bits
-    re.compile(
-        r"(?<![\w.-])((?:0xf{8}|0x)8000[0-9a-f]{4}|-?214748\d{4}|18446744071562\d{6})\b", re.I
-    ),
-    re.compile(r"\b(?:failed|returned|returns)(?: with)?,? (0x[0-9a-f]{3,8}|\d{4,5})\b", re.I),
-    re.compile(r"\berr(?:or)?(?: ?code)?\s?[:=]?\s?(0x[0-9a-f]{1,8}|\d{1,6})\b", re.I),
-    re.compile(r":\s?(0x[0-9a-f]{1,8}|\d{1,6})[\"']?\.?$", re.I),
-)
 
 
 def failure_chain(step: StepResult) -> tuple[ChainLink, ...]:
@@ -143,7 +121,7 @@ def _failing_lines(step: StepResult) -> list[str]:
         if line.level == "error":
             failing.update(dict.fromkeys([*warnings, text]))
             warnings = []
-        elif line.level == "warn" and _FAILING.search(text):
+        elif line.level == "warn" and only_pattern("failing warning").search(text):
             warnings.append(text)
         else:
             warnings = []
@@ -153,12 +131,12 @@ def _failing_lines(step: StepResult) -> list[str]:
 def link_of(text: str) -> ChainLink:
     """Return the link of a logged line, with the code in it if there is one."""
     text = text[:_MAX_LINK_CHARS]
-    named = _NAMED.search(text) or _UNNAMED.search(text)
-    if named:
+    of_gpu = (pattern.search(text) for _, pattern in patterns_of("gpu code"))
+    if named := next(filter(None, of_gpu), None):
         number = int(named["number"])
         name = named.groupdict().get("name") or GPU_ERRORS.get(number)
         return ChainLink(code=number, hex=hex(number), symbol=name, message=text, source="log")
-    for pattern in _CODES:
+    for _, pattern in patterns_of("code"):
         for digits in pattern.findall(text):
             number = int(digits, 0) if digits[:2] in ("0x", "0X") else int(digits)
             info = describe(unsigned(number))

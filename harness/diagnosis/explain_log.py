@@ -18,7 +18,7 @@ from harness.core.json_record import Part, Schema1
 from harness.diagnosis.error_chain import is_benign, link_of
 from harness.diagnosis.error_record import Confidence
 from harness.diagnosis.line_patterns import patterns_of
-from harness.diagnosis.located import Located, locate, located_at
+from harness.diagnosis.located import Located, locate
 from harness.diagnosis.log_reader import (
     API,
     CLIENT,
@@ -28,7 +28,7 @@ from harness.diagnosis.log_reader import (
     UNRELATED,
     LogText,
 )
-from harness.diagnosis.rule import CONFIDENCES, FittingRule, Rule, Symptoms, findings
+from harness.diagnosis.rule import CONFIDENCES, FittingRule, Rule, Symptoms, excused, findings
 from harness.diagnosis.rule_sources import all_rules
 
 MAX_SHOWN: Final = 8
@@ -113,7 +113,7 @@ def explain(all_lines: Sequence[LogText], rules: Sequence[Rule] | None = None) -
         failure = 1 if part is whole else failure
         causes += [cause.model_copy(update={"failure": failure}) for cause in new]
     causes.sort(key=lambda cause: cause.failure)
-    located = _located(all_lines, causes)
+    located = _located(all_lines, causes, rules)
     return Explanation(
         level="cause" if causes else "located" if located else "nothing",
         located=located,
@@ -122,15 +122,17 @@ def explain(all_lines: Sequence[LogText], rules: Sequence[Rule] | None = None) -
     )
 
 
-def _located(lines: Sequence[LogText], causes: Sequence[Explained]) -> Located | None:
+def _located(
+    lines: Sequence[LogText], causes: Sequence[Explained], rules: Sequence[Rule]
+) -> Located | None:
     """Return the place of the failure that the surest cause explains, or of any."""
-    if not causes:
-        return locate(lines)
-    answer = min(causes, key=lambda cause: CONFIDENCES.index(cause.confidence))
-    located = locate(lines, answer.process)
-    if (located is None or not located.in_scope) and answer.lines:
-        number = answer.lines[0].number
-        located = next(located_at(line, lines) for line in lines if line.number == number)
+    if causes:
+        answer = min(causes, key=lambda cause: CONFIDENCES.index(cause.confidence))
+        return locate(lines, answer.process, {line.text for line in answer.lines})
+    located = locate(lines)
+    if located is not None and located.in_scope:
+        harmless = excused([line.text for line in lines], rules)
+        located = locate([line for line in lines if line.text not in harmless])
     return located
 
 

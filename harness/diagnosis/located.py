@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import takewhile
 from typing import Final
@@ -24,13 +24,14 @@ from harness.core.error_codes import (
 from harness.core.json_record import Part
 from harness.diagnosis.error_chain import is_benign, link_of
 from harness.diagnosis.error_record import Number
-from harness.diagnosis.line_patterns import first_name, only_pattern
+from harness.diagnosis.line_patterns import first_name, only_pattern, patterns_of
 from harness.diagnosis.log_reader import (
     API,
     CLIENT,
     CRASHES,
     FAILS,
     KERNEL,
+    LOUD,
     MAX_LINES,
     OURS,
     QUIET,
@@ -42,24 +43,7 @@ OUT_OF_SCOPE: Final = ("opencl", "llama.cpp", "other")
 
 _LATER: Final = 20
 """A call or a code so many lines after the first one of a failure belongs to it."""
-
-_NUMBER: Final = (
-    r"(?P<number>-?(?:0x[0-9a-f]{1,16}|\d{1,20}))\b(?![.:]?\w|[.]\d| ?(?:[KMG]i?B|bytes?|m?s)\b)"
-)
-_WORD: Final = (
-    r"\b(?:err(?:ors?)?(?:[ _]?(?:code|num(?:ber)?))?|status|ret(?:urn(?:ed|s)?)?|rc|code"
-    r"|fail(?:ed|s|ure)?|exits|and)(?:\W{0,4}(?:is|was|of|with)\b)?[\s:=(,']{0,3}"
-)
-_NAMED_ERROR: Final = re.compile(_WORD + _NUMBER, re.I)
-_MARKED: Final = re.compile(rf"(?:{_WORD}|=|,|:(?=\s)|\()\s{{0,2}}{_NUMBER}", re.I)
-_ANYWHERE: Final = re.compile(rf"(?<![\w.+/-]){_NUMBER}", re.I)
 _NAME: Final = re.compile(r"\b(?:QNN|AEE)_[A-Z0-9_]+\b")
-_RETURNS: Final = re.compile(r"\b(?:return(?:s|ed)|exits|rc|status|Qnn[A-Z]\w+_\w+ ?=)[\W_]")
-# Lines with numbers of FastRPC: QNN's transport hands them on.
-_RPC: Final = re.compile(r"rpc status|DspTransport\.\w+|\bqnn_open\b")
-# The sources of older versions print the number with %x.
-_BARE_HEX: Final = re.compile(r"\.c:\d+: ?Error (?P<number>[0-9a-f]{1,3}):")
-_ERRNO: Final = re.compile(r"(?:error|failed|:)[ :(]{0,3}-(?P<number>\d{1,3})\b")
 
 
 class LocatedCode(Part):
@@ -91,25 +75,34 @@ class Located(Part):
     process: int | None = None
 
 
-def locate(lines: Sequence[LogText], process: int | None = None) -> Located | None:
+def locate(
+    lines: Sequence[LogText], process: int | None = None, known: Collection[str] = ()
+) -> Located | None:
     """Return the first line of a failure, of this process or the system if it is known.
 
-    A line of another component counts if no line is of ours, or if it tells of a crash.
+    `known` are texts that show the cause. A line of another component counts if no line is of ours,
+    or if it tells of a crash.
     """
-    system = (None, KERNEL)
-    mine = [line for line in lines if not process or line.origin.process in (process, *system)]
+    processes = (process, None, KERNEL)
+    mine = [
+        line
+        for line in lines
+        if not process or line.origin.process in processes or line.text in known
+    ]
     failing = []
-    for line in filter(is_failure, mine):
-        if component_of(line.text) not in OUT_OF_SCOPE:
-            return located_at(line, mine)
-        failing.append(line)
+    for line in mine:
+        is_known = line.text in known
+        if is_known or is_failure(line):
+            if is_known or component_of(line.text) not in OUT_OF_SCOPE:
+                return _located_at(line, mine, is_known)
+            failing.append(line)
     ours = (line for line in mine if OURS.search(line.text) or CLIENT.search(line.text))
     if any(component_of(line.text) not in OUT_OF_SCOPE for line in ours):
         failing = [line for line in failing if CRASHES.search(line.text)]
-    return located_at(failing[0], mine) if failing else None
+    return _located_at(failing[0], mine) if failing else None
 
 
-def located_at(line: LogText, lines: Sequence[LogText]) -> Located:
+def _located_at(line: LogText, lines: Sequence[LogText], is_known: bool = False) -> Located:
     """Return what a line of a failure and those after it tell."""
     index, component = lines.index(line), component_of(line.text)
     if component == "other":
@@ -118,7 +111,7 @@ def located_at(line: LogText, lines: Sequence[LogText]) -> Located:
         before = (other.text for other in reversed(lines[:index]))
         names = (first_name(kind, text) or first_name("neighbour", text) for text in before)
         component = next(filter(None, names), component)
-    in_scope = component not in OUT_OF_SCOPE
+    in_scope = is_known or component not in OUT_OF_SCOPE
     after = takewhile(lambda other: other.number <= line.number + _LATER, lines[index + 1 :])
     same = (other for other in after if other.origin.process == line.origin.process)
     texts = [line.text, *(other.text for other in same if is_failure(other))] if in_scope else []
@@ -140,20 +133,15 @@ def is_failure(line: LogText) -> bool:
     if line.origin.quiet or QUIET.search(text):
         return False
     plain = only_pattern("no failure").sub("", text)
-    is_told = FAILS.search(plain) or CRASHES.search(plain)
-    is_code = is_told or (_RETURNS.search(plain) and code_in(plain))
-    return bool(is_code) and not is_benign(text)
+    is_loud = line.origin.loud or LOUD.search(text) is not None
+    return (is_loud or bool(FAILS.search(plain) or CRASHES.search(plain))) and not is_benign(text)
 
 
 @lru_cache(MAX_LINES)
 def component_of(text: str) -> str:
     """Return the component that a line is of, `other` if it names none."""
-    component = first_name("component", text)
-    if component in ("linker", "kernel") and not (
-        OURS.search(text)
-        or CLIENT.search(text)
-        or re.search(r"(?i)qcom|\.mbn|executorch|onnx", text)
-    ):
+    component = first_name("component", only_pattern("folders").sub("", text))
+    if component in ("linker", "kernel") and not first_name("ours", text):
         return "other"  # of another program, or another processor
     code = None if component else next(_codes(text, is_rpc=False), None)
     if code is not None and code.component == "dsp":
@@ -173,16 +161,17 @@ def api_of(text: str) -> str | None:
 def code_in(text: str) -> LocatedCode | None:
     """Return the code in a line, in any notation, as the component of the line means it."""
     component = component_of(text)
+    pattern = dict(patterns_of("errno")).get(component)
+    if pattern is not None and (match := pattern.search(text)):
+        number = int(match[1], 0)
+        name, meaning = errno.errorcode.get(abs(number)), os.strerror(abs(number))
+        return _described(CodeInfo(number, abs(number), "linux", (), name, meaning))
     if component == "kernel":
-        match = _ERRNO.search(text)
-        number = int(match["number"]) if match else 0
-        name = errno.errorcode.get(number)
-        info = CodeInfo(-number, number, "linux", (), name, os.strerror(number))
-        return _described(info) if name else None
+        return None
     link = link_of(text)
     if link.code is not None and (link.symbol or "").startswith("GPU_"):
         return _described(CodeInfo(link.code, link.code, "gpu", (), link.symbol))
-    is_rpc = component in ("fastrpc", "ggml-hexagon") or _RPC.search(text) is not None
+    is_rpc = component in ("fastrpc", "ggml-hexagon") or first_name("rpc number", text) is not None
     return next(_codes(text, is_rpc), None)
 
 
@@ -204,17 +193,17 @@ def _codes(text: str, is_rpc: bool) -> Iterator[LocatedCode]:
     for name in _NAME.findall(text):
         if (code := _codes_of_names().get(name)) is not None:
             yield _described(describe(code), name)
-    bare = [int(digits, 16) for digits in _BARE_HEX.findall(text) if is_rpc]
-    yield from (_described(describe(DSP_FIRST + code)) for code in bare if code in dsp_errors())
-    for pattern in (_ANYWHERE, _NAMED_ERROR if is_rpc else _MARKED):
+    bare = only_pattern("hex number").findall(text) if is_rpc else []
+    codes = (int(digits, 16) for digits in bare)
+    yield from (_described(describe(DSP_FIRST + code)) for code in codes if code in dsp_errors())
+    for place, pattern in patterns_of("number"):
         for digits in (match["number"].lower() for match in pattern.finditer(text)):
             number = unsigned(int(digits, 16 if "x" in digits else 10))
-            if is_rpc and pattern is not _ANYWHERE and number in dsp_errors():
+            if is_rpc and place == "behind a word" and number in dsp_errors():
                 number += DSP_FIRST
             info = describe(number)
-            is_dsp = info.component == "dsp"
-            is_code = is_dsp or (not is_rpc and pattern is _MARKED and number <= 0xFFFF)
-            if is_code and info.symbol and info.component != "none":
+            is_qnn = not is_rpc and place == "behind a sign" and number <= 0xFFFF
+            if (is_qnn or info.component == "dsp") and info.symbol and info.component != "none":
                 yield _described(info)
 
 

@@ -141,6 +141,7 @@ _PROCESS: Final = re.compile(
     re.VERBOSE,
 )
 _KERNELS: Final = re.compile(r"^\s*(?:<\d{1,3}>)?\[ *\d{1,7}\.\d{6}\]|\bkernel: ")
+LOUD: Final = only_pattern("loud")
 QUIET: Final = only_pattern("quiet")
 _BEFORE_CHARS: Final = 200
 KERNEL: Final = 0
@@ -151,11 +152,12 @@ KERNEL: Final = 0
 class Origin:
     """The process that wrote a line, and its wall-clock time in seconds; None if not known.
 
-    `quiet`: its level is below an error.
+    `loud`: its level is that of an error; `quiet`: it is below that.
     """
 
     process: int | None = None
     time: float | None = None
+    loud: bool = False
     quiet: bool = False
 
 
@@ -168,10 +170,12 @@ def origin_of(line: str) -> Origin:
     clock, process = _CLOCK.search(start), _PROCESS.search(start)
     number = process and next(group for group in process.groups() if group is not None)
     kernel = KERNEL if not number and _KERNELS.search(start) else None
+    prefix = "" if _PASTED.search(line) else start
     return Origin(
         int(number) if number else kernel,
         _seconds(clock) if clock else None,
-        _PASTED.search(line) is None and QUIET.search(start) is not None,
+        loud=LOUD.search(prefix) is not None,
+        quiet=QUIET.search(prefix) is not None,
     )
 
 

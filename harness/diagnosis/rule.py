@@ -226,6 +226,13 @@ def findings(symptoms: Symptoms, rules: Sequence[Rule]) -> list[FittingRule]:
     return sorted(fitting, key=lambda finding: CONFIDENCES.index(finding.confidence))
 
 
+def excused(lines: Sequence[str], rules: Iterable[Rule]) -> set[str]:
+    """Return the lines that a sign takes, were it not for another one that makes them harmless."""
+    signs = [sign for rule in rules for sign in rule.signs if _matching(sign.absent, lines)]
+    patterns = (pattern for sign in signs for pattern in (sign.text, sign.evidence))
+    return {line for pattern in patterns for line in _matching(pattern, lines)}
+
+
 def _matching(pattern: str, lines: Iterable[str]) -> list[str]:
     if not pattern:
         return []

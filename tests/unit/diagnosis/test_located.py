@@ -93,6 +93,7 @@ def test_every_code_has_every_notation() -> None:
         ("QnnDsp <E> IDspTransport: Unknown rpc status 0x16", "AEE_ERESOURCENOTFOUND", "dsp"),
         ("ggml-hex: failed to get URI for session 0 : error 0x14", "AEE_EUNSUPPORTED", "dsp"),
         ("remoteproc0: request_firmware failed for cdsp.mbn: -2", "ENOENT", "linux"),
+        ("fastrpc_apps_user.c:3: Error 0xd: open_shell failed for domain 3", "EACCES", "linux"),
         ("GPU ERROR: GPU_ERROR_DOES_NOT_EXIST(10005) - x", "GPU_ERROR_DOES_NOT_EXIST", "gpu"),
         ("QnnDsp <E> graph_prepare.cc:1574::ERROR:x failed", None, None),
         ("QnnDsp <E> failed, size 4000 KB, limit: 5000 bytes", None, None),
@@ -139,6 +140,10 @@ def test_the_place_is_that_of_the_cause_that_is_told() -> None:
         [*filter(None, NOISE)],
         ["QnnDsp <W> Failed to x", "W/fastrpc (  7): open_shell failed", "[WARNING] qnn: x failed"],
         ["QnnDsp <V> ready", "E WifiHAL: association failed"],
+        [
+            "Direct firmware load for qcom/cdsp.mbn failed with error -2",
+            "cdsp: Brought out of reset",
+        ],
     ],
 )
 def test_what_is_harmless_is_nothing_wrong(lines: list[str]) -> None:
@@ -154,6 +159,10 @@ def test_what_is_harmless_is_nothing_wrong(lines: list[str]) -> None:
         (["./qnn-net-run --model m", "Segmentation fault"], 2, "qnn"),
         (['dlopen failed: library "libother.so" not found'], 1, "other"),
         (["x" * 50_000, "panic: x", *["y error"] * 100], 2, "other"),
+        (["qcom_q6v5_pas 4.remoteproc: fatal error received: modem_main.c:5"], 1, "other"),
+        (["/home/me/qnn-htp/genie/a.c:1: error: x"], 1, "other"),
+        (["[ERROR] the genie odd", "[ERROR] x"], 1, "genie"),
+        (["ok", "ValueError: 7"], 2, "other"),
         (["a error", "b error", "libQnnHtp: it failed"], 3, "qnn"),
     ],
 )

@@ -199,7 +199,7 @@ def on(month: int, day: int) -> float:
 )
 def test_what_stands_before_a_text(before: str, process: int | None, time: float | None) -> None:
     assert origin_of(f"{before}QnnDsp <E> Failed to load skel, error: 1002") == Origin(
-        process, time
+        process, time, loud=True
     )
 
 

@@ -67,7 +67,7 @@ from harness.models.inspection_report import (
 from harness.models.model_diff import diff_lines, model_diff
 from harness.models.onnx_model import OnnxModel, OnnxNodes
 from harness.models.session_plan import Residency
-from harness.plugin.options import residency as residency_of
+from harness.plugin.options import residencies
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import DEFAULT_WINDOW
 from harness.runtimes.catalog import Catalog, resolve_versions
@@ -266,7 +266,7 @@ def _content(file: Path) -> str:
 )
 @click.option(
     "--residency",
-    type=Checked(residency_of),
+    type=Checked(residencies),
     metavar="NAME",
     default="resident",
     show_default=True,
@@ -351,6 +351,8 @@ def fit_command(
     if budget is not None or sessions is not None:
         source = "given"
     qnn = runtime.qnn_version or runtime.name
+    if "," in residency:
+        raise click.UsageError("name one --residency")
     name, _, window = residency.partition("=")
     report = fit(
         qnn,

@@ -12,7 +12,9 @@ from harness.cli.lab_options import (
     NamedPath,
     device_option,
     json_option,
+    lab_option,
     lab_or_simulated,
+    lab_to_name,
     only_version,
     open_catalog,
     qnn_option,
@@ -57,7 +59,7 @@ _INTERRUPTED = 130
 @click.option("--inputs", type=NamedPath(), metavar="DIR", help="Inputs (default: generated).")
 @qnn_option("QNN version to test (default: newest).")
 @device_option("Device (default: the first one with HTP).")
-@click.option("--lab", "lab_file", type=NamedPath(), help="The lab's devices.")
+@lab_option
 @reports_option
 @json_option
 def layers_command(
@@ -68,7 +70,7 @@ def layers_command(
     inputs: Path | None,
     qnn: str | None,
     device: str | None,
-    lab_file: Path | None,
+    lab_file: Path,
     reports: Path,
     as_json: bool,
 ) -> int:
@@ -122,11 +124,10 @@ def layers_command(
     return report.exit_code
 
 
-def _place(lab_file: Path | None, device: str | None) -> HtpDevice:
+def _place(lab_file: Path, device: str | None) -> HtpDevice:
     """Return the named device, else the first enabled one with a known HTP. Raises ConfigError."""
-    if lab_file is None:
-        lab_file = lab_or_simulated(DEFAULT_LAB, [device] if device else [], notice=True)
-        lab_file = lab_file if lab_file.exists() else SIMULATED_LAB
+    lab_file = lab_or_simulated(lab_file, [device] if device else [], notice=True)
+    lab_file = lab_file if lab_to_name(lab_file) else SIMULATED_LAB
     able = {}
     for config in load_lab(lab_file).devices:
         soc = SOCS.get(config.soc or "")

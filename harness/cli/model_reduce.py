@@ -7,17 +7,18 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
 from harness.bisect.bad_condition import Judged, Point
 from harness.cli.bisect import RunLines
 from harness.cli.lab_options import (
-    DEFAULT_LAB,
     NamedPath,
     PytestCommand,
     json_option,
+    lab_option,
+    lab_to_name,
     open_catalog,
     output_option,
     reports_option,
@@ -51,17 +52,10 @@ _INTERRUPTED: Final = 130
 _LIMITS: Final = ("tolerance", "max-error", "min-cosine", "min-sqnr")
 _RUN: Final = "Run of the case (default: the latest one in --reports)."
 
-AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
 
-
-def _case_options(command: AnyCommand) -> AnyCommand:
-    for option in (
-        click.option("--lab", "lab_file", type=NamedPath(), help="The lab's devices."),
-        reports_option,
-        click.option("--run", type=NamedPath(), metavar="DIR", help=_RUN),
-    ):
-        command = option(command)
-    return command
+def _case_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    run_option = click.option("--run", type=NamedPath(), metavar="DIR", help=_RUN)
+    return run_option(reports_option(lab_option(command)))
 
 
 @click.command("reduce", cls=PytestCommand)
@@ -167,7 +161,7 @@ def _run_command(bundle: str, qnn: str | None) -> str:
 
 
 def _subject(record: CaseRecord, options: Mapping[str, Any]) -> Subject:
-    lab_file = options["lab_file"] or (DEFAULT_LAB if DEFAULT_LAB.exists() else SIMULATED_LAB)
+    lab_file = options["lab_file"] if lab_to_name(options["lab_file"]) else SIMULATED_LAB
     file_options = _options_of_its_run(record, options)
     lab, catalog = load_lab(lab_file), open_catalog(lab_file)
     subject = find_subject(record.case, lab_file, lab, catalog, file_options)

@@ -56,30 +56,17 @@ def count(text: str) -> int:
     return _number(text, 0)
 
 
-def duration(text: str) -> float:
-    """Return the seconds of a duration."""
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def residency(text: str) -> str:
-    """Return a residency, which may have the size of a window. Raises ArgumentTypeError."""
+def residencies(text: str) -> str:
+    """Return residencies, of which one may have the size of a window. Raises ArgumentTypeError."""
     from harness.models.session_plan import RESIDENCIES
 
-    name, equals, size = text.partition("=")
-    if name not in RESIDENCIES or (equals and name != "window"):
-        valid = ", ".join((*RESIDENCIES, "window=N"))
-        raise argparse.ArgumentTypeError(f"{text[:80]!r} is not a residency (valid: {valid})")
-    if equals:
-        _number(size, 1)
-    return text
-
-
-def _residencies(text: str) -> str:
     for part in split_list([text]):
-        residency(part)
+        name, equals, size = part.partition("=")
+        if name not in RESIDENCIES or (equals and name != "window"):
+            valid = ", ".join((*RESIDENCIES, "window=N"))
+            raise argparse.ArgumentTypeError(f"{part[:80]!r} is not a residency (valid: {valid})")
+        if equals:
+            _number(size, 1)
     return text
 
 
@@ -315,7 +302,7 @@ _RESIDENCY: Final = Option(
     {
         "action": "append",
         "metavar": "NAME",
-        "type": _residencies,
+        "type": residencies,
         "help": "how contexts of a file are loaded: resident (all at once, the default), "
         "sequential (one at a time) or window=N (the last N; default: 4)",
     },
@@ -424,11 +411,6 @@ _ENGINE: Final = Option(
     },
     chooses=True,
 )
-_BUILDS: Final = {
-    "executorch": "folder of a build of ExecuTorch with qnn_executor_runner, for devices without "
-    "libraries in its wheel (phones)"
-}
-"""The engines of which a user may name a build, with the help for the key."""
 
 
 @dataclass(frozen=True)
@@ -440,11 +422,12 @@ class Options:
         *_options_of(ContextOptions),
         _ENGINE,
     )
-    builds: Mapping[str, Path] = _field(
-        lambda get, folders: {
-            name: folders.root / path for name in _BUILDS if (path := get(f"qnn_{name}"))
-        },
-        *(Option(f"qnn_{name}", {"help": text}, run=None) for name, text in _BUILDS.items()),
+    builds: Mapping[str, Path] = _option(
+        "qnn_executorch",
+        "folder of a build of ExecuTorch with qnn_executor_runner, for devices without libraries "
+        "in its wheel (phones)",
+        run=None,
+        read=lambda value, folders: {"executorch": folders.root / value} if value else {},
     )
     axes: Mapping[str, Sequence[str]] = _field(
         _axis_values,
@@ -509,7 +492,7 @@ class Options:
         "qnn_lease_timeout",
         "how long to wait for one process that holds a device, as in 30s or 5m (default: 60s)",
         run=None,
-        type=duration,
+        type=parse_duration,
         default=60.0,
     )
     drift_steps: int | None = _field(lambda get, _: _limit(get, "drift"))
@@ -552,6 +535,8 @@ class Options:
 
 
 ALL: Final = tuple(_options_of(Options))
+"""All options and ini keys."""
+
 OPTIONS: Final = tuple(option for option in ALL if not option.is_ini)
 """The options of pytest's command line."""
 
@@ -616,7 +601,7 @@ def value_of(config: pytest.Config, name: str) -> Any:
         raise pytest.UsageError(f"{name}: {text[:40]!r} is not one of {', '.join(choices)}")
     try:
         return arguments.get("type", str)(text)
-    except argparse.ArgumentTypeError as error:
+    except (argparse.ArgumentTypeError, ValueError) as error:
         raise pytest.UsageError(f"{name}: {error}") from None
 
 

@@ -57,7 +57,7 @@ def test_how_right_a_program_is_as_the_first_page_asks(lab: DeviceRuns) -> None:
     for name, values in (("in", np.zeros((1, 16))), ("out", np.zeros((16, 16)))):
         (lab.folder / name).mkdir()
         np.save(lab.folder / name / "0.npy", values.astype(np.float32))
-    wrong = command.partition(" --max-error")[0].split()
+    wrong = command.partition(" --limit")[0].split()
     code, stderr, (record,) = lab.run_files(*wrong)
     assert (code, record["outcome"], record["outputs"]) == (1, "failed", "reference"), stderr
     assert record["error"]["diagnosis"]["id"] == "wrong-outputs"

@@ -39,9 +39,8 @@ def take(model: str, folder: Path, name: str | None = None) -> str:
 def test_a_model_is_compiled_run_and_compared_with_the_cpu(lab: DeviceRuns) -> None:
     face = take(FACE, lab.folder)
     (lab.folder / "known.yaml").write_text(KNOWN)
-    code, stderr, records = lab.run_files(
-        face, "--compiler=2.49.40,2.51.0", "--known-issues=known.yaml"
-    )
+    versions = "--compiler=2.49.40,2.51.0"
+    code, stderr, records = lab.run_files(face, versions, "--", "--known-issues=known.yaml")
     assert code == 0, stderr
     old, new = sorted(records, key=lambda record: str(record["axes"]["compiler"]))
     assert (new["engine"], new["outcome"], new["outputs"]) == ("litert", "passed", "reference")

@@ -49,13 +49,17 @@ OF_GRAPH = {"name", "dimensions"}
         ("add output", {"name"}, ""),
         ("add embedded", {"artefact", "context", "name", "origin", "container.sdk_version"}, ""),
         ("embedded external", {"name", "origin"}, ""),
-        ("add pte", NEWER | OF_GRAPH | {"htp_arch", "context"}, "B context-newer, A pd-exhausted"),
+        (
+            "add pte",
+            NEWER | OF_GRAPH | {"htp_arch", "context"},
+            "B context-newer, A graph-too-large",
+        ),
         (
             "add tflite",
             NEWER | OF_GRAPH | {"container.partitions", "input"},
-            "B context-newer, B context-arch, A pd-exhausted, A context-arch",
+            "B context-newer, B context-arch, A graph-too-large, A context-arch",
         ),
-        ("external pte", NEWER | OF_GRAPH, "B context-newer, A pd-exhausted"),
+        ("external pte", NEWER | OF_GRAPH, "B context-newer, A graph-too-large"),
         (
             "tflite pte",
             {"build_id", "compiler_options.soc_type", "io_bytes", "soc_model"},

@@ -69,7 +69,7 @@ def test_one_context_that_is_too_new_is_found_among_others(
         3,
         "resident",
     )
-    assert (document["minimal"], document["shown"], document["confirmed"]) == (True, 1, 1)
+    assert (document["minimal"], document["shown"], document["confirmed"]) == (True, 3, 3)
     assert completed.stderr.count(" fails ") == sum(
         1
         for line in (Path(document["folder"]) / "log.jsonl").read_text().splitlines()

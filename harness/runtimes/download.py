@@ -20,6 +20,7 @@ from harness.core.deadline import Deadline
 from harness.core.errors import InfraError
 from harness.core.files import disk_errors, read_json, write_json
 from harness.core.notices import progress_reporter
+from harness.core.outgoing_text import one_line
 from harness.core.state_folders import require_room
 
 if TYPE_CHECKING:  # few runs download anything, and all would import ssl
@@ -33,6 +34,7 @@ _STALL_S: Final = 30.0
 _TRIES: Final = 3
 _PAUSE_S: Final = 0.5
 _MAX_NOTE_BYTES: Final = 4096
+_MAX_REASON: Final = 300
 _STRONG: Final = re.compile(r'"[!-~]{0,256}"')
 _RANGE: Final = re.compile(r"bytes (\d{1,18})-")
 
@@ -80,7 +82,7 @@ def download(url: str, path: Path, bounds: Bounds) -> None:
         except UnicodeError as error:
             raise InfraError(f"{url}: its host name is not valid") from error
         except (http.client.HTTPException, OSError) as error:
-            why = str(error) or type(error).__name__
+            why = one_line(str(error) or type(error).__name__, _MAX_REASON)
             if not tries_left or deadline.remaining() <= _PAUSE_S:
                 raise InfraError(f"the connection to {url} was lost: {why}") from error
             _log.info(f"the connection was lost ({why}); trying again")

@@ -219,7 +219,11 @@ class SdkSource(LibrarySource):
                 why = "is not a QAIRT SDK: it has no lib/aarch64-android or the like"
             raise ConfigError(f"{path} {why}", field=self._field)
         for root in trees:
-            by_version.setdefault(_version_of(root, self._field), root)
+            if (version := sdk_version(root)) is None:
+                problem = f"{root} has no version in {' or '.join(_VERSION_FILES)}"
+                problem += "; name its lib folders as `kind: folder`"
+                raise ConfigError(problem, field=self._field)
+            by_version.setdefault(version, root)
         return {version: by_version[version] for version in sorted(by_version, key=version_key)}
 
     def _folder(self, version: str, target: str) -> str | None:
@@ -295,14 +299,14 @@ def _compiler_key(name: str) -> tuple[int, ...]:
     return QnnVersion.parse(digits).parts if digits else ()
 
 
-def _version_of(root: Path, field: str) -> str:
+def sdk_version(root: Path) -> str | None:
+    """Return the version in the files of an SDK."""
     for name, pattern in _VERSION_FILES.items():
         with contextlib.suppress(OSError):
             text = read_inside(root, name, _MAX_TEXT_BYTES).decode("utf-8", "replace")
             if (match := pattern.search(text)) and (version := short_version(match[1])):
                 return version
-    problem = f"{root} has no version in {' or '.join(_VERSION_FILES)}"
-    raise ConfigError(f"{problem}; name its lib folders as `kind: folder`", field=field)
+    return None
 
 
 def folders_in(path: Path) -> list[str]:

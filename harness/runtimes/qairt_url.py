@@ -18,7 +18,7 @@ from harness.core.outgoing_text import outgoing, without_secrets
 from harness.core.verified_folder import MANIFEST, FetchedFile, FetchedFiles, find_damage
 from harness.core.versions import QnnVersion
 from harness.runtimes.download import Bounds, NotOnServer, download
-from harness.runtimes.local_sources import SDK_TARGETS, SdkSource, sdk_files
+from harness.runtimes.local_sources import SDK_TARGETS, SdkSource, sdk_files, sdk_version
 from harness.runtimes.runtime import LibrarySource, Runtime, version_key
 
 QAIRT: Final = "qairt"
@@ -88,11 +88,8 @@ class QairtUrlSource(LibrarySource):
         except InfraError as error:
             raise InfraError(f"{title}: {error}") from error
         sdk = SdkSource(self.name, folder / tree, self._cache_root, field=title)
-        (found,) = sdk.versions(target)
-        named, own = QnnVersion.parse(version), QnnVersion.parse(found)
-        if not named.matches(own) and not own.matches(named):
-            raise InfraError(f"{self.origin} has QAIRT {found} under the name of {version}")
-        return replace(sdk.runtime(found, target), qnn_version=version)
+        (its_version,) = sdk.versions(target)
+        return replace(sdk.runtime(its_version, target), qnn_version=version)
 
     def damage(self, version: str, target: str) -> list[str]:
         archive = self._files.damage(f"v{version}.zip", self._sha256.get(version))
@@ -109,11 +106,16 @@ class QairtUrlSource(LibrarySource):
             download(self._url.replace(VERSION_FIELD, version), part, BOUNDS)
             archive = part.replace(folder / name)
             names = names_of(archive, LIMITS)
-            if not any(sdk_files(names, each)[1] for each in SDK_TARGETS):
+            sdks = (sdk_files(names, each) for each in (target, *SDK_TARGETS))
+            if (sdk := next((sdk for sdk in sdks if sdk[1]), None)) is None:
                 raise InfraError(f"{name} is not a QAIRT SDK: it has no lib/aarch64-android/")
-            wanted = sdk_files(names, target)[1].__contains__
+            tree, wanted = sdk[0], sdk[1].__contains__
             (trial := folder / "unpacked").mkdir()
             unpack(archive, trial, wanted, replace(LIMITS, judged=wanted))
+            own, named = QnnVersion.found_in(sdk_version(trial / tree)), QnnVersion.parse(version)
+            if own is None or not (named.matches(own) or own.matches(named)):
+                other = f"QAIRT {own or 'of an unknown version'}"
+                raise InfraError(f"{self.origin} has {other} under the name of {version}")
             return archive
 
         pinned = self._sha256.get(version) or self._files.noted_sha256(name)

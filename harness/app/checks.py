@@ -110,7 +110,7 @@ class Phone:
 def report(app: App, phone: Phone | None = None) -> AppReport:
     """Return all findings, the worst first, with what was looked at."""
     uses_qnn = any(map(_is_of_qnn, app.libraries)) or any(model.contexts for model in app.models)
-    findings = [*_findings(app, phone)] if uses_qnn else []
+    findings = [*dict.fromkeys(_findings(app, phone))] if uses_qnn else []
     findings.sort(key=lambda finding: (SEVERITIES.index(finding.severity), finding.code))
     return AppReport(
         package=app.manifest.package,
@@ -250,7 +250,8 @@ def _placing(app: App) -> Iterator[AppFinding]:
         if library.abi in (ABI, None):
             by_name[library.name].append(library)
     # preflight looks at those for phones
-    others = [lib for lib in relevant if lib.abi in _MACHINES and lib.machine]
+    others = [lib for lib in relevant if lib.abi in _MACHINES and lib.facts.kind != "skel"]
+    others = [lib for lib in others if lib.machine]
     if wrong := [library for library in others if library.machine != _MACHINES[str(library.abi)]]:
         machine, abi = wrong[0].machine, wrong[0].abi
         yield _finding("abi-folder", *wrong, files=_named(wrong), machine=machine, abi=abi)

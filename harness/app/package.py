@@ -34,7 +34,7 @@ from harness.containers.pte import PTE_IDENTIFIER
 from harness.containers.tflite import TFLITE_IDENTIFIER
 from harness.core.archive import ArchiveError, ArchiveLimits, open_archive
 from harness.core.errors import ConfigError
-from harness.core.files import scratch_folder
+from harness.core.files import open_regular, scratch_folder
 from harness.core.json_record import Part as JsonPart, RecordText
 from harness.core.paths_inside import create_inside, name_problem
 from harness.models.context_metadata import Unreadable
@@ -194,7 +194,7 @@ class _Reader:
         self.stored_globs: tuple[str, ...] = ()
         self.models_folder.mkdir(parents=True)
         try:
-            with path.open("rb") as file, open_archive(file, LIMITS) as archive:
+            with open_regular(path) as file, open_archive(file, LIMITS) as archive:
                 members = [member for member in archive.infolist() if not member.is_dir()]
                 names = {member.filename for member in members}
                 if len(names) < len(members):

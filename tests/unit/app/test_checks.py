@@ -1,5 +1,6 @@
 """Each mistake in an app is named: the healthy app, and one wrong thing in it each time."""
 
+import os
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -35,6 +36,7 @@ from tests.unit.app.apps import (
 
 METADATA = {"build_id": "v2.51.0.260929181845", "dsp_arch": 73, "soc_model": 43, "graphs": []}
 ROOT = Path(__file__).parents[3]
+FIELD = ROOT / "tests/field"
 OLD_BUILD = BUILD.replace(b"2.51", b"2.31")
 RPC = "libcdsprpc.so"
 ORT = b"\0VERS_1.24.2\0"
@@ -271,11 +273,12 @@ def test_an_app_without_qnn_has_no_finding(tmp_path: Path) -> None:
 
 def test_a_newer_context_is_named(tmp_path: Path) -> None:
     newer = {**METADATA, "build_id": "v2.52.0.261010101010"}
-    (finding,) = found(tmp_path, apk(manifest(), healthy()), metadata=newer)
-    assert (finding.code, str(finding.evidence[0])) == (
-        "context-newer",
-        "app.apk: assets/model.bin",
-    )
+    three = {"assets/3.pte": (FIELD / "executorch-3-contexts.pte").read_bytes()}
+    findings = found(tmp_path, apk(manifest(), healthy() | three), metadata=newer)
+    assert [(finding.code, finding.evidence[0].entry) for finding in findings] == [
+        ("context-newer", "assets/3.pte"),
+        ("context-newer", "assets/model.bin"),
+    ]
     unread = found(tmp_path, apk(manifest(), healthy()), metadata=Unreadable("it is cut"))
     assert [finding.code for finding in unread] == ["model-damaged"]
 
@@ -337,7 +340,8 @@ def test_a_split_set_is_one_app(tmp_path: Path, snapshot: Snapshot) -> None:
     archive = write(tmp_path, apk(None, {"universal.apk": b""}), "app.apks")
     aar = write(tmp_path, apk(b"<manifest/>", {"classes.jar": b""}), "lib.aar")
     wrong = ([split], [base, other], [base, base], [aab, base], [archive], [aar])
-    for files in (*wrong, [tmp_path / "none"]):
+    os.mkfifo(tmp_path / "pipe")
+    for files in (*wrong, [tmp_path / "none"], [tmp_path / "pipe"]):
         with snapshot.raises(ConfigError):
             read(*files)
 

@@ -124,12 +124,12 @@ def _located_lines(located: Located) -> Iterator[str]:
     if not located.in_scope:
         yield f"  out of scope: {_SCOPE}"
     code = located.code
+    name = f"{code.symbol or 'no name'}: {code.meaning or code.component}" if code else ""
     facts = {
         "component": located.component,
         "phase": located.phase,
         "call": located.api,
-        "code": code
-        and f"{code.code} ({code.hex}) {code.symbol}: {code.meaning or code.component}",
+        "code": code and f"{code.code} ({code.hex}) {name}",
         "process": located.process,
     }
     yield from (f"  {name}: {value}" for name, value in facts.items() if value is not None)

@@ -15,6 +15,7 @@ from typing import Final
 
 from harness.core.error_codes import (
     DSP_FIRST,
+    GPU_ERRORS,
     CodeInfo,
     describe,
     dsp_errors,
@@ -22,7 +23,7 @@ from harness.core.error_codes import (
     unsigned,
 )
 from harness.core.json_record import Part
-from harness.diagnosis.error_chain import is_benign, link_of
+from harness.diagnosis.error_chain import is_benign
 from harness.diagnosis.error_record import Number
 from harness.diagnosis.line_patterns import first_name, only_pattern, patterns_of
 from harness.diagnosis.log_reader import (
@@ -43,7 +44,7 @@ OUT_OF_SCOPE: Final = ("opencl", "llama.cpp", "other")
 
 _LATER: Final = 20
 """A call or a code so many lines after the first one of a failure belongs to it."""
-_NAME: Final = re.compile(r"\b(?:QNN|AEE)_[A-Z0-9_]+\b")
+_NAME: Final = re.compile(r"\b(?:QNN|AEE|GPU)_[A-Z0-9_]+\b")
 
 
 class LocatedCode(Part):
@@ -168,9 +169,6 @@ def code_in(text: str) -> LocatedCode | None:
         return _described(CodeInfo(number, abs(number), "linux", (), name, meaning))
     if component == "kernel":
         return None
-    link = link_of(text)
-    if link.code is not None and (link.symbol or "").startswith("GPU_"):
-        return _described(CodeInfo(link.code, link.code, "gpu", (), link.symbol))
     is_rpc = component in ("fastrpc", "ggml-hexagon") or first_name("rpc number", text) is not None
     return next(_codes(text, is_rpc), None)
 
@@ -192,7 +190,7 @@ def _codes(text: str, is_rpc: bool) -> Iterator[LocatedCode]:
     """Yield the codes in a line: by name, of the DSP, then by a number behind a word or a sign."""
     for name in _NAME.findall(text):
         if (code := _codes_of_names().get(name)) is not None:
-            yield _described(describe(code), name)
+            yield _described(_info(code), name)
     bare = only_pattern("hex number").findall(text) if is_rpc else []
     codes = (int(digits, 16) for digits in bare)
     yield from (_described(describe(DSP_FIRST + code)) for code in codes if code in dsp_errors())
@@ -201,14 +199,22 @@ def _codes(text: str, is_rpc: bool) -> Iterator[LocatedCode]:
             number = unsigned(int(digits, 16 if "x" in digits else 10))
             if is_rpc and place == "behind a word" and number in dsp_errors():
                 number += DSP_FIRST
-            info = describe(number)
-            is_qnn = not is_rpc and place == "behind a sign" and number <= 0xFFFF
-            if (is_qnn or info.component == "dsp") and info.symbol and info.component != "none":
+            info = _info(number)
+            is_marked = place == "behind a word" or (place != "anywhere" and info.symbol)
+            is_qnn = not is_rpc and is_marked and number <= 0xFFFF
+            is_known = info.component not in ("none", "unknown")
+            if is_known and (is_qnn or (info.component == "dsp" and info.symbol)):
                 yield _described(info)
+
+
+def _info(code: int) -> CodeInfo:
+    name = GPU_ERRORS.get(code)
+    return CodeInfo(code, code, "gpu", (), name) if name else describe(code)
 
 
 @cache
 def _codes_of_names() -> dict[str, int]:
-    """Return {name: code as it is returned} of QNN and of the DSP."""
+    """Return {name: code as it is returned} of QNN, its GPU library and the DSP."""
     names = {symbol: code for code, symbols in symbol_table().items() for symbol in symbols}
+    names |= {name: code for code, name in GPU_ERRORS.items()}
     return names | {name: DSP_FIRST + number for number, (name, _) in dsp_errors().items()}

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.core.error_codes import DSP_FIRST, describe, dsp_errors, symbol_table
+from harness.core.error_codes import DSP_FIRST, GPU_ERRORS, describe, dsp_errors, symbol_table
 from harness.diagnosis.explain_log import Explanation, explain
 from harness.diagnosis.located import code_in
 from harness.diagnosis.log_reader import read_log
@@ -37,7 +37,7 @@ def test_a_reported_failure_is_located(row: dict[str, str]) -> None:
 
 
 def notations() -> Iterator[tuple[str, str, str]]:
-    """A line for each code of QNN and of the DSP in each notation, its symbol and component."""
+    """A line for each code in each notation, with its symbol and component."""
     for code, symbols in symbol_table().items():
         info = describe(code)
         assert info.symbol
@@ -45,6 +45,9 @@ def notations() -> Iterator[tuple[str, str, str]]:
             yield f"QnnDsp <E> x failed with error code: {digits}", info.symbol, info.component
         for symbol in symbols:
             yield f"QnnDsp <E> x failed: {symbol}", symbol, info.component
+    for code, name in GPU_ERRORS.items():
+        for digits in (f"({code})", f"{name}({code})", f"error code {code:#x}", name):
+            yield f"GPU ERROR: {digits} - x", name, "gpu"
     for number, (name, _) in dsp_errors().items():
         code = DSP_FIRST + number
         wide = (1 << 64) - (1 << 32) + code
@@ -98,6 +101,7 @@ def test_every_code_has_every_notation() -> None:
         ("QnnDsp <E> graph_prepare.cc:1574::ERROR:x failed", None, None),
         ("QnnDsp <E> failed, size 4000 KB, limit: 5000 bytes", None, None),
         ("QnnDsp <E> x failed with error code: 12", None, None),
+        ("QnnDsp <E> x failed with error code: 30001", None, "system"),
     ],
 )
 def test_the_same_number_means_what_its_component_means(

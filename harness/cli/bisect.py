@@ -194,14 +194,7 @@ def _search_text(task: Task) -> str:
 
 
 _LATEST: Final = "latest"
-_WITH_RESUME: Final = (
-    "resume",
-    "reports",
-    "timeout_s",
-    "as_json",
-    "lab_file",
-    "pytest_arguments",
-)
+_WITH_RESUME: Final = ("resume", "reports", "timeout_s", "as_json")
 
 
 _NOUNS: Final = {
@@ -287,15 +280,11 @@ def bisect(context: click.Context, /, **values: Any) -> int:
     3 the lab or --timeout stopped it (--resume continues).
     """
     if context.invoked_subcommand is not None:
-        # `bisect --reports DIR log` means the same as `bisect log --reports DIR`
-        shared = {name: values[name] for name in ("reports", "as_json")}
-        context.default_map = dict.fromkeys(bisect.commands, shared)
         return FOUND
     stop_at = None if values["timeout_s"] is None else time.monotonic() + values["timeout_s"]
     if values["resume"] is not None:
         _check_only_resumed(context)
-        source = context.get_parameter_source("lab_file")
-        folder = _resumed(values, source == ParameterSource.COMMANDLINE)
+        folder = _resumed(values)
         return run_bisection(folder, stop_at, as_json=values["as_json"])
     if not values["case"] or not (values["axis"] or values["good"] or values["bad"]):
         raise click.UsageError(
@@ -358,25 +347,18 @@ def _check_only_resumed(context: click.Context) -> None:
         and parameter.name not in _WITH_RESUME
     ]
     if changed:
-        problem = "continues with the stored options, and accepts only a few"
-        same = ("--lab and `-- PYTEST_ARGS` if they are the same",)
-        choices = ("--reports", "--timeout", "--json", *same)
-        raise ConfigError(f"--resume {problem}", field=changed[0].opts[0], choices=choices)
+        problem = "--resume continues with the stored options, and accepts only a few"
+        choices = ("--reports", "--timeout", "--json", "the same `-- PYTEST_ARGS`")
+        raise ConfigError(problem, field=changed[0].opts[0], choices=choices)
 
 
-def _resumed(values: dict[str, Any], lab_named: bool) -> BisectFolder:
+def _resumed(values: dict[str, Any]) -> BisectFolder:
     named = values["resume"]
     if named == _LATEST:
         folder = BisectFolder.newest_open(values["reports"])
     else:
         folder = BisectFolder.open(Path(named))
-    spec = folder.read().spec
-    if lab_named and spec.lab.resolve() != values["lab_file"].resolve():
-        raise ConfigError(
-            f"is not the lab of this bisection; leave it out, or name {spec.lab}", field="--lab"
-        )
-    folder.pytest_arguments = pytest_arguments_to_resume(
-        spec.pytest_arguments, values["pytest_arguments"]
-    )
+    stored = folder.read().spec.pytest_arguments
+    folder.pytest_arguments = pytest_arguments_to_resume(stored, values["pytest_arguments"])
     folder.lock()
     return folder

@@ -342,14 +342,10 @@ def fit_command(
         return _say_refused(error, files)
     measured = _measure(runtime, named)
     sequence = list(islice(cycle(measured), copies or len(measured)))
-    room: Room | None = None if budget is None else Room(budget)
-    if room is None:
-        room = calibrated_room(cache_root(), catalog, runtime)
+    room = Room(budget) if budget else calibrated_room(cache_root(), catalog, runtime)
     if room is not None and sessions is not None:
         room = Room(room.budget, sessions)
-    source: Literal["given", "calibrated"] = "calibrated"
-    if budget is not None or sessions is not None:
-        source = "given"
+    source: Literal["given", "calibrated"] = "given" if budget or sessions else "calibrated"
     qnn = runtime.qnn_version or runtime.name
     if "," in residency:
         raise click.UsageError("name one --residency")

@@ -43,7 +43,8 @@ class Done:
 
 
 def command(lab: DeviceRuns, *arguments: object) -> list[str]:
-    base = [sys.executable, "-m", "harness.cli.main", "bisect", "--lab", lab.file]
+    base = [sys.executable, "-m", "harness.cli.main", "bisect"]
+    base += [] if "--resume" in arguments else ["--lab", lab.file]
     return [str(part) for part in (*base, "--reports", lab.reports, "--json", *arguments)]
 
 

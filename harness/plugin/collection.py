@@ -102,6 +102,7 @@ _VALUE_MAY_FOLLOW: Final = ("--cov", "--debug")
 _LISTED: Final = [
     *Path(__file__).with_name("unrelated_options.txt").read_text("ascii").splitlines()[1:],
     *(option.name + "=" * option.takes_value for option in OPTIONS if not option.chooses),
+    *(key.short + "=" for key in INI_KEYS.values() if not key.chooses),  # as `run` spells them
 ]
 UNRELATED_OPTIONS: Final = {name[:-1] for name in _LISTED if name.endswith("=")} | {*_SHORT}
 """Options that do not select cases and take a value."""

@@ -149,6 +149,7 @@ def test_versions_and_how_it_is_run_choose_no_case() -> None:
     words = selection(("pytest", *unrelated, *chosen))
     assert words == ("--qnn-backend=gpu", "--qnn-dry-run", "-m=device", "-o=qnn_graph=g", "a.py")
     assert selection(("pytest", *in_long_forms((*unrelated, *chosen)))) == words
+    assert selection(("qnn-harness", "run", "--rounds", "5", "m.bin")) == ("m.bin", "run")
 
 
 def test_all_names_are_ours_and_no_two_are_one() -> None:

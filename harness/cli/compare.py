@@ -64,7 +64,7 @@ def compare(
 
     \b
     Examples:
-      qnn-harness compare reports/20261130T101500-3f9a21
+      qnn-harness compare reports/20261130-101500-3f9a21
       qnn-harness compare --previous --format md --fail-on new,changed,perf:10%
 
     \b

@@ -106,7 +106,11 @@ class PytestCommand(click.Command):
         """Parse the words before `--`."""
         end = args.index("--") if "--" in args else len(args)
         ctx.params["pytest_arguments"] = tuple(args[end + 1 :])
-        return super().parse_args(ctx, args[:end])
+        try:
+            return super().parse_args(ctx, args[:end])
+        except click.NoSuchOption as error:
+            problem = f"No such option {error.option_name!r}; options of pytest follow `--`."
+            raise click.NoSuchOption(error.option_name, problem, error.possibilities, ctx) from None
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """Return the words of the usage line."""

@@ -133,7 +133,9 @@ def is_failure(line: LogText) -> bool:
     text = line.text
     if line.origin.quiet or QUIET.search(text):
         return False
-    plain = only_pattern("no failure").sub("", text)
+    plain = text
+    for _, pattern in patterns_of("no failure"):
+        plain = pattern.sub("", plain)
     is_loud = line.origin.loud or LOUD.search(text) is not None
     return (is_loud or bool(FAILS.search(plain) or CRASHES.search(plain))) and not is_benign(text)
 

@@ -34,7 +34,9 @@ CLIENT: Final = re.compile(
 
 # Without any of these a number may be another program's: 1008 and 14001 are used by others, too.
 OURS: Final = re.compile(
-    r"(?i)qnn|htp|hexagon|[acs]dsp|rpc|skel\b|stub\b|snapdragon|genie|qualcomm|adreno|0x8000|npu\b"
+    r"(?i)qnn|htp|hexagon|[acs]dsp|rpc|skel\b|stub\b|snapdragon|genie|qualcomm|adreno|npu\b"
+    # codes of the DSP
+    r"|0x(?:f{8})?8000|-214748[12]\d{3}\b|\b214748[45]\d{3}\b|18446744071562\d{6}"
 )
 API: Final = re.compile(r"\bQnn[A-Z][A-Za-z]{2,24}_[a-z][A-Za-z]{2,40}\b")
 # A line of every program with TensorFlow Lite, even if it does not use the NPU.

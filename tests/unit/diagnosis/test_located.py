@@ -78,6 +78,14 @@ def test_a_code_in_any_notation_is_told_as_its_line_means_it(
     assert (located.code.symbol, located.code.component) == told[1:]
 
 
+@pytest.mark.parametrize(
+    "digits", ["0x80000406", "0xffffffff80000406", "-2147482618", "2147484678"]
+)
+def test_a_code_shows_a_cause_in_any_notation(digits: str) -> None:
+    causes = explained(f"remote_handle64_open failed: {digits}").diagnoses
+    assert [cause.id for cause in causes] == ["skel-not-found"]
+
+
 def test_every_code_has_every_notation() -> None:
     wrong = [
         (line, code)
@@ -144,6 +152,10 @@ def test_the_place_is_that_of_the_cause_that_is_told() -> None:
         [*filter(None, NOISE)],
         ["QnnDsp <W> Failed to x", "W/fastrpc (  7): open_shell failed", "[WARNING] qnn: x failed"],
         ["QnnDsp <V> ready", "E WifiHAL: association failed"],
+        ["qnn: 3 passed, failed: 0", 'qnn {"error": null}', "qnn: no unsupported nodes"],
+        ["qnn: max error 0.1, error tolerance: 1", "QNN_LOG_LEVEL_ERROR"],
+        ["install qnn-error-dev", "qnn/lib/error.js"],
+        ["warning: qnn: invalid option", "INFO:qnn: failed builds are retried"],
         [
             "Direct firmware load for qcom/cdsp.mbn failed with error -2",
             "cdsp: Brought out of reset",

@@ -123,7 +123,7 @@ class ChosenDevices:
     named: Named | None
 
 
-def choose_devices(lab: Lab, case: str, names: Sequence[str], backend: str | None) -> ChosenDevices:
+def choose_devices(lab: Lab, case: str, names: Sequence[str]) -> ChosenDevices:
     """Choose the devices for a case: those of `names`, else the one in its name, else the first.
 
     Devices like it may stand in for it, unless `names` are given. Raises ConfigError for a device
@@ -155,7 +155,7 @@ def choose_devices(lab: Lab, case: str, names: Sequence[str], backend: str | Non
             "different verdict would say nothing about the versions",
             field="--device",
         )
-    backend = backend or (named and named["backend"]) or "htp"
+    backend = (named and named["backend"]) or "htp"
     return ChosenDevices(tuple(device.name for device in chosen), target, backend, named)
 
 
@@ -201,7 +201,7 @@ def make_task(request: Request, lab: Lab, catalog: Catalog) -> Task:
     _check_nothing_is_ignored(request, match)
     if match is not None and match.needs_good and "--good" not in ends:
         raise ConfigError("--match compares with the good end; name its version", field="--good")
-    placement = choose_devices(lab, request.case, request.devices, None)
+    placement = choose_devices(lab, request.case, request.devices)
     versions, specs = Versions(catalog, placement.target), dict(request.versions or {})
     listed = {axis: [specs[axis]] if axis in specs else [] for axis in SEARCHED}
     candidates = {axis: versions.candidates(axis, listed[axis], f"--{axis}") for axis in axes}

@@ -89,7 +89,7 @@ def build_qemu(
                 )
 
             _check_tools(environment, step, fetched=source is None)
-            archive = source or _fetch(work, environment, step)
+            archive = source or _fetch(work, step)
             _compile(work, archive.absolute(), step).replace(built)
     return built
 
@@ -122,7 +122,7 @@ def _check_tools(environment: Mapping[str, str], step: _Step, *, fetched: bool) 
         )
 
 
-def _fetch(folder: Path, environment: Mapping[str, str], step: _Step) -> Path:
+def _fetch(folder: Path, step: _Step) -> Path:
     """Fetch QEMU's verified source from a mirror of Debian by apt. Raises InfraError."""
     mirror = _mirror(step)
     _log.info(f"fetching QEMU's source (40 MB) from {mirror}")

@@ -268,7 +268,7 @@ def find_subject(
         why = _OTHER_ENGINE if any(test == engine.test for engine in ENGINES.values()) else why
         raise ConfigError(why, field="CASE", choices=[_TAKEN])
     root = pytest_root(case, "CASE")
-    chosen = choose_devices(lab, case, (), None)
+    chosen = choose_devices(lab, case, ())
     artefact = open_artefact(root / file)
     sources = contexts_of(artefact, cache_root(), options)
     files = [source for source in sources if isinstance(source, ContextFile)]

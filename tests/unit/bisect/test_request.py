@@ -190,17 +190,16 @@ def test_the_case_may_lie_above(
 
 
 def test_where_it_runs(lab: Lab) -> None:
-    assert choose_devices(lab, "a.py::t[tiny]", [], None).devices == ("a", "b-htp-1")
-    named = choose_devices(lab, "a.py::t[b-htp-1-gpu-2.51.0-x]", [], None)
+    assert choose_devices(lab, "a.py::t[tiny]", []).devices == ("a", "b-htp-1")
+    named = choose_devices(lab, "a.py::t[b-htp-1-gpu-2.51.0-x]", [])
     assert (named.devices, named.backend) == (("b-htp-1", "a"), "gpu")
-    assert choose_devices(lab, "a.py::t[c-gpu-2.51.0-x]", ["a"], "cpu").backend == "cpu"
     pooled = [
         device.model_copy(update={"pool": "p"})
         for device in lab.devices
         if device.name == "b-htp-1"
     ]
     shared = lab.model_copy(update={"devices": (lab.devices[0], *pooled)})
-    assert choose_devices(shared, "a.py::t[p-htp-2.51.0-x]", [], None).devices[0] == "b-htp-1"
+    assert choose_devices(shared, "a.py::t[p-htp-2.51.0-x]", []).devices[0] == "b-htp-1"
 
 
 def test_a_version_that_is_a_path_is_told_to_pytest_as_that(

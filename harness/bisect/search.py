@@ -211,7 +211,6 @@ class Task(Part):
     lab: Path
     folder: Path
     match: str | None = None
-    run_timeout_s: Annotated[StrictInt, Field(ge=1)] = 1800
     pytest_arguments: tuple[str, ...] = ()
 
     @property

@@ -34,6 +34,7 @@ from harness.results.run_folder import JOURNAL, LATEST, RunFolder
 _log = logging.getLogger(__name__)
 
 OUTPUT: Final = "output.txt"
+RUN_TIMEOUT_S: Final = 1800.0
 _LOOK_S: Final = 1.0
 _WAITS: Final = b"warning: waiting"
 PROBLEM: Final = "problem.json"

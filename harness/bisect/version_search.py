@@ -35,7 +35,7 @@ from harness.bisect.result import (
     flaky_versions,
 )
 from harness.bisect.search import AxisSpec, CornerSpec, Search, Task
-from harness.bisect.search_loop import Loop, RunEnd, Watcher, judge, record_of
+from harness.bisect.search_loop import RUN_TIMEOUT_S, Loop, RunEnd, Watcher, judge, record_of
 from harness.core.errors import ConfigError
 from harness.core.matrix_axes import VERSIONS
 from harness.results.output_drift import KEPT, Output, changes
@@ -451,7 +451,7 @@ class Bisection(Loop[Finding]):
         devices = self.task.devices
         turn = self._turn % len(devices)
         arguments = self.task.arguments(point, reports, [*devices[turn:], *devices[:turn]])
-        return self._run_case(arguments, reports, self.task.folder, self.task.run_timeout_s)
+        return self._run_case(arguments, reports, self.task.folder, RUN_TIMEOUT_S)
 
     def _judge(self, point: Point, end: RunEnd) -> Judged:
         record = end.record

@@ -23,6 +23,7 @@ from harness.bisect.bad_condition import (
 from harness.bisect.folder import RUNS, SearchFolder
 from harness.bisect.search import Search, case_arguments
 from harness.bisect.search_loop import (
+    RUN_TIMEOUT_S,
     Loop,
     RunEnd,
     Watcher,
@@ -269,7 +270,7 @@ class Reduction(Loop[Minimum]):
     def _run_at(self, point: Point, reports: Path) -> RunEnd:
         folder = self.folder.path
         arguments = self._arguments(Way.from_point(point), reports)
-        return self._run_case(arguments, reports, folder, self.task.run_timeout_s)
+        return self._run_case(arguments, reports, folder, RUN_TIMEOUT_S)
 
     def _arguments(self, way: Way, reports: Path) -> list[str]:
         """Return pytest's arguments for a run of a way, and write its manifest and files."""

@@ -250,10 +250,9 @@ class Subject(BaseModel, extra="forbid", frozen=True):
 
 
 class Reducing(BaseModel, extra="forbid", frozen=True):
-    """The case to reduce, and how often and how long each way is run."""
+    """The case to reduce, and further arguments of pytest."""
 
     subject: Subject
-    run_timeout_s: Annotated[int, Field(ge=1)] = 1800
     pytest_arguments: tuple[str, ...] = ()
 
 

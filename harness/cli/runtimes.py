@@ -31,13 +31,21 @@ from harness.core.socs import HTP_ARCHS, TARGETS, Target
 from harness.core.state_folders import cache_root
 from harness.lab.inventory import load_lab
 from harness.models.context_metadata import read_each
-from harness.models.runtime_fit import FileFit, RuntimesFit, file_fit, fit_lines
+from harness.models.runtime_fit import FileFit, RuntimesFit, file_fit, fit_lines, least_qnn
 from harness.probe.build import ProbeBuilder
 from harness.runtimes.catalog import Catalog, CatalogEntry, choose_runtimes
 from harness.runtimes.preflight import PreflightInput, TargetFacts, preflight
 from harness.runtimes.preflight_findings import Finding
 from harness.runtimes.pypi import PYPI
-from harness.runtimes.runtime import LibraryFacts, Runtime, build_id_of, facts_of, narrowed
+from harness.runtimes.qairt_url import QAIRT
+from harness.runtimes.runtime import (
+    LibraryFacts,
+    Runtime,
+    build_id_of,
+    facts_of,
+    narrowed,
+    short_version,
+)
 
 _NEGATIVE = 1
 _DRIVER = "qnn"
@@ -258,10 +266,11 @@ def fit_command(
             raise ConfigError(f"device {device} names no target", field="--target", choices=TARGETS)
         target, facts = named, TargetFacts(cast(Target, named), config.soc, config.htp_arch)
     catalog, artefacts = open_catalog(lab_file), [*open_artefacts(files)]
-    entries, problems = _entries(catalog, [target] if target else TARGETS)
-    report = RuntimesFit(
-        device=device, files=tuple(_file_fit(each, catalog, entries, facts) for each in artefacts)
-    )
+    targets: Sequence[str] = [target] if target else TARGETS
+    entries, problems = _entries(catalog, targets)
+    lacking = [each for each in targets if each not in {entry.target for entry in entries}]
+    fitting = (_file_fit(each, catalog, entries, lacking, facts) for each in artefacts)
+    report = RuntimesFit(device=device, files=tuple(fitting))
     say_result(report, fit_lines(report), as_json)
     for problem in problems:
         say(f"error: {problem}", err=True)
@@ -272,8 +281,10 @@ def _file_fit(
     artefact: Artefact,
     catalog: Catalog,
     entries: Iterable[CatalogEntry],
+    lacking: Iterable[str],
     device: TargetFacts | None,
 ) -> FileFit:
+    """Judge runtimes, and for targets that are `lacking` the SDK of the file's compiler."""
     kind = "context" if artefact.kind in ("manifest", "bundle") else str(artefact.kind)
     pieces = [piece for piece in artefact.pieces if piece.kind == "context"]
     if any(piece.kind == "empty" for piece in artefact.pieces):
@@ -291,6 +302,10 @@ def _file_fit(
         else None
         for entry in entries
     }
+    if version := short_version(str(least_qnn(contexts))):
+        name = f"{QAIRT}:{version}"
+        sdks = (CatalogEntry(name, QAIRT, version, each, cached=False) for each in lacking)
+        libraries |= dict.fromkeys(sdks)
     return file_fit(str(artefact.path), kind, contexts, libraries, (), device)
 
 

@@ -61,6 +61,12 @@ class RuntimesFit(Printout):
     files: tuple[FileFit, ...]
 
 
+def least_qnn(contexts: Sequence[ContextFacts]) -> QnnVersion | None:
+    """Return the oldest QNN that loads all contexts, None if a compiler is unknown."""
+    compilers = [QnnVersion.found_in(context.compiler) for context in contexts]
+    return max(filter(None, compilers), default=None) if all(compilers) else None
+
+
 def file_fit(
     file: str,
     kind: str,
@@ -73,8 +79,7 @@ def file_fit(
 
     Without a device each context meets one that has its HTP.
     """
-    compilers = [QnnVersion.found_in(context.compiler) for context in contexts]
-    least = max(filter(None, compilers), default=None) if all(compilers) else None
+    least = least_qnn(contexts)
     archs = {context.htp_arch for context in contexts}
     need = max((context.vtcm_bytes or 0 for context in contexts), default=0)
     socs = [soc for soc in SOCS.values() if soc.htp_arch and {soc.htp_arch} == archs]

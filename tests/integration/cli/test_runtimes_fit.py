@@ -40,6 +40,18 @@ def fits(*arguments: object, code: int = 0) -> list[dict[str, Any]]:
     return files
 
 
+def test_without_a_runtime_for_phones_the_compilers_own_sdk_is_judged(tmp_path: Path) -> None:
+    (lab := tmp_path / "devices.yaml").write_text(
+        "schema: 1\ndevices:\n  - {name: new, serial: a, soc: SM8750, target: android-arm64}\n"
+        "  - {name: old, serial: b, soc: SM8550, target: android-arm64}\n"
+    )
+    model = FIELD / "simple_add_op.sm8750.tflite"
+    for device, loads, code in (("new", "loads", 0), ("old", "refused", 1)):
+        (file,) = fits(model, "--lab", lab, "--device", device, code=code)
+        (runtime,) = file["runtimes"]
+        assert (runtime["runtime"]["name"], runtime["loads"]) == ("qairt:2.40.0.251030", loads)
+
+
 @pytest.mark.slow
 def test_the_simulator_does_as_predicted(
     user_cache: Path, runtime_for: RuntimeFor, context_for: ContextFor, probes: ProbeBuilder

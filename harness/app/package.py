@@ -52,7 +52,8 @@ _MANIFEST: Final = "AndroidManifest.xml"
 _BUNDLE_CONFIG: Final = "BundleConfig.pb"
 _BUNDLE_MANIFEST: Final = re.compile(r"([^/]+)/manifest/AndroidManifest\.xml")
 _LIBRARY: Final = re.compile(r"lib/([^/]+)/.+")
-_ASSETS: Final = ("assets/", "res/raw/")
+# release builds shorten res/raw/model.tflite to res/a1.tflite
+_ASSETS: Final = ("assets/", "res/")
 _ASKS_QNN: Final = re.compile(rb"\bQnn(?:System)?Interface_getProviders\0")
 _SKEL_PATH: Final = b"ADSP_LIBRARY_PATH"
 _CODE: Final = re.compile(r"(?:dex/)?[^/]+\.dex|assets/.*/global-metadata\.dat")

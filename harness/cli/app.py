@@ -104,6 +104,8 @@ def run_command(
     Exit codes: 0 nothing wrong was found, 1 the app was refused, crashed, hung or ended, or a cause
     was found, 2 wrong input, 3 the phone failed.
     """
+    if watch_s < 1:
+        raise ConfigError("is too short; name 1s or more", field="--for")
     if timeout_s < watch_s + END_S:
         raise ConfigError(f"is too short for {watch_s:.0f} s of watching", field="--timeout")
     inside = read_app(files, lambda pieces: _metadata(pieces, lab_file))

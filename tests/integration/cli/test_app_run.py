@@ -219,6 +219,7 @@ def test_a_phone_that_hangs(phone: ScriptedPhone, step: str) -> None:
         ({}, ("--activity", "$(reboot)"), "is no activity of com.example"),
         ({}, ("--activity", "com.other/.Main"), "is no activity of com.example"),
         ({}, ("--timeout", "5s"), "too short"),
+        ({}, ("--for", "0s"), "too short"),
     ],
 )
 def test_wrong_input(

@@ -226,7 +226,7 @@ MISTAKES: dict[str, tuple[set[str], Callable[[], bytes]]] = {
     "bundle packs models": ({"model-compressed"}, lambda: bundle(manifest(), healthy(), globs=())),
     "damaged model": (
         {"model-damaged"},
-        lambda: apk(manifest(), healthy() | {"assets/m.tflite": TFLITE}),
+        lambda: apk(manifest(), healthy() | {"res/a1.tflite": TFLITE}),
     ),
     # versions of Android
     "minSdk": ({"min-sdk"}, lambda: apk(manifest(), changed(QnnHtp=library(android_api=31)))),

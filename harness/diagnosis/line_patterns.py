@@ -1,11 +1,12 @@
 """Patterns of lines in logs, by kind, from `line_patterns.tsv` (pure).
 
 `component`, `phase`, `call` and `step` tell the place of a failure; a `program` or a `neighbour`
-names the component of a line after it that does not. A line of the linker or the kernel counts if
-it is `ours`. `failure` and `crash` are words of a failure, in a line of any program; `loud` is the
-level of an error, `quiet` one below it, and `no failure` a part of a line that has such words. A
-`benign` line looks like an error and is none; its name is the reason why it is logged. An `echo` is
-a command in a log, which is no message even if it has the words of one.
+names the component of a line after it that does not, as a `frame` does after a crash. A line of the
+linker or the kernel counts if it is `ours`. `failure` and `crash` are words of a failure, in a line
+of any program; `loud` is the level of an error, `quiet` one below it, and `no failure` a part of a
+line that has such words. A `benign` line looks like an error and is none; its name is the reason
+why it is logged. An `echo` is a command in a log, which is no message even if it has the words of
+one.
 """
 
 from __future__ import annotations

@@ -94,11 +94,11 @@ def locate(
     for line in mine:
         is_known = line.text in known
         if is_known or is_failure(line):
-            if is_known or component_of(line.text) not in OUT_OF_SCOPE:
+            if is_known or _is_in_scope(line.text):
                 return _located_at(line, mine, is_known)
             failing.append(line)
     ours = (line for line in mine if OURS.search(line.text) or CLIENT.search(line.text))
-    if any(component_of(line.text) not in OUT_OF_SCOPE for line in ours):
+    if any(_is_in_scope(line.text) for line in ours):
         failing = [line for line in failing if CRASHES.search(line.text)]
     return _located_at(failing[0], mine) if failing else None
 
@@ -106,16 +106,25 @@ def locate(
 def _located_at(line: LogText, lines: Sequence[LogText], is_known: bool = False) -> Located:
     """Return what a line of a failure and those after it tell."""
     index, component = lines.index(line), component_of(line.text)
+    is_crash, frames = CRASHES.search(line.text) is not None, list[str]()
     if component == "other":
         # the shell names no program in the line of its crash
-        kind = "program" if CRASHES.search(line.text) else "neighbour"
+        kind = "program" if is_crash else "neighbour"
         before = (other.text for other in reversed(lines[:index]))
-        names = (first_name(kind, text) or first_name("neighbour", text) for text in before)
-        component = next(filter(None, names), component)
+        names = [first_name(kind, text) or first_name("neighbour", text) for text in before]
+        if is_crash:
+            later = (other.text for other in lines[index + 1 :])
+            frames = [text for text in later if first_name("frame", text) and _is_in_scope(text)]
+        component = next(filter(None, (*map(component_of, frames), *names)), component)
     in_scope = is_known or component not in OUT_OF_SCOPE
     after = takewhile(lambda other: other.number <= line.number + _LATER, lines[index + 1 :])
-    same = (other for other in after if other.origin.process == line.origin.process)
-    texts = [line.text, *(other.text for other in same if is_failure(other))] if in_scope else []
+    same = (
+        other.text
+        for other in after
+        if other.origin.process == line.origin.process and is_failure(other)
+    )
+    texts = [line.text, *frames, *same] if in_scope else []
+    is_kernel = line.origin.process == KERNEL
     return Located(
         line=line.number,
         text=line.text,
@@ -123,7 +132,7 @@ def _located_at(line: LogText, lines: Sequence[LogText], is_known: bool = False)
         in_scope=in_scope,
         phase=next(filter(None, (first_name("phase", text) for text in texts)), None),
         api=next(filter(None, map(api_of, texts)), None),
-        code=next(filter(None, map(code_in, texts)), None),
+        code=next(filter(None, (code_in(text, is_kernel) for text in texts)), None),
         process=line.origin.process or None,
     )
 
@@ -154,6 +163,10 @@ def component_of(text: str) -> str:
     return component or "other"
 
 
+def _is_in_scope(text: str) -> bool:
+    return component_of(text) not in OUT_OF_SCOPE
+
+
 def api_of(text: str) -> str | None:
     """Return the call or the step in a failing line."""
     match = API.search(text) or only_pattern("step").search(text)
@@ -161,10 +174,13 @@ def api_of(text: str) -> str | None:
 
 
 @lru_cache(MAX_LINES)
-def code_in(text: str) -> LocatedCode | None:
-    """Return the code in a line, in any notation, as the component of the line means it."""
+def code_in(text: str, is_kernel: bool = False) -> LocatedCode | None:
+    """Return the code in a line, in any notation, as the component of the line means it.
+
+    `is_kernel`: the kernel wrote it, about whichever component.
+    """
     component = component_of(text)
-    pattern = dict(patterns_of("errno")).get(component)
+    pattern = dict(patterns_of("errno")).get("kernel" if is_kernel else component)
     if pattern is not None and (match := pattern.search(text)):
         number = int(match[1], 0)
         name, meaning = errno.errorcode.get(abs(number)), os.strerror(abs(number))

@@ -106,6 +106,7 @@ def test_every_code_has_every_notation() -> None:
         ("remoteproc0: request_firmware failed for cdsp.mbn: -2", "ENOENT", "linux"),
         ("fastrpc_apps_user.c:3: Error 0xd: open_shell failed for domain 3", "EACCES", "linux"),
         ("GPU ERROR: GPU_ERROR_DOES_NOT_EXIST(10005) - x", "GPU_ERROR_DOES_NOT_EXIST", "gpu"),
+        ("graphFinalize failed, err=0x3ea", "QNN_COMMON_ERROR_MEM_ALLOC", "common"),
         ("QnnDsp <E> graph_prepare.cc:1574::ERROR:x failed", None, None),
         ("QnnDsp <E> failed, size 4000 KB, limit: 5000 bytes", None, None),
         ("QnnDsp <E> x failed with error code: 12", None, None),
@@ -131,6 +132,22 @@ def test_a_line_has_the_call_and_the_code_of_those_that_follow_from_it() -> None
         *(14001, "0x36b1"),
         "invalid config",
     )
+
+
+def test_a_crash_is_where_its_frames_are() -> None:
+    frames = ("libc.so (abort+1)", "libQnnHtp.so (QnnGraph_execute+12)")
+    frames = [f"01-01 00:00:00.1 9 9 F DEBUG : #00 pc 000abc  /data/app/a/{it}" for it in frames]
+    located = explained("01-01 00:00:00.1 7 7 F libc : Fatal signal 11 (SIGSEGV)", *frames).located
+    assert located
+    facts = (located.line, located.component, located.phase, located.api, located.process)
+    assert facts == (1, "qnn", "execute", "QnnGraph_execute", 7)
+
+
+def test_a_number_of_the_kernel_is_an_errno_in_lines_about_fastrpc_too() -> None:
+    located = explained("[   12.345678] adsprpc: fastrpc_init_process failed err -13").located
+    assert located
+    assert located.code
+    assert (located.component, located.code.symbol) == ("fastrpc", "EACCES")
 
 
 def test_the_place_is_that_of_the_cause_that_is_told() -> None:

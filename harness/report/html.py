@@ -55,7 +55,6 @@ from harness.report.summary import (
     section as section_of,
     totals,
 )
-from harness.results.coverage import Coverage
 from harness.results.journal import Reader, read_once
 from harness.results.record import CaseRecord, are_figures
 
@@ -121,7 +120,7 @@ class Rows:
         self._pool, self._packed, figures = _Pool(), Packed(), _Pool()
         self._columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
         self._became: list[int] = []
-        self._axes = _Axes(self._pool)
+        self._axes: dict[str, list[int]] = {}
 
         def spreads() -> Iterator[list[list[float]]]:
             for record in cases:
@@ -134,7 +133,13 @@ class Rows:
 
     def _add(self, record: CaseRecord, since: Since | None) -> None:
         pool, columns = self._pool, self._columns
-        self._axes.add(record)
+        axes = record.axes | ({"engine": record.engine} if record.engine else {})
+        for name in axes:
+            # the device has its own column
+            if name not in self._axes and name != "device" and len(self._axes) < _MOST_MET:
+                self._axes[name] = [pool.place(None)] * len(columns["case"])
+        for name, column in self._axes.items():
+            column.append(pool.place(axes.get(name)))
         columns["state"].append(pool.place(record.state))
         columns["suite"].append(pool.place(record.suite))
         columns["device"].append(pool.place(record.device.name if record.device else None))
@@ -148,7 +153,8 @@ class Rows:
     def packed(self, groups: Sequence[FailureGroup], more: dict[str, Any]) -> str:
         """Return the data with groups of failures, and `more`."""
         group_of = {case: place for place, group in enumerate(groups) for case in group.cases}
-        axes = self._axes.that_vary()
+        vary = ((name, places) for name, places in self._axes.items() if len({*places}) > 1)
+        axes = dict(islice(vary, _MOST_AXES))
         facts = {
             "group": [group_of.get(case, -1) for case in self._columns["case"]],
             "axes": list(axes),
@@ -197,29 +203,6 @@ def _details(record: CaseRecord, lab: Sequence[str]) -> str:
         if len(text) <= _MAX_CASE_BYTES:
             return f'{text[:-1]},"again":{_json(shlex.join(rerun_command(record, *lab)))}}}'
     return json.dumps({"case": clip(record.case, _MAX_CHARS), "outcome": record.outcome})
-
-
-class _Axes:
-    """The values of each axis of each case, as indexes in a pool."""
-
-    def __init__(self, pool: _Pool) -> None:
-        self._pool, self._cases = pool, 0
-        self._columns: dict[str, list[int]] = {}
-
-    def add(self, record: CaseRecord) -> None:
-        """Add the axes of the next case."""
-        axes = record.axes | ({"engine": record.engine} if record.engine else {})
-        for name in axes:
-            # the device has its own column
-            if name not in self._columns and name != "device" and len(self._columns) < _MOST_MET:
-                self._columns[name] = [self._pool.place(None)] * self._cases
-        for name, column in self._columns.items():
-            column.append(self._pool.place(axes.get(name)))
-        self._cases += 1
-
-    def that_vary(self) -> dict[str, list[int]]:
-        vary = ((name, places) for name, places in self._columns.items() if len({*places}) > 1)
-        return dict(islice(vary, _MOST_AXES))
 
 
 def _spreads(record: CaseRecord) -> Iterable[tuple[str, list[float]]]:
@@ -325,7 +308,8 @@ def html_text(run: RunData, cases: Iterable[CaseRecord] | None = None) -> str:
     failing = chain(*(group.cases for group in groups if section_of(group.first) == "failing"))
     new = None if since is None else _new_among(failing, since)
     became = Counter(since.became.values() if since else ())
-    headline = verdict(coverage, new=new, cut=cut is not None)
+    headline = coverage.headline(new)
+    headline = f"{'Cut short. ' if cut else ''}{headline[:1].upper()}{headline[1:]}."
     more = {"issues": issues, "versions": VERSIONS}
     more |= {name: parts[name] for name in ("ladders", "evidence", "grids")}
     return template("report.html.j2").render(
@@ -351,13 +335,6 @@ def html_text(run: RunData, cases: Iterable[CaseRecord] | None = None) -> str:
         blocks=Markup(" ".join(parts["blocks"])),
         scripts=[asset(name) for name in ("report_parts.js", "report_charts.js", "report.js")],
     )
-
-
-def verdict(coverage: Coverage, *, new: int | None = None, cut: bool = False) -> str:
-    """Return the result of a run: its headline with the number of `new` failures, and whether it
-    was `cut` short."""
-    headline = coverage.headline(new)
-    return f"{'Cut short. ' if cut else ''}{headline[:1].upper()}{headline[1:]}."
 
 
 def _new_among(cases: Iterable[str], since: Since | None) -> int:

@@ -212,12 +212,6 @@ def power_profiles(records: Iterable[CaseRecord]) -> list[Block]:
     ]
 
 
-def _is_default_mode(record: CaseRecord) -> bool:
-    """Return whether a phone's HTP ran in its default mode."""
-    on_phone = record.device is not None and not record.device.simulated
-    return on_phone and record.axes.get("backend") == "htp" and not record.axes.get("power")
-
-
 def latency(records: Iterable[CaseRecord]) -> list[Block]:
     """Return a row for each graph; the first row of a case has the figures of its process.
 
@@ -241,13 +235,16 @@ def latency(records: Iterable[CaseRecord]) -> list[Block]:
             rows.append([*row, *times, rounds, *whole])
             if part_of(record, "surroundings").get("profile_run") is not None:
                 sure.append([*row, *_sureness(graph)])
-                if _rounds(graph) < FULL.most:
+                counts = (graph.get("rounds"), graph.get("warmup_count"))
+                if sum(filter(is_figure, counts)) < FULL.most:
                     flaws.setdefault(f"Fewer than {FULL.most:,} rounds", []).append(name)
             if graph.get("steady") is False:
                 flaws.setdefault("Never steady", []).append(name)
             ran.append(str(graph.get("on")))
             simulated |= record.device is not None and record.device.simulated
-            default_mode |= _is_default_mode(record)
+            on_phone = record.device is not None and not record.device.simulated
+            on_htp = record.axes.get("backend") == "htp"
+            default_mode |= on_phone and on_htp and not record.axes.get("power")
     names = ["Case", "Graph", "First run", *_USUAL, "Rounds", "Load", "Memory"]
     if rows and not any(row[3] for row in rows):
         names, rows = [*names[:3], *names[6:]], [[*row[:3], *row[6:]] for row in rows]
@@ -283,10 +280,6 @@ def _sureness(graph: Mapping[str, Any]) -> Iterator[str]:
     yield f"{graph.get('warmup_count')}"
     share = graph.get("throttled_share")
     yield f"{share:.1%}" if is_figure(share) else "unknown"
-
-
-def _rounds(graph: Mapping[str, Any]) -> float:
-    return sum(filter(is_figure, (graph.get("rounds"), graph.get("warmup_count"))))
 
 
 def accuracy(records: Iterable[CaseRecord]) -> list[Block]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,21 +9,18 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
 from typing import Any, Final
-from urllib.parse import quote
 
 import pluggy
 from markupsafe import Markup
 
 from harness.core import hooks
-from harness.core.error_codes import DOCUMENTED
 from harness.core.errors import raised_text
 from harness.core.notices import ONCE
 from harness.core.outgoing_text import counted
 from harness.core.socs import claim_of, limits_of_simulation
-from harness.lab.health import DeviceEvent
 from harness.report.document import Block, Heading, Line, Paragraph, Span, Table, clip, html
 from harness.report.model_tables import figure_blocks, ops_tables
-from harness.report.summary import event_lines, part_of
+from harness.report.summary import event_lines
 from harness.results.coverage import Coverage
 from harness.results.journal import Contents, Records
 from harness.results.output_drift import Output, drift
@@ -35,6 +31,7 @@ from harness.runtimes.runtime import version_key
 _MOST_RETRIES: Final = 500
 _MAX_SHOWN_CHARS: Final = 4000
 _SHORT_CHARS: Final = 160
+_MOST_ROWS: Final = 200
 
 
 def remarks(drifting: int, simulated: int) -> list[str]:
@@ -81,11 +78,6 @@ def earlier_attempts(records: Iterable[CaseRecord]) -> list[Block]:
     return [Table("", ("Outcome", "Case", "Attempt", "Why"), rows)] if rows else []
 
 
-def device_lines(events: Iterable[DeviceEvent]) -> list[Block]:
-    """Return a line for each device that was not well."""
-    return [Paragraph(Span(line)) for line in event_lines(events, width=_MAX_SHOWN_CHARS)]
-
-
 def settings(info: Mapping[str, Any]) -> list[Block]:
     """Return run.json as a table."""
     rows = [[str(name), shown(value)] for name, value in info.items()]
@@ -96,68 +88,6 @@ def settings(info: Mapping[str, Any]) -> list[Block]:
 def shown(value: object) -> str:
     """Format a value of run.json, which can be anything."""
     return f"{value:,}" if is_figure(value) else clip(value, _MAX_SHOWN_CHARS)
-
-
-_MOST_TABLES: Final = 40
-_MOST_ROWS: Final = 200
-_OPEN: Final = 2
-_MARKS: Final = {"held": "passed", "broken": "failed"}
-
-
-NamedSpan = tuple[str, Span]
-"""The name of a column, and a cell."""
-
-
-def pairings(cases: Iterable[CaseRecord]) -> list[Table]:
-    """Return the documented table of memory types, with measured values."""
-    documented = {
-        f"{prepare} -> {execute}": entry for (prepare, execute), entry in DOCUMENTED.items()
-    }
-
-    def name(case: CaseRecord) -> str:
-        return f"{case.axes.get('prepare')} -> {case.axes.get('execute')}"
-
-    def row(case: CaseRecord) -> Iterator[NamedSpan]:
-        entry, measured = documented[name(case)], case.measurements
-        yield "Prepared -> executed", Span(name(case))
-        yield "Outcome", _outcome(case)
-        at_first = "at the first inference" if entry.at_first_inference else "never"
-        yield "I/O allocated, as documented", Span("at load" if entry.at_load else at_first)
-        yield "At load", _growth(case, "io_allocated_at_load", "before", "loaded")
-        grown = _growth(case, "io_allocated_at_first_inference", "bound", "first")
-        yield "At the first inference", grown
-        yield "Copied, as documented", Span("yes" if entry.copied else "no")
-        copies = measured.get("copies_shown")
-        copied = _checked(case, "copies_per_inference", f"{copies}" if is_figure(copies) else "")
-        yield "Copies seen", copied
-        yield "First inference", Span(_time(measured.get("first_inference_us")))
-        steady = _checked(case, "steady_latency_same", _time(measured.get("steady_p50_us")))
-        yield "Then, p50", steady
-
-    ours = [case for case in cases if name(case) in documented]
-    return _tables(ours, ("prepare", "execute"), row)
-
-
-def sharings(cases: Iterable[CaseRecord]) -> list[Table]:
-    """Return tables of the memory that sharing spill-fill buffers should save, and did."""
-
-    def row(case: CaseRecord) -> Iterator[NamedSpan]:
-        measured = case.measurements
-        yield "Strategy", Span(str(case.axes.get("strategy", "")))
-        yield "Outcome", _outcome(case)
-        yield "Spill-fill expected", Span(_bytes(measured.get("expected_spill_fill_bytes")))
-        shared = _grown(measured, "before", "executed")
-        alone = _grown(part_of(case, "reference"), "before", "executed")
-        yield "Shared buffers", _growth(case, "memory_given_back", "before", "executed")
-        yield "Without sharing", Span(_bytes(alone))
-        yield "To be saved", Span(_bytes(measured.get("expected_saving_bytes")))
-        saved = alone - shared if alone is not None and shared is not None else None
-        yield "Saved", _judged(_checked(case, "memory_saved", _bytes(saved)))
-        yield "Given back", _checked(case, "memory_given_back", "")
-        yield "Outputs", _checked(case, "outputs_equal", "")
-
-    ours = [case for case in cases if "expected_saving_bytes" in case.measurements]
-    return _tables(ours, ("strategy",), row)
 
 
 def drift_tables(outputs: Sequence[Output]) -> list[Table]:
@@ -182,83 +112,6 @@ def drift_tables(outputs: Sequence[Output]) -> list[Table]:
     rows = rows[:_MOST_ROWS]
     head = ("Output", "Where", *(f"QNN {version}" for version in versions))
     return [Table("", head, rows, "measured")]
-
-
-def _tables(
-    ours: Sequence[CaseRecord],
-    axes: Sequence[str],
-    row: Callable[[CaseRecord], Iterator[NamedSpan]],
-) -> list[Table]:
-    """Return a table for each set of cases that differ in these axes only, if one was judged."""
-    names = dict.fromkeys(name for case in ours for name in case.axes if name not in axes)
-    apart = [name for name in names if len({_text(case.axes.get(name)) for case in ours}) > 1]
-    groups: dict[str, list[CaseRecord]] = {}
-    for case in ours:
-        named = [f"{name} {_text(case.axes.get(name))}" for name in apart]
-        place = ", ".join([case.device.name if case.device else "?", *named])
-        groups.setdefault(place, []).append(case)
-    judged = {place: sum(bool(case.checks) for case in cases) for place, cases in groups.items()}
-    places = [place for place in sorted(groups, key=lambda place: -judged[place]) if judged[place]]
-    return [
-        Table(
-            place,
-            [name for name, _ in row(groups[place][0])],
-            [
-                [replace(first, link=f"#case={quote(case.case)}"), *others]
-                for case in groups[place][:_MOST_ROWS]
-                for first, *others in [[cell for _, cell in row(case)]]
-            ],
-            "measured",
-            folded=number >= _OPEN,
-        )
-        for number, place in enumerate(places[:_MOST_TABLES])
-    ]
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _outcome(record: CaseRecord) -> Span:
-    return Span(record.state, record.state, record.error.message if record.error else "")
-
-
-def _checked(record: CaseRecord, name: str, text: str) -> Span:
-    """Return a figure with the verdict of its check; the worst one of several."""
-    checks = [check for check in record.checks if check.name.partition("[")[0] == name]
-    verdicts = [check.verdict for check in checks]
-    worst = next((verdict for verdict in ("broken", "unseen", "held") if verdict in verdicts), None)
-    if worst is None:
-        return Span(text)
-    reason = next(check.reason for check in checks if check.verdict == worst)
-    return Span(text or worst, _MARKS.get(worst, "skipped"), reason)
-
-
-def _growth(record: CaseRecord, check: str, start: str, end: str) -> Span:
-    return _judged(_checked(record, check, _bytes(_grown(record.measurements, start, end))))
-
-
-def _judged(cell: Span) -> Span:
-    if cell.mark in _MARKS.values():
-        return cell
-    return replace(cell, text="unseen" if cell.mark else "")
-
-
-def _grown(measured: Mapping[str, Any], start: str, end: str) -> int | None:
-    samples = measured.get("shared_buffer_bytes")
-    known = samples if isinstance(samples, dict) else {}
-    before, after = known.get(start), known.get(end)
-    return after - before if type(after) is int and type(before) is int else None
-
-
-def _bytes(value: object) -> str:
-    return f"{value / 1e6:,.2f} MB" if is_figure(value) else ""
-
-
-def _time(value: object) -> str:
-    if not is_figure(value):
-        return ""
-    return f"{value:,.0f} µs" if value < 1000 else f"{value / 1000:,.2f} ms"
 
 
 @dataclass(frozen=True)
@@ -360,17 +213,16 @@ def _raise(error: Exception, _: Iterable[CaseRecord]) -> str:
 @pluggy.HookimplMarker("pytest")
 def qnn_report_sections(run: RunData) -> list[Section]:
     """Return the harness's own sections."""
+    devices = event_lines(run.contents.events, width=_MAX_SHOWN_CHARS)
     return [
         Section("Accuracy and speed", partial(figure_blocks, page=True), above_cases=True),
         Section("Slowest ops", partial(ops_tables, page=True)),
-        Section("Memory types", pairings),
-        Section("Sharing", sharings),
         Section(
             "Drift: outputs that are not the same everywhere",
             lambda cases: drift_tables(outputs_in(run, cases)),
         ),
         Section("Earlier attempts", lambda _: earlier_attempts(run.contents.earlier)),
-        Section("Devices", lambda _: device_lines(run.contents.events)),
+        Section("Devices", lambda _: [Paragraph(Span(line)) for line in devices]),
         Section("Limits of simulation", simulated_limits),
         Section("Run", lambda _: settings(run.info)),
     ]

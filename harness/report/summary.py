@@ -48,7 +48,6 @@ class FailureGroup:
     diagnoses: dict[str, Diagnosis] = field(default_factory=dict)
 
     def add(self, record: CaseRecord) -> None:
-        """Add a case."""
         self.cases.append(record.case)
         if record.device is not None:
             self.devices[record.device.name] = None
@@ -227,7 +226,7 @@ def only_simulated(record: CaseRecord) -> bool:
     return simulated and record.outcome == "passed"
 
 
-def preflight_lines(cases: Iterable[CaseRecord], *, width: int = _WIDTH) -> list[str]:
+def preflight_lines(cases: Iterable[CaseRecord]) -> list[str]:
     """Return a line for each finding of preflight above info, with the outcomes of its cases.
 
     A context that passed although no device with this HTP takes it has an entry, too.
@@ -252,7 +251,7 @@ def preflight_lines(cases: Iterable[CaseRecord], *, width: int = _WIDTH) -> list
         more = f" (and {len(explanations) - 1} more like it)" if len(explanations) > 1 else ""
         tail = f"{more}  [then: {then}]"
         head = f"preflight {severity} {finding}: {next(iter(explanations))}"
-        lines.append(_fit(head, width - len(tail)) + tail)
+        lines.append(_fit(head, _WIDTH - len(tail)) + tail)
     return lines
 
 

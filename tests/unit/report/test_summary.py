@@ -290,8 +290,8 @@ def test_preflight_is_one_line_per_code_with_what_came_of_it(snapshot: Snapshot)
         ),
     ]
     assert preflight_lines(records) == snapshot
-    (line,) = preflight_lines([record(preflight=(finding("mix", "x" * 99),))], width=60)
-    assert line == f"preflight error mix: {'x' * 18}...  [then: 1 passed]"
+    (line,) = preflight_lines([record(preflight=(finding("mix", "x" * 999),))])
+    assert line == f"preflight error mix: {'x' * 258}...  [then: 1 passed]"
 
 
 FORESEEN = "as foreseen, the runtime is {}.0: it is refused: the layout is another's"

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from harness.containers.artefact import FileBytes
-from harness.containers.open import LENGTH, VARINT, WireField, fields
+from harness.containers.open import LENGTH, WireField, last_field, nested, text_of
 from harness.core.files import read_bounded, scratch_folder
 from harness.models.compiler import own_environment
 
@@ -147,38 +147,16 @@ def _add_node(data: FileBytes, node: WireField, parent: Element, depth: int) -> 
     if not depth:
         raise ValueError(f"it has more than {MAX_DEPTH} elements in each other")
     for part in nested(data, node, _ELEMENT):
-        element = ElementTree.SubElement(parent, _text(data, part, _NAME))
+        element = ElementTree.SubElement(parent, text_of(data, last_field(data, part, _NAME)))
         for attribute in nested(data, part, _ATTRIBUTE):
-            value = _text(data, attribute, _VALUE)
-            if not value and (number := _last(nested(data, attribute, *_DECIMAL))):
+            key, value, uri = (
+                text_of(data, last_field(data, attribute, number))
+                for number in (_KEY, _VALUE, _URI)
+            )
+            if not value and (number := last_field(data, attribute, *_DECIMAL)):
                 value = str(number.value)
-            elif not value and (flag := _last(nested(data, attribute, *_BOOLEAN))):
+            elif not value and (flag := last_field(data, attribute, *_BOOLEAN)):
                 value = "true" if flag.value else "false"
-            uri = _text(data, attribute, _URI)
-            element.set((f"{{{uri}}}" if uri else "") + _text(data, attribute, _KEY), value)
+            element.set(f"{{{uri}}}{key}" if uri else key, value)
         for child in nested(data, part, _CHILD):
             _add_node(data, child, element, depth - 1)
-
-
-def nested(data: FileBytes, part: WireField, *numbers: int) -> Iterator[WireField]:
-    """Yield the fields with the last of these numbers in messages with those before it."""
-    for field in fields(data, part.offset, part.size, "a message"):
-        if field.number == numbers[0] and field.wire in (LENGTH, VARINT):
-            if len(numbers) == 1:
-                yield field
-            else:
-                yield from nested(data, field, *numbers[1:])
-
-
-def _last(found: Iterator[WireField]) -> WireField | None:
-    return next(iter([*found][-1:]), None)
-
-
-def _text(data: FileBytes, part: WireField, number: int) -> str:
-    field = _last(nested(data, part, number))
-    return "" if field is None else text_of(data, field)
-
-
-def text_of(data: FileBytes, field: WireField) -> str:
-    """Return the text of a field. Raises ArtefactError."""
-    return data.read(field.offset, field.size, "a text").decode("utf-8", "replace")

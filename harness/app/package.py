@@ -14,13 +14,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
 
-from harness.app.manifest import (
-    AppManifest,
-    nested,
-    read_binary_manifest,
-    read_proto_manifest,
-    text_of,
-)
+from harness.app.manifest import AppManifest, read_binary_manifest, read_proto_manifest
 from harness.bench.provisioner import preflight_piece
 from harness.containers.artefact import (
     PIECE_MAGIC,
@@ -29,7 +23,7 @@ from harness.containers.artefact import (
     FileBytes,
     Piece,
 )
-from harness.containers.open import LENGTH, ONNX_HEAD, WireField, open_artefact
+from harness.containers.open import LENGTH, ONNX_HEAD, WireField, nested, open_artefact, text_of
 from harness.containers.pte import PTE_IDENTIFIER
 from harness.containers.tflite import TFLITE_IDENTIFIER
 from harness.core.archive import ArchiveError, ArchiveLimits, open_archive

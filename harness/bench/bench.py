@@ -391,7 +391,7 @@ class Bench:
             transcript, run_folder = result.run.transcript, self.case.run_folder
             figures, kept = keep_outputs_of(deployed, transcript, folder, self.fetch, run_folder)
         self.measure(**{KEPT: figures})
-        result = result.keeping(kept)
+        result = replace(result, kept=kept)
         names = [each.model if isinstance(each, OnnxModel) else str(each) for each in sources]
         self.note_graphs(result, names)
         error = result.verdict.error

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from harness.core.engine import DEFAULT_ENGINE, ENGINES
 from harness.core.matrix_axes import IN_AXES
 from harness.models.builtin_models import Model
 from harness.models.contexts import Source
 from harness.results.record import PlacementRecord
-
-# Context binaries are compiled for the HTP only; other backends get one only if a case asks for it.
-_COMPILED_FOR: Final = ("htp",)
 
 
 class Placement(PlacementRecord):
@@ -110,7 +106,7 @@ class Need:
         """The sources whose contexts are prepared before the case starts."""
         if not self.placement.takes_contexts:
             return ()
-        compiled = self.placement.backend in _COMPILED_FOR
+        compiled = self.placement.backend == "htp"  # others get one only if a case asks for it
         return tuple(source for source in self.sources if compiled or not source.compiled)
 
     @property

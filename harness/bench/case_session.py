@@ -109,10 +109,6 @@ class Observation:
     measurements: dict[str, Any] = field(repr=False)
     kept: Sequence[KeptOutput] = field(default=(), repr=False)
 
-    def keeping(self, kept: Sequence[KeptOutput]) -> Observation:
-        """Return a copy with kept outputs."""
-        return replace(self, kept=kept)
-
     @property
     def loaded(self) -> int:
         """The number of contexts that were loaded, one by one or as a list."""
@@ -180,7 +176,6 @@ class Notes:
         return self.runtime and self.runtime.model_copy(update={"contexts_by": made_by})
 
     def figures(self) -> dict[str, object]:
-        """Return the record's `measurements`."""
         timed = any(value and name.endswith("_us") for name, value in self.measurements.items())
         surroundings = {"surroundings": self.surroundings} if timed else {}
         return (
@@ -229,7 +224,6 @@ class CaseSession:
         return not self._is_used and not any(noted)
 
     def with_qnn(self, qnn: str) -> CaseSession:
-        """Return a session on this device with another QNN version."""
         self._is_used = True
         placement = self.placement.model_copy(update={"qnn": qnn, "compiler": qnn})
         logs = self._log_folder / f"qnn-{qnn}"
@@ -346,7 +340,7 @@ class CaseSession:
                         return self.fetch(f"{folder}/{index}.{output}.raw", max_bytes=size)
 
                     kept_outputs += output_set.save(self.run_folder, fetch)
-            return observation.keeping(kept_outputs)
+            return replace(observation, kept=kept_outputs)
 
     def judge_run(self, run: ProbeRun, *, plan_kept: bool = False) -> Observation:
         """Write the logs of a process and judge it. Raises NoVerdict if the lab failed."""
@@ -445,7 +439,6 @@ class CaseSession:
                 self.device.transport.shell(f"rm -rf {shlex.quote(folder)}", timeout_s=_SCRATCH_S)
 
     def fetch(self, remote: str, *, max_bytes: int) -> bytes:
-        """Return the content of a file on the device, as `Bench.fetch`."""
         with scratch_folder() as folder:
             local = folder / "fetched"
             self.device.transport.pull(remote, local, timeout_s=_FETCH_S, max_bytes=max_bytes)

@@ -108,7 +108,6 @@ class ProvisionedDevice:
         return self._open_deployer(device)
 
     def release(self) -> None:
-        """Remove the run's claim from the device, if it was ever made."""
         if "deployer" in self.__dict__:
             self.deployer.release()
 
@@ -207,7 +206,6 @@ class PreparedPlacement:
     def compile_together(
         self, models: Sequence[Model], folder: Path
     ) -> tuple[Path, Mapping[str, Any]]:
-        """Return one context of several models, as `context_cache.compile_together`."""
         host = self.provisioner.catalog.compiler_host(self.compiler)
         return compile_together(models, host, self.htp_arch, self.provisioner.probes, folder)
 
@@ -237,19 +235,16 @@ class PreparedPlacement:
         return {model: (onnx.path(model), reference) for model, reference in references.items()}
 
     def references(self, models: Sequence[Model]) -> dict[Model, Reference]:
-        """Return the inputs and expected outputs of these models."""
         if not models:
             return {}
         references = self.provisioner.contexts.references(models, self.compiler)
         return dict(zip(models, references, strict=True))
 
     def builds(self, sources: Sequence[Source]) -> list[str]:
-        """Return the QNN builds that are named in these files, as far as they can be read."""
         metadata = self.provisioner.contexts.metadata(sources).values()
         return [build for entry in metadata if (build := named_build(entry)) is not None]
 
     def context_facts(self, sources: Sequence[Source], materials: Materials) -> list[ContextFacts]:
-        """Return the facts of a case's contexts for preflight, for any engine."""
         if self.placement.takes_contexts:
             pairs = materials.contexts.items()
             return [preflight_context(str(source), context) for source, context in pairs]

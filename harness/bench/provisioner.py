@@ -79,7 +79,6 @@ class Materials:
     files: Sequence[Path] = ()
 
     def file_sets(self, deployer: Deployer) -> list[FileSet]:
-        """Return the file sets to deploy before a case begins."""
         sets = [runtime_set(self.runtime), probe_set(deployer, self.probe)]
         sets += [context_set(deployer, *context) for context in self.contexts.items()]
         sets += [model_set(deployer, *model) for model in self.models.values()]
@@ -255,7 +254,6 @@ class Provisioner:
         )
 
     def probe(self, target: str) -> Path:
-        """Build the probe for a target."""
         if target not in self._built:
             self._built[target] = self.probes.build(target)
         return self._built[target]

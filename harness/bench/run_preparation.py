@@ -215,11 +215,9 @@ class Workbench:
         device.give_back()
 
     def is_busy(self, device: LabDevice) -> bool:
-        """Return whether a thread that has the lease recovers or checks the device."""
         return self._tasks.is_busy(device)
 
     def has_files(self, placement: Placement) -> bool:
-        """Return whether a placement's files are known to be on its device."""
         device = self.lab.device(placement.device)
         if device in self._devices and placement in self._devices[device].ready:
             return True
@@ -300,12 +298,10 @@ class Workbench:
             self._tasks.run(device, partial(self._watch.require, device), patience_s)
 
     def _forget(self, device: LabDevice) -> None:
-        """Forget everything that is known about a device."""
         self._devices.pop(device, None)
         device.detach()
 
     def provisioned(self, device: LabDevice) -> ProvisionedDevice:
-        """Return a device of the lab with what the run has deployed there."""
         if device not in self._devices:
             self._devices[device] = ProvisionedDevice(
                 device, self._watch, self._provisioner, self._open_deployer
@@ -316,7 +312,6 @@ class Workbench:
         return self.provisioned(self.lab.device(placement.device))
 
     def findings(self, placement: Placement) -> tuple[Finding, ...]:
-        """Return the findings of preflight from the last preparation of a placement."""
         return self._findings.get(placement, ())
 
     def refuse(self, placement: Placement, findings: Sequence[Finding]) -> None:

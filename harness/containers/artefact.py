@@ -159,7 +159,6 @@ class FileBytes:
         self._file.close()
 
     def error(self, problem: str, offset: int) -> ArtefactError:
-        """Return an error about this file at an offset."""
         return ArtefactError(problem, file=self.path, offset=offset)
 
     def require(self, offset: int, size: int, label: str) -> None:

@@ -105,6 +105,28 @@ def _varint(data: FileBytes, offset: int, end: int, label: str) -> tuple[int, in
     raise data.error(f"{label} is damaged: a number does not end", offset)
 
 
+def nested(data: FileBytes, part: WireField, *numbers: int) -> Iterator[WireField]:
+    """Yield the fields with the last of these numbers in messages with those before it."""
+    for field in fields(data, part.offset, part.size, "a message"):
+        if field.number == numbers[0] and field.wire in (LENGTH, VARINT):
+            if len(numbers) == 1:
+                yield field
+            else:
+                yield from nested(data, field, *numbers[1:])
+
+
+def last_field(data: FileBytes, part: WireField, *numbers: int) -> WireField | None:
+    """Return the last of the `nested` fields, which counts if a message has several."""
+    return next(iter([*nested(data, part, *numbers)][-1:]), None)
+
+
+def text_of(data: FileBytes, field: WireField | None) -> str:
+    """Return the text of a field, "" without one. Raises ArtefactError."""
+    if field is None:
+        return ""
+    return data.read(field.offset, field.size, "a text").decode("utf-8", "replace")
+
+
 ONNX_HEAD: Final = b"\x08"
 """The first field of a model is its `ir_version`."""
 
@@ -128,8 +150,7 @@ class _Node:
     texts: Mapping[str, WireField]
 
     def text(self, data: FileBytes, name: str) -> str:
-        field = self.texts.get(name)
-        return "" if field is None else _text(data, field, f"{name} of node {self.name}")
+        return text_of(data, self.texts.get(name))
 
 
 def read_onnx(data: FileBytes) -> Artefact:
@@ -138,21 +159,20 @@ def read_onnx(data: FileBytes) -> Artefact:
     One without content is a piece of kind "empty". Without any such node the artefact is of kind
     "onnx": a model to be compiled. Raises ArtefactError, also for missing side files.
     """
-    nodes, others, graphs = [], 0, 0
-    weight_files: dict[str, None] = {}
-    for part in fields(data, 0, data.size, "the model"):
-        if part.number != _GRAPH or part.wire != LENGTH:
-            continue
-        graphs += 1
-        for item in fields(data, part.offset, part.size, "the graph"):
-            if item.number == _NODE and item.wire == LENGTH:
-                node = _epcontext(data, item)
-                others += node is None
-                nodes += [node] if node is not None else []
-            elif item.number == _INITIALIZER and item.wire == LENGTH:
-                weight_files |= dict.fromkeys(_locations(data, item))
-    if not graphs:
+    whole = WireField(0, LENGTH, 0, 0, data.size)
+    if not any(nested(data, whole, _GRAPH)):
         raise data.error("the model has no graph, or the file is not an ONNX model", data.size)
+    nodes, others = [], 0
+    for item in nested(data, whole, _GRAPH, _NODE):
+        if text_of(data, last_field(data, item, _OP_TYPE)) == _EPCONTEXT:
+            nodes.append(_epcontext(data, item))
+        else:
+            others += 1
+    weight_files = dict.fromkeys(
+        text_of(data, last_field(data, entry, _VALUE))
+        for entry in nested(data, whole, _GRAPH, _INITIALIZER, _EXTERNAL_DATA)
+        if text_of(data, last_field(data, entry, _KEY)) == "location"
+    )
     facts: dict[str, Any] = {"other_nodes": others, "weight_files": [*weight_files]}
     if not nodes:
         return Artefact(data.path, "onnx", (), facts)
@@ -160,54 +180,16 @@ def read_onnx(data: FileBytes) -> Artefact:
     return Artefact(data.path, "epcontext", tuple(pieces), facts)
 
 
-def _locations(data: FileBytes, item: WireField) -> Iterator[str]:
-    for part in fields(data, item.offset, item.size, "an initializer"):
-        if part.number == _EXTERNAL_DATA and part.wire == LENGTH:
-            entry = {
-                entry_field.number: _text(data, entry_field, "the location of weights")
-                for entry_field in fields(data, part.offset, part.size, "the location of weights")
-                if entry_field.wire == LENGTH
-            }
-            if entry.get(_KEY) == "location":
-                yield entry.get(_VALUE, "")
-
-
-def _epcontext(data: FileBytes, item: WireField) -> _Node | None:
-    name = op_type = ""
+def _epcontext(data: FileBytes, item: WireField) -> _Node:
     values: dict[str, int] = {}
     texts: dict[str, WireField] = {}
-    for part in fields(data, item.offset, item.size, "a node"):
-        if part.wire != LENGTH:
-            continue
-        if part.number == _NODE_NAME:
-            name = _text(data, part, "the name of a node")
-        elif part.number == _OP_TYPE:
-            op_type = _text(data, part, "the type of a node")
-        elif part.number == _ATTRIBUTE:
-            _attribute(data, part, values, texts)
-    if op_type == _EPCONTEXT:
-        return _Node(name, values, texts)
-    if _CACHE in texts:
-        problem = f"node {name} has an {_CACHE}, but is of type {op_type} instead of {_EPCONTEXT}"
-        raise data.error(problem, item.offset)
-    return None
-
-
-def _attribute(
-    data: FileBytes, part: WireField, values: dict[str, int], texts: dict[str, WireField]
-) -> None:
-    name, value, text = "", None, None
-    for field in fields(data, part.offset, part.size, "an attribute"):
-        if field.number == _ATTRIBUTE_NAME and field.wire == LENGTH:
-            name = _text(data, field, "the name of an attribute")
-        elif field.number == _INTEGER and field.wire == VARINT:
-            value = field.value
-        elif field.number == _STRING and field.wire == LENGTH:
-            text = field
-    if value is not None:
-        values[name] = value
-    if text is not None:
-        texts[name] = text
+    for attribute in nested(data, item, _ATTRIBUTE):
+        name = text_of(data, last_field(data, attribute, _ATTRIBUTE_NAME))
+        if (integer := last_field(data, attribute, _INTEGER)) is not None:
+            values[name] = integer.value
+        if (text := last_field(data, attribute, _STRING)) is not None:
+            texts[name] = text
+    return _Node(text_of(data, last_field(data, item, _NODE_NAME)), values, texts)
 
 
 def _piece(data: FileBytes, node: _Node) -> Piece:
@@ -235,17 +217,13 @@ def _side_file(data: FileBytes, cache: WireField, origin: str) -> Path:
     if cache.size > _MAX_PATH_BYTES:
         problem = f"{origin} names a file with a path of {cache.size} bytes; the most is "
         raise data.error(f"{problem}{_MAX_PATH_BYTES}", cache.offset)
-    named = _text(data, cache, f"the file of {origin}")
+    named = text_of(data, cache)
     try:
         # models made on Windows have backslashes
         return inside(data.path.parent, named.replace("\\", "/").removeprefix("./"))
     except NotInsideError as error:
         why = f"it {error.strerror}, but must be in the folder of the model"
         raise data.error(f"{origin} names the file {named[:200]!r}: {why}", cache.offset) from error
-
-
-def _text(data: FileBytes, part: WireField, label: str) -> str:
-    return data.read(part.offset, part.size, label).decode("utf-8", "replace")
 
 
 _log = logging.getLogger(__name__)

@@ -48,7 +48,6 @@ class FlatTable:
         return cls(data, data.number("<I", 0, label), label)
 
     def number(self, field: int, form: str, default: Any = 0) -> Any:
-        """Return a number in a format of `struct`."""
         place = self._place(field)
         return default if place is None else self._data.number(form, place, self._named(field))
 
@@ -85,7 +84,6 @@ class FlatTable:
             yield self._listed(vector, index, f"{label} {index}")
 
     def table_at(self, field: int, index: int, label: str) -> FlatTable:
-        """Return one of the tables that a field lists."""
         vector = self.vector(field, 4)
         if not 0 <= index < vector.count:
             problem = f"{label} {index} does not exist: there are {vector.count}"

@@ -112,7 +112,6 @@ class TfliteGraph:
     nodes: tuple[TfliteNode, ...]
 
     def named(self, numbers: Sequence[int]) -> tuple[Tensor, ...]:
-        """Return the tensors with these numbers."""
         return tuple(self.tensors[number] for number in numbers)
 
 

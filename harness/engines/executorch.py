@@ -74,7 +74,6 @@ class ExecuTorch(Engine):
     test = "test_program"
 
     def driver(self, file_names: Collection[str]) -> Driver:
-        """Return the driver of a program that opens QNN itself."""
         return "program"
 
     def fitting_qnn(
@@ -114,7 +113,9 @@ class ExecuTorch(Engine):
     def cases(self, path: Path, options: ModelOptions) -> list[WholeFile]:
         """Return a case for each method that has contexts, or for the one named."""
         options.require_expected(path)
-        methods = methods_to_run(path) if options.graph is None else (options.graph,)
+        methods: Sequence[str] = ("forward",) if options.graph is None else (options.graph,)
+        if options.graph is None:
+            methods = _with_contexts(open_artefact(path)) or methods
         programs = [open_program(path, method) for method in methods]
         wholes = [
             WholeFile.of(
@@ -132,7 +133,6 @@ class ExecuTorch(Engine):
         return wholes
 
     def run(self, bench: Bench, file: FileRun) -> Observation:
-        """Load and execute a method; see `Bench.executorch`."""
         pte = open_program(file.path, file.graph or "forward")
         case, prepared = bench.case, bench.case.prepared
         runner, deployer = self.program(prepared), prepared.provisioned.deployer
@@ -175,7 +175,6 @@ class ExecuTorch(Engine):
         return result
 
     def manual(self, model: str, plan: RunPlan) -> str:
-        """Return the call of ExecuTorch's runner."""
         return f"""With ExecuTorch's runner alone, in a folder with the content of this archive:
 
   mkdir outputs
@@ -327,15 +326,6 @@ def open_program(path: Path, method: str) -> Program:
         for tensors, side in zip(known, sides, strict=True)
     )
     return Program(path, method, contexts, input_tensors, output_tensors, number, results)
-
-
-def methods_to_run(path: Path) -> Sequence[str]:
-    """Return the methods of a .pte to run by default: those with contexts, else `forward`.
-
-    Raises ConfigError for a file that cannot be read.
-    """
-    artefact = open_artefact(path)
-    return _with_contexts(artefact) or ("forward",)
 
 
 def _with_contexts(artefact: Artefact) -> Sequence[str]:
@@ -551,7 +541,8 @@ def run_with(
             run = with_outputs(run, outputs, program.outputs, references, tolerance)
     result = case.judge_run(run)
     to_keep = program.outputs_to_keep(expected if content else ())
-    return result.keeping(to_keep.save(case.run_folder, lambda at, _: content[at]))
+    kept = to_keep.save(case.run_folder, lambda index, _: content[index])
+    return replace(result, kept=kept)
 
 
 def _with_logcat(device: Transport, process: int, heard: Sequence[OutputLine]) -> list[OutputLine]:

@@ -91,10 +91,10 @@ class LiteRT(Engine):
             rounds=rounds,
             options=file.context_options,
         )
-        return result.keeping([replace(output, against=ON_LITERT) for output in result.kept])
+        kept = [replace(output, against=ON_LITERT) for output in result.kept]
+        return replace(result, kept=kept)
 
     def manual(self, model: str, plan: RunPlan) -> str:
-        """Return the call of LiteRT's compiler."""
         return f"""With LiteRT's compiler alone, on Linux x86-64:
 
   python -m pip install ai-edge-litert=={LITERT_VERSION}
@@ -130,7 +130,6 @@ class CompiledModel:
     refused: str | None
 
     def figures(self) -> dict[str, object]:
-        """Return its entry in the measurements of a record."""
         return {
             "version": LITERT_VERSION,
             "soc": self.soc,

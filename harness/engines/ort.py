@@ -65,11 +65,9 @@ class OnnxRuntime(Engine):
     test = "test_session"
 
     def driver(self, file_names: Collection[str]) -> Driver:
-        """Return the driver for a provider that is built in, or is a plug-in of ONNX Runtime."""
         return "ort-plugin" if PLUGIN in file_names else "ort-builtin"
 
     def cases(self, path: Path, options: ModelOptions) -> list[WholeFile]:
-        """Return one case: a session of the model."""
         require_no_graph(self, path, options)
         _provided(options.context_options)
         inputs, expected = (
@@ -84,7 +82,6 @@ class OnnxRuntime(Engine):
         return [WholeFile.of(path, model.sources, options, files)]
 
     def run(self, bench: Bench, file: FileRun) -> Observation:
-        """Create a session of the model on QNN; see `Bench.session`."""
         ort, case = bench.ort(), bench.case
         inputs, expected, tolerance = file.inputs, file.expected, file.tolerance
         session = open_session(file.path, tolerance, inputs, expected, file.fallback)
@@ -102,13 +99,10 @@ class OnnxRuntime(Engine):
         outputs = session.outputs_to_keep(files, bench.reference)
         result = case.run_and_keep(run, plan, [outputs])
         if names := {each.name: each.file.name for each in result.kept if each.file is not None}:
-            bench.measure(**{SESSION_OUTPUTS: names})
+            bench.measure(session_outputs=names)
         bench.note_graphs(result, [session.path.name])
         return placed_session(case, session, result)
 
-
-SESSION_OUTPUTS: Final = "session_outputs"
-"""The measurement with the file name of each output in the run's folder of outputs."""
 
 _MODEL: Final = "model.onnx"
 

@@ -54,10 +54,10 @@ def device_runtimes(
     targets = {device.name: [device.target] if device.target else TARGETS for device in devices}
     wanted_targets = [target for group in targets.values() for target in group]
     qnn, ort = axes["qnn"], axes.get("ort", ())
-    choice = choose_runtimes(
+    names_for, unfit_qnn = choose_runtimes(
         lambda spec, target: catalog.resolve(spec, target, field=field), qnn, wanted_targets
     )
-    ort_choice = choose_runtimes(
+    orts_for, unfit_ort = choose_runtimes(
         lambda spec, target: catalog.ort.resolve(spec, target, field="--ort"), ort, wanted_targets
     )
     runtimes: dict[str, dict[str, Sequence[str]]] = {}
@@ -67,8 +67,8 @@ def device_runtimes(
         own_runtimes: dict[str, Sequence[str]] = {}
         with_ort: dict[str, None] = {}
         for target in targets[device.name]:
-            with_ort.update(dict.fromkeys(ort_choice.runtimes[target]))
-            for name in choice.runtimes[target]:
+            with_ort.update(orts_for[target])
+            for name in names_for[target]:
                 try:
                     names = list(made_by) or [catalog.compiler_for(name, target)]
                     own_runtimes.setdefault(name, names)
@@ -76,7 +76,7 @@ def device_runtimes(
                     own_runtimes.setdefault(name, ())
                     reasons[f"{device.name}: {error}"] = None
         if device.target is not None:
-            unfit = (*choice.reasons[device.target], *ort_choice.reasons[device.target])
+            unfit = (*unfit_qnn[device.target], *unfit_ort[device.target])
             reasons |= dict.fromkeys(f"{device.name}: {reason}" for reason in unfit)
         # a version with a source (sdk:2.31.0) may also be there under its bare name
         for name in [name for name in own_runtimes if ":" in name]:
@@ -109,7 +109,9 @@ def placements(
     named = tuple(map(str, required if several else (required,)))  # type: ignore[call-overload]
     backends = axes.get("backend", ())
     chosen = chosen_backends(named, backends)
-    powers = _powers(axes.get("power", ()))
+    profiles = axes.get("power", ())
+    voted = (None if profile == DEFAULT_POWER else profile for profile in profiles)
+    powers = tuple(dict.fromkeys(voted)) or (None,)
     reasons: dict[str, None] = {}
     if not chosen:
         reasons[f"{NOT_ASKED} backend {' or '.join(named)}, asked for {', '.join(backends)}"] = None
@@ -123,7 +125,7 @@ def placements(
             if problems:
                 reasons[f"{device.name}: {'; '.join(problems)}"] = None
             elif backend != "htp" and None not in powers:
-                asked = ", ".join(axes["power"])
+                asked = ", ".join(profiles)
                 only = f"{NOT_ASKED} power {DEFAULT_POWER} on {backend}, asked for {asked}"
                 reasons[only] = None
             elif chosen:
@@ -133,12 +135,6 @@ def placements(
                     for power in (powers if backend == "htp" else (None,))
                 ]
     return fitting, list(reasons)
-
-
-def _powers(profiles: Sequence[str]) -> tuple[str | None, ...]:
-    """Return the profiles to vote for, None for the default one; other backends have no vote."""
-    voted = (None if profile == DEFAULT_POWER else profile for profile in profiles)
-    return tuple(dict.fromkeys(voted)) or (None,)
 
 
 def _values(

@@ -92,7 +92,6 @@ class Case:
         self.fixed: Fixed | None = None
 
     def add_report(self, report: pytest.TestReport, failure: BaseException | None) -> None:
-        """Add the report of one finished phase (setup, call or teardown)."""
         if self._outcome != "passed" or report.passed:
             return
         marked = hasattr(report, "wasxfail") and not isinstance(failure, pytest.xfail.Exception)
@@ -122,7 +121,6 @@ class Case:
         self._error = self._error and self._error.with_line(line)
 
     def mark_not_run(self, error: HarnessError) -> None:
-        """Set the error that kept the whole run from its cases."""
         self._outcome, self._cause = "error", error.cause
         self._error = ErrorRecord.of(message=str(error), symbol=error.code)
 
@@ -241,7 +239,6 @@ class Case:
         return tuple(finding for finding in self.preflight if finding.context in names)
 
     def foreseen(self) -> Foreseen:
-        """Return the findings of preflight in the form that the diagnosis uses."""
         # ONNX Runtime creates one session from all contexts of a model
         loaded = () if self.placement.takes_models else sources_in(parameters_of(self.item))
         return Foreseen(self.own_findings(), tuple(map(str, loaded)))

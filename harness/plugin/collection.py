@@ -216,7 +216,6 @@ class Collected:
                 collected.add(suite_of(item), "", {})  # a file without device tests is known, too
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Send a worker's tests to its controller."""
         output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
         if output is not None:
             output[_WORKER_KEY] = [[*names, axes] for names, axes in self._tests.items()]

@@ -161,7 +161,6 @@ class Records:
 
     @cached_property
     def _resumed(self) -> JournaledRecords:
-        """The records in the resumed run, as they are now."""
         from harness.results.run_folder import RunFolder
 
         resumed = self._selection.options.resume
@@ -229,7 +228,6 @@ class Records:
             self.open_folder().journal.append(record)
 
     def take_events(self) -> list[Record]:
-        """Return the events of devices since the last call."""
         events = self._events[:]
         del self._events[: len(events)]  # another thread may have added more
         return events
@@ -263,7 +261,6 @@ class Records:
     def finish(
         self, exit_code: int, problem: str | None = None, *, other_failures: bool = False
     ) -> RunData | None:
-        """Close the journal and write the reports."""
         if self.folder is None or self.is_worker:
             return None
         from harness.history.previous_run import since_previous

@@ -25,11 +25,14 @@ def only_case(name: str, items: Sequence[pytest.Item], here: Path) -> list[pytes
     ConfigError if no item or several items match.
     """
     base, wanted = split_node_id(name)
+    file, function = here / base.partition("::")[0], base.partition("::")[2]
     by_rest: dict[str, list[pytest.Item]] = {}
     skipped = []
     for item in items:
         own_base, parameters = split_node_id(item.nodeid)
-        if own_base != base and not _same_test(item, own_base, base, here):
+        if own_base != base and (
+            own_base.partition("::")[2] != function or file.resolve() != item.path.resolve()
+        ):
             continue
         placement = placement_of(item)
         if placement is None:
@@ -80,11 +83,6 @@ def without_repeats(items: Sequence[pytest.Item]) -> list[pytest.Item]:
             known.add(key)
         unique.append(item)
     return unique
-
-
-def _same_test(item: pytest.Item, item_base: str, base: str, here: Path) -> bool:
-    file, _, name = base.partition("::")
-    return item_base.partition("::")[2] == name and (here / file).resolve() == item.path.resolve()
 
 
 def _names(by_rest: dict[str, list[pytest.Item]]) -> list[str]:

@@ -59,7 +59,6 @@ class SharedFolder:
         (self.path / f"worker-{os.getpid()}").touch()
 
     def terminate_workers(self) -> None:
-        """Terminate those of our workers that are registered."""
         ours = set(map(str, children()))
         for file in self.path.glob("worker-*"):
             if (pid := file.name.partition("-")[2]) in ours:
@@ -134,7 +133,6 @@ class Controller:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_setupnodes(self, config: pytest.Config) -> None:
-        """Look up earlier durations for the workers."""
         if asks_for_devices(config):
             from harness.history.previous_run import last_durations
 

@@ -435,9 +435,7 @@ def pytest_runtest_makereport(
     if case.is_lab_error and hasattr(report, "wasxfail"):  # an xfail mark does not cover the lab
         del report.wasxfail
         report.outcome = "failed"
-    if report.skipped:
-        pass  # or failed as its mark expects
-    else:
+    if not report.skipped:  # nor failed as its mark expects
         is_ours = failure is None or isinstance(failure, HarnessError)
         mistake = failure if is_ours else case.mistake_of_the_test()
         if isinstance(mistake, ConfigError):

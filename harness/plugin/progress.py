@@ -42,7 +42,6 @@ class RunCounts:
             self.lab_errors += lab and not failed
 
     def plain_line(self, seconds: float) -> str:
-        """Return a line with the progress of the run after so many seconds."""
         bad = {"failed unexpectedly": self.failed, "without a verdict": self.lab_errors}
         parts = [f"{self.finished} of {counted(self.total, 'case')}"]
         parts += [f"{count} {words}" for words, count in bad.items() if count]

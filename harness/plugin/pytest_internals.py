@@ -31,7 +31,7 @@ def run_phases(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.T
 
 
 class FileOfTests(pytest.Module):
-    """A file whose test is a function, called `test`, of a module somewhere else.
+    """A file whose test is the function of a module somewhere else.
 
     pytest would import the file itself. Without these methods `pytest model.pte` would have no
     cases.
@@ -40,15 +40,11 @@ class FileOfTests(pytest.Module):
     def module_of_tests(self) -> ModuleType:
         raise NotImplementedError
 
-    @property
-    def test(self) -> str:
-        raise NotImplementedError
-
     def _getobj(self) -> ModuleType:
         return self.module_of_tests()
 
     def funcnamefilter(self, name: str) -> bool:
-        return name == self.test
+        return name.startswith("test_")
 
 
 def compile_markexpr(expression: str) -> Callable[[Callable[..., bool]], bool] | None:

@@ -235,7 +235,6 @@ class SharedForecast(Forecast):
     """
 
     def __init__(self, path: Path, *known: Any) -> None:
-        """`known` is that of `Forecast`."""
         super().__init__(*known)
         self._path, self._read_bytes = path, 0
 

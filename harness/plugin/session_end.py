@@ -13,10 +13,9 @@ import pytest
 
 from harness.core import hooks
 from harness.core.errors import ConfigError, HarnessError, InfraError, raised_text
-from harness.core.outgoing_text import counted, outgoing
+from harness.core.outgoing_text import counted
 from harness.plugin.collection import asks_for_devices
 from harness.plugin.terminal import (
-    LAB_ERROR,
     LIVE_FROM,
     MISTAKEN,
     OURS,
@@ -61,7 +60,6 @@ class Recorder:
             )
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Write the lines for the journal that a report carries."""
         try:
             for record in report.__dict__.pop(RECORDS, ()):
                 self._run.records.open_folder().journal.append(record)
@@ -73,7 +71,6 @@ class Recorder:
 def end_session(session: pytest.Session, run: Run, exitstatus: int | pytest.ExitCode) -> None:
     """Release the devices, and write the reports if there is anything to report."""
     run.ended = True
-    _shorten_repeats(session.config)
     if _has_no_case_left(session, run, exitstatus):
         _finish_complete(session, run)
     elif run.records.folder is None or run.records.is_worker:
@@ -105,7 +102,6 @@ def _only_looks(session: pytest.Session, run: Run) -> bool:
 def _finish(
     session: pytest.Session, run: Run, folder: RunFolder, exitstatus: int | pytest.ExitCode
 ) -> None:
-    """End a run: set its exit code, release its devices, and write its reports."""
     coverage = folder.coverage()
     foreign = _foreign_failures(session) or _drifts(run, folder)
     if exitstatus in _EXIT_NOTHING_WRONG:
@@ -247,20 +243,6 @@ def _since_lines(since: Since | None) -> Iterator[str]:
     yield from (f"  new: {case}" for case in new[:_MOST_NEW])
     if len(new) > _MOST_NEW:
         yield f"  and {len(new) - _MOST_NEW} more"
-
-
-def _shorten_repeats(config: pytest.Config) -> None:
-    """Shorten repeated errors of a dead adb server to a reference to the first case.
-
-    JUnit has the full text of each already.
-    """
-    from harness.transport.transport_errors import NO_SERVER, server_lost
-
-    reporter, first = config.pluginmanager.get_plugin("terminalreporter"), dict[str, str]()
-    for report in reporter.stats.get("error", []) if reporter is not None else ():
-        server = server_lost(str(report.longrepr)) if getattr(report, LAB_ERROR, None) else None
-        if server is not None and first.setdefault(server, report.nodeid) != report.nodeid:
-            report.longrepr = outgoing(f"same fault as {first[server]}: {NO_SERVER}{server}")
 
 
 def _bad_reports(session: pytest.Session) -> list[object]:

@@ -209,7 +209,6 @@ class Live:
         )
 
     def begin(self, cases: Collection[str]) -> None:
-        """Start to show the progress of cases, by their node ids."""
         from harness.plugin.progress import RunCounts
 
         self._counts = RunCounts(cases)
@@ -264,7 +263,6 @@ class Live:
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count finished cases."""
         # a worker that died has a report of no phase: its case is run again
         if self._counts is None or not getattr(report, OURS, False):
             return

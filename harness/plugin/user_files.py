@@ -73,10 +73,6 @@ class ArtefactFile(FileOfTests):
         return bool(value_of(self.config, "qnn_remedies"))
 
     @property
-    def test(self) -> str:
-        return REMEDY_TEST if self.tries_remedies else self.engine.test
-
-    @property
     def engine(self) -> Engine:
         """The engine that executes it; with `qnn_only_case` the one in the name of the case."""
         if self.tries_remedies:
@@ -94,7 +90,7 @@ class ArtefactFile(FileOfTests):
 
         module = ModuleType(self.path.name)
         test = test_remedy if self.tries_remedies else test_of(self.engine)
-        setattr(module, self.test, test)
+        setattr(module, test.__name__, test)
         return module
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import base64
 import gzip
 import heapq
-import io
 import json
 import os
 import shlex
@@ -65,43 +64,8 @@ _MOST_MET: Final = 100
 _MOST_POINTS: Final = 400
 _MOST_LADDERS: Final = 500
 _MAX_CHARS: Final = 300
-_AT_ONCE: Final = 1000
 _MAX_CASE_BYTES: Final = 256 << 10
 _COLUMNS: Final = ("case", "state", "suite", "device", "seconds", "why", "code", "group")
-
-
-class Packed:
-    """Named values as gzip of one JSON object, written one at a time."""
-
-    def __init__(self) -> None:
-        self._buffer = io.BytesIO()
-        self._stream = gzip.GzipFile(fileobj=self._buffer, mode="wb", compresslevel=6, mtime=0)
-        self._stream.write(b"{")
-        self._before = ""
-
-    def add(self, name: str, column: Any) -> None:
-        """Write one value; an iterator is written as a list."""
-        self._stream.write(f"{self._before}{_json(name)}:".encode())
-        self._before = ","
-        for text in _pieces(column):
-            self._stream.write(text.encode("utf-8", "replace"))
-
-    def text(self) -> str:
-        """Return all in base64."""
-        self._stream.write(b"}")
-        self._stream.close()
-        return base64.b64encode(self._buffer.getbuffer()).decode()
-
-
-def _pieces(column: Any) -> Iterator[str]:
-    if not isinstance(column, list | Iterator):
-        yield _json(column)
-        return
-    items, before = iter(column), "["
-    while piece := list(islice(items, _AT_ONCE)):
-        yield before + _json(piece)[1:-1]
-        before = ","
-    yield "]" if before == "," else "[]"
 
 
 def _json(value: object) -> str:
@@ -117,19 +81,16 @@ class Rows:
     """
 
     def __init__(self, cases: Iterable[CaseRecord], since: Since | None = None) -> None:
-        self._pool, self._packed, figures = _Pool(), Packed(), _Pool()
+        self._pool, figures = _Pool(), _Pool()
         self._columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
         self._became: list[int] = []
         self._axes: dict[str, list[int]] = {}
-
-        def spreads() -> Iterator[list[list[float]]]:
-            for record in cases:
-                self._add(record, since)
-                yield [[figures.place(name), *spread] for name, spread in _spreads(record)]
-
-        self._packed.add("figures", spreads())
-        self._packed.add("figure_names", figures.values)
-        self._packed.add("since", None if since is None else self._became)
+        spreads: list[list[list[float]]] = []
+        for record in cases:
+            self._add(record, since)
+            spreads.append([[figures.place(name), *spread] for name, spread in _spreads(record)])
+        became = None if since is None else self._became
+        self._facts = {"figures": spreads, "figure_names": figures.values, "since": became}
 
     def _add(self, record: CaseRecord, since: Since | None) -> None:
         pool, columns = self._pool, self._columns
@@ -151,7 +112,6 @@ class Rows:
         columns["case"].append(record.case)
 
     def packed(self, groups: Sequence[FailureGroup], more: dict[str, Any]) -> str:
-        """Return the data with groups of failures, and `more`."""
         group_of = {case: place for place, group in enumerate(groups) for case in group.cases}
         vary = ((name, places) for name, places in self._axes.items() if len({*places}) > 1)
         axes = dict(islice(vary, _MOST_AXES))
@@ -161,9 +121,7 @@ class Rows:
             "values": list(axes.values()),
             "pool": self._pool.values,
         }
-        for name, column in (self._columns | facts | more).items():
-            self._packed.add(name, column)
-        return self._packed.text()
+        return _packed(_json(self._facts | self._columns | facts | more))
 
 
 def blocks(cases: Iterable[CaseRecord], lab: Sequence[str] = ()) -> list[str]:

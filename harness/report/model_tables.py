@@ -307,23 +307,6 @@ def accuracy(records: Iterable[CaseRecord]) -> list[Block]:
     return [*table("How right", *_named(names, rows, cases)), *hint, *untold[:_MOST_ROWS]]
 
 
-def elements(records: Iterable[CaseRecord]) -> list[Block]:
-    """Return a folded table for each output: its worst element."""
-    tables: list[Block] = []
-    for record in records:
-        for output in parts(record, "accuracy"):
-            worst = output["worst"] if isinstance(output.get("worst"), dict) else {}
-            values = [_number(worst.get(name), 6) for name in ("got", "expected")]
-            place = f"furthest, at {worst.get('index')}"
-            error = _number(output.get("max_abs"))
-            rows: list[list[Line]] = [[Span(place), *values, error]]
-            case = record.case.rpartition("/")[2]
-            title = f"{output.get('output')} of {case}: largest errors"
-            names = ("Where", "Actual", "Expected", "Max error")
-            tables.append(Table(shortened(title, 160), names, rows, folded=True))
-    return tables[:_MOST_ROWS]
-
-
 def versions(records: Iterable[CaseRecord]) -> list[Block]:
     """Compare versions and backends: a row with latency and accuracy for each output."""
     rows: list[list[Line]] = []
@@ -363,7 +346,6 @@ FIGURES: Final[tuple[Callable[[Iterable[CaseRecord]], list[Block]], ...]] = (
     latency,
     nodes_tables,
     accuracy,
-    elements,
     versions,
     ops_tables,
 )
@@ -373,21 +355,15 @@ FIGURES: Final[tuple[Callable[[Iterable[CaseRecord]], list[Block]], ...]] = (
 def figure_blocks(cases: Iterable[CaseRecord], *, page: bool = False) -> list[Block]:
     """Return all tables about the cases of users' files, after the power profiles of all cases.
 
-    On a `page`, ops have their own section. Only a page has folded and long tables.
+    On a `page`, ops have their own section. Only a page has long tables.
     """
     suites = {engine.suite for engine in ENGINES.values()}
 
     def of_files(figures: Callable[[Iterable[CaseRecord]], list[Block]]) -> Reader:
         return lambda cases: figures(case for case in cases if case.suite in suites)
 
-    left_out = ops_tables if page else elements
-    blocks = chain.from_iterable(
-        read_once(
-            cases,
-            power_profiles,
-            *(of_files(figures) for figures in FIGURES if figures is not left_out),
-        )
-    )
+    shown = [figures for figures in FIGURES if not page or figures is not ops_tables]
+    blocks = chain.from_iterable(read_once(cases, power_profiles, *map(of_files, shown)))
     return [*blocks] if page else [*_cut_tables(blocks)]
 
 

@@ -35,9 +35,6 @@ from harness.runtimes.version_specs import choose, choose_all, is_path, names, s
 SDK_NAME: Final = "sdk"
 """Name of the tree at QAIRT_SDK_ROOT or QNN_SDK_ROOT."""
 
-Resolve = Callable[[str, str], Sequence[str]]
-"""(spec, target) -> names of runtimes, as `Catalog.resolve`; raises ConfigError."""
-
 
 @dataclass(frozen=True)
 class CatalogEntry:
@@ -174,7 +171,6 @@ class Catalog:
         return self.ort.join(source.runtime(version, target), ort, companions)
 
     def damage(self, name: str, target: str) -> list[str]:
-        """Return the damage of a runtime's files, reading every byte. Raises ConfigError."""
         source, version = self._find(name, target)
         return source.damage(version, target)
 
@@ -269,19 +265,13 @@ def resolve_versions(spec: str, *, field: str | None = None) -> list[str]:
     return choose_all(spec, all_versions(), field=field)
 
 
-@dataclass(frozen=True)
-class Choice:
-    """The runtimes by target, and the reasons why specs have none for a target."""
+def choose_runtimes(
+    resolve: Callable[[str, str], Sequence[str]], specs: Sequence[str], targets: Iterable[str]
+) -> tuple[dict[str, dict[str, None]], dict[str, list[str]]]:
+    """Return by target the runtimes of `specs`, and the reasons why specs have none.
 
-    runtimes: Mapping[str, tuple[str, ...]]
-    reasons: Mapping[str, tuple[str, ...]]
-
-
-def choose_runtimes(resolve: Resolve, specs: Sequence[str], targets: Iterable[str]) -> Choice:
-    """Return the runtimes of `specs` for each target, each name once (pure but for `resolve`).
-
-    A spec without runtimes for a target is left out there, with the reason. Raises the ConfigError
-    of a spec that has none for any target.
+    `resolve` returns the names for a spec and a target, as `Catalog.resolve`. Raises its
+    ConfigError for a spec that has none for any target.
     """
     unique = list(dict.fromkeys(targets))
     runtimes: dict[str, dict[str, None]] = {target: {} for target in unique}
@@ -296,10 +286,7 @@ def choose_runtimes(resolve: Resolve, specs: Sequence[str], targets: Iterable[st
                 reasons[target].append(f"for {target}: {error}")
         if errors and len(errors) == len(unique):
             raise errors[0]
-    return Choice(
-        {target: tuple(names) for target, names in runtimes.items()},
-        {target: tuple(names) for target, names in reasons.items()},
-    )
+    return runtimes, reasons
 
 
 def source_at(path: Path, used_names: Collection[str], cache_root: Path) -> LibrarySource:

@@ -105,7 +105,6 @@ class ElfReader:
         self.strings = (0, 0)
 
     def facts(self) -> ElfFacts:
-        """Return all facts. Raises ElfError."""
         tags = list(self._tags())
         single = dict(reversed(tags))  # of each tag the first
         if _DT_STRTAB in single:

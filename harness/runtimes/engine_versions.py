@@ -35,7 +35,6 @@ class EngineRelease(Part):
     verdict: Verdict = "unknown"
 
     def fit(self, libraries: QnnVersion) -> Verdict:
-        """Return whether this release works with libraries of QNN."""
         made_with = QnnVersion.parse(self.qnn)
         if self.takes is not None and libraries not in VersionRange.parse(self.takes):
             return "refused"

@@ -70,17 +70,13 @@ def local_runtime(
     Raises InfraError if one cannot be read.
     """
     hashed = hashes.hashed(files)
-    local_files = tuple(
-        LocalFile(path, name, hashed[name].size, hashed[name].sha256, _mode(name))
-        for name, path in sorted(files.items())
-    )
+    local_files = []
+    for name, path in sorted(files.items()):
+        mode = 0o644 if is_library(name) else 0o755
+        local_files.append(LocalFile(path, name, hashed[name].size, hashed[name].sha256, mode))
     ort = next((name for name in files if kind_of(name)[0] == "ort"), None)
     ort_version = None if ort is None else read_library(files[ort], ort).ort_version
-    return Runtime(version, target, root, local_files, source, ort_version)
-
-
-def _mode(name: str) -> int:
-    return 0o644 if is_library(name) else 0o755
+    return Runtime(version, target, root, tuple(local_files), source, ort_version)
 
 
 def listed_files(folder: Path, prefix: str, *, field: str, depth: int = 1) -> dict[str, Path]:

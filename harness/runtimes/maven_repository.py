@@ -60,7 +60,6 @@ class Coordinates:
         return f"{self.group.replace('.', '/')}/{self.artifact}"
 
     def aar(self) -> str:
-        """Return the path of the version's AAR in a repository."""
         return f"{self.folder}/{self.version}/{self.artifact}-{self.version}.aar"
 
     def __str__(self) -> str:
@@ -97,14 +96,11 @@ class Repository:
     they are. Every method raises InfraError.
     """
 
-    def __init__(
-        self, location: str | Path, cache_root: Path, *, bounds: Bounds = AAR_BOUNDS
-    ) -> None:
+    def __init__(self, location: str | Path, cache_root: Path) -> None:
         self._folder = location if isinstance(location, Path) else None
         self._url = str(location).rstrip("/")
         key = hashlib.sha256(without_secrets(self._url).encode()).hexdigest()[:16]
-        self._files = FetchedFiles(cache_root / "maven" / key, timeout_s=bounds.timeout_s)
-        self._bounds = bounds
+        self._files = FetchedFiles(cache_root / "maven" / key, timeout_s=AAR_BOUNDS.timeout_s)
 
     def versions(self, artifact: Coordinates) -> list[str]:
         """Return the versions of an artifact, unordered; without a network, those of the last time.
@@ -160,7 +156,7 @@ class Repository:
 
         def bring(folder: Path) -> Path:
             part = folder / "part"
-            download(f"{self._url}/{name}", part, self._bounds)
+            download(f"{self._url}/{name}", part, AAR_BOUNDS)
             self._verify(name, part)
             return part
 

@@ -56,7 +56,6 @@ class OrtLibraries:
         self._by_name: dict[str, tuple[Path, LocalFile]] = {}
 
     def versions(self, target: str) -> list[str]:
-        """Return PyPI's versions for a target, oldest first."""
         return list(ORT_VERSIONS) if target in ORT_PLATFORMS else []
 
     def is_cached(self, version: str, target: str) -> bool:
@@ -77,7 +76,6 @@ class OrtLibraries:
         return files[0]
 
     def damage(self, version: str, target: str) -> list[str]:
-        """Return the damage of a cached version of PyPI, reading every byte. Raises ConfigError."""
         return self._wheels.damage(ort_request(version, target))
 
     def resolve(self, spec: str, target: str, *, field: str | None = None) -> list[str]:

@@ -236,7 +236,6 @@ class PreflightInput:
         return QnnVersion.found_in(version or self.qnn_version)
 
     def of_kind(self, kind: str) -> list[LibraryFacts]:
-        """Return the files of one kind."""
         return [file for file in self.files if file.kind == kind]
 
 

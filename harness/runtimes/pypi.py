@@ -123,7 +123,6 @@ class WheelRequest:
 
     @classmethod
     def for_this_python(cls, project: str, version: str, platform: str) -> Self:
-        """Return the wheel for the running Python."""
         python = f"{sys.version_info.major}.{sys.version_info.minor}"
         abi = f"cp{python.replace('.', '')}{sys.abiflags}"
         return cls(project, version, platform, python, abi)
@@ -211,7 +210,6 @@ class WheelCache:
         return unpack_once(wheel.path, folder, facts, is_wanted, lambda *_: {}, title=str(request))
 
     def damage(self, request: WheelRequest) -> list[str]:
-        """Return the damage of a wheel and its unpacked files, reading every byte."""
         folder = self._root / _UNPACKED / request.file_name.removesuffix(".whl")
         unpacked = [f"{folder.name}: {damage}" for damage in find_damage(folder)]
         name = request.file_name

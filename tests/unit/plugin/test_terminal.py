@@ -9,8 +9,7 @@ from _pytest.terminal import TerminalReporter
 from xdist.dsession import Interrupted
 
 from harness.plugin.parallel import Controller
-from harness.plugin.session_end import _shorten_repeats
-from harness.plugin.terminal import LAB_ERROR, write_lines
+from harness.plugin.terminal import write_lines
 
 
 @pytest.mark.parametrize("before", ["", "..F", "test_a.py ..F", "..F\n"])
@@ -24,32 +23,6 @@ def test_what_is_written_begins_a_line(pytestconfig: pytest.Config, before: str)
     write_lines(cast(pytest.Config, config), "so")
     line = "" if not before or before.endswith("\n") else "\n"
     assert written.getvalue() == f"{before}{line}so\n"
-
-
-def report(name: str, text: str, cause: str | None = "infra") -> Any:
-    return SimpleNamespace(nodeid=name, longrepr=text, **{LAB_ERROR: cause})
-
-
-def test_what_a_dead_adb_server_ended_is_told_once() -> None:
-    first, other = "no adb server at localhost:5037: refused", "no adb server at localhost:1: x"
-    reports = [
-        report("a", f"phone: {first}"),
-        report("b", f"device phone is not used: {first}"),
-        report("c", other),
-        report("d", f"my own text: {first}", None),
-        report("e", "another fault"),
-    ]
-    plugins = SimpleNamespace(get_plugin=lambda _: SimpleNamespace(stats={"error": reports}))
-    config: Any = SimpleNamespace(pluginmanager=plugins)
-    for _ in range(2):
-        _shorten_repeats(config)
-        assert [report.longrepr for report in reports] == [
-            f"phone: {first}",
-            "same fault as a: no adb server at localhost:5037",
-            other,
-            f"my own text: {first}",
-            "another fault",
-        ]
 
 
 @pytest.mark.parametrize(

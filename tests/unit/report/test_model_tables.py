@@ -6,10 +6,9 @@ import pytest
 
 from harness.core.engine import DEFAULT_ENGINE, ENGINES
 from harness.models.session_plan import IN_RANGE, MADE_UP
-from harness.report.document import Span, Table, html, markdown
+from harness.report.document import Table, html, markdown
 from harness.report.model_tables import (
     accuracy,
-    elements,
     figure_blocks,
     latency,
     nodes_tables,
@@ -56,26 +55,6 @@ def test_a_figure_that_there_is_not_is_no_number(figures: dict[str, object], row
     text = markdown(accuracy([record(measurements={"accuracy": [output]})]))
     assert f"| `y` | {row} | `the CPU` | `given` |" in text
     assert "--inputs" not in text
-
-
-def test_a_page_has_a_folded_table_of_each_outputs_worst() -> None:
-    worst = {"index": [0, 3, 1], "got": 1.5, "expected": 1.0}
-    output = {"output": "y", "max_abs": 0.5, "cosine": 1, "worst": worst}
-    ran = record(
-        case="a/m.onnx::t[x]",
-        suite=ENGINES[DEFAULT_ENGINE].suite,
-        measurements={"accuracy": [output]},
-    )
-    (table,) = elements([ran])
-    assert (table.title, table.folded) == ("y of m.onnx::t[x]: largest errors", True)
-    assert [list(row) for row in table.rows] == [
-        [Span("furthest, at [0, 3, 1]"), "1.5", "1", "0.5"]
-    ]
-    assert table in figure_blocks([ran], page=True)
-    assert table not in figure_blocks([ran])
-    many = record(measurements={"accuracy": [output] * 99})
-    assert len(elements([many])) == 60
-    assert len(elements([record(measurements={"accuracy": [{"output": "y", "worst": 3}]})])) == 1
 
 
 def test_graphs_of_one_name_are_told_apart_by_their_contexts() -> None:

@@ -1,17 +1,14 @@
 """The data of report.html: each case with all that table, charts and its own view show of it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import pytest
-from hypothesis import given, strategies as st
-
-from harness.report.html import Packed, Rows, blocks, ladders
+from harness.report.html import Rows, blocks, ladders
 from harness.report.sections import Since
 from harness.report.summary import FailureGroup
 from harness.results.record import CaseRecord
 from tests.report_page import unpacked
-from tests.unit.results.records import DEVICE, error, json_values, record
+from tests.unit.results.records import DEVICE, error, record
 
 
 def shown(
@@ -24,13 +21,6 @@ def shown(
 
 def group_of(first: CaseRecord, *others: CaseRecord) -> FailureGroup:
     return FailureGroup(first, [case.case for case in (first, *others)])
-
-
-def packed(columns: Iterable[tuple[str, Any]]) -> str:
-    packed = Packed()
-    for name, column in columns:
-        packed.add(name, column)
-    return packed.text()
 
 
 def column(document: dict[str, Any], name: str) -> list[str | None]:
@@ -173,26 +163,6 @@ def test_ladders_without_end_are_bounded_and_keep_their_peaks() -> None:
     many = [climb(3)] * 600 + [climb(2, failed_at=2)]
     ladders_shown = shown(many)["ladders"]
     assert (len(ladders_shown), ladders_shown[0]["case"]) == (500, 600)
-
-
-@pytest.mark.parametrize("number", [999, 1000, 1001, 2500])
-def test_long_columns_lose_nothing(number: int) -> None:
-    def column() -> Iterator[int]:
-        yield from range(number)
-
-    columns: list[tuple[str, Any]] = [("a", list(range(number))), ("b", column()), ("ü", "ö")]
-    assert unpacked(packed(columns)) == {
-        "a": list(range(number)),
-        "b": list(range(number)),
-        "ü": "ö",
-    }
-    assert unpacked(packed([])) == {}
-
-
-@given(st.lists(st.tuples(st.text(max_size=5), json_values), max_size=5, unique_by=lambda x: x[0]))
-def test_whatever_is_packed_comes_out_again(columns: list[tuple[str, Any]]) -> None:
-    assert list(unpacked(packed(columns)).items()) == columns
-    assert packed(columns) == packed(columns)
 
 
 def test_the_view_of_a_case_is_where_the_page_looks_for_it() -> None:

@@ -121,9 +121,9 @@ def table(spec: str, target: str) -> Sequence[str]:
 
 
 def test_each_target_gets_its_own() -> None:
-    choice = choose_runtimes(table, ["1", "latest", "all"], ["a", "b", "a"])
-    assert choice.runtimes == {"a": ("1", "3"), "b": ("2",)}
-    assert choice.reasons == {"a": (), "b": ("for b: no 1", "for b: no all")}
+    runtimes, reasons = choose_runtimes(table, ["1", "latest", "all"], ["a", "b", "a"])
+    assert {target: [*names] for target, names in runtimes.items()} == {"a": ["1", "3"], "b": ["2"]}
+    assert reasons == {"a": [], "b": ["for b: no 1", "for b: no all"]}
 
 
 def test_what_no_target_has_is_a_mistake() -> None:

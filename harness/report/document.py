@@ -14,11 +14,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from itertools import repeat
 from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import quote
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from harness.core.outgoing_text import one_line, shortened
 
@@ -29,10 +28,10 @@ if TYPE_CHECKING:
 Style = Literal["plain", "code", "strong", "dim", "bad"]
 _TAGS: Final = {
     "plain": ("", ""),
-    "code": ("<code>", "</code>"),
-    "strong": ("<b>", "</b>"),
-    "dim": ('<span class="dim">', "</span>"),
-    "bad": ('<span class="bad">', "</span>"),
+    "code": (Markup("<code>"), Markup("</code>")),
+    "strong": (Markup("<b>"), Markup("</b>")),
+    "dim": (Markup('<span class="dim">'), Markup("</span>")),
+    "bad": (Markup('<span class="bad">'), Markup("</span>")),
 }
 
 
@@ -154,7 +153,9 @@ def lines(blocks: Iterable[Block]) -> Iterator[str]:
 
 def html(blocks: Iterable[Block | Markup]) -> Markup:
     """Return blocks as HTML for a page's body; markup stays as it is."""
-    return Markup("\n").join(map(_html, blocks))
+    return Markup(
+        template("blocks.html.j2").render(blocks=blocks, spans=_spans, tags=_TAGS)
+    ).strip()
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -221,71 +222,6 @@ def as_text(line: Line) -> str:
 
 def _cell(line: Line) -> str:
     return as_markdown(line).replace("|", "\\|") or " "
-
-
-def _html(block: Block | Markup) -> Markup:
-    match block:
-        case Markup():
-            return block
-        case Heading(text, level):
-            return Markup("<h{0}>{1}</h{0}>").format(level, _inline(text))
-        case Paragraph(line, style):
-            return Markup('<p class="{}">{}</p>').format(style, _inline(line))
-        case Items(items):
-            return Markup("<ul>\n{}\n</ul>").format(Markup("\n").join(map(_item, items)))
-        case CodeBlock(lines):
-            return Markup("<pre>{}</pre>").format("\n".join(lines))
-        case Table():
-            return _table(block)
-
-
-def _item(item: Item) -> Markup:
-    line = _inline(item.line)
-    if not item.below:
-        return Markup("<li>{}</li>").format(line)
-    below = Markup("").join(Markup("<li>{}</li>").format(_inline(each)) for each in item.below)
-    details = Markup("<li><details{}><summary>{}</summary><ul>{}</ul></details></li>")
-    return details.format("" if item.folded else " open", line, below)
-
-
-def _table(table: Table) -> Markup:
-    head = Markup("").join(Markup('<th scope="col">{}</th>').format(name) for name in table.columns)
-    rows = Markup(
-        "\n".join(
-            f"<tr>{''.join(map(_td, row, table.columns, repeat(table.style)))}</tr>"
-            for row in table.rows
-        )
-    )
-    element = Markup(
-        '<div class="scroll"><table class="{}"><thead><tr>{}</tr></thead><tbody>\n{}\n'
-        "</tbody></table></div>"
-    ).format(table.style, head, rows)
-    if not table.title:
-        return element
-    return Markup("<details{}><summary>{}</summary>{}</details>").format(
-        "" if table.folded else " open", table.title, element
-    )
-
-
-def _td(line: Line, column: str, style: str) -> str:
-    titles = [part.title for part in _spans(line) if isinstance(part, Span) and part.title]
-    title = f' title="{escape(titles[0])}"' if titles else ""
-    label = f' data-label="{escape(column)}"' if "stacked" in style else ""
-    return f"<td{label}{title}>{_inline(line)}</td>"
-
-
-def _inline(line: Line) -> Markup:
-    parts: list[str] = []
-    for part in _spans(line):
-        if isinstance(part, str):
-            parts.append(escape(part))
-            continue
-        before, after = _TAGS[part.style]
-        text = f"{before}{escape(part.text)}{after}"
-        if part.mark:
-            text = f'<span class="o o-{escape(part.mark)}">{text}</span>'
-        parts.append(f'<a href="{escape(part.link)}">{text}</a>' if part.link else text)
-    return Markup("".join(parts))
 
 
 @cache

@@ -19,6 +19,7 @@ from typing import Any, Final
 from harness.app.package import ABI, App, AppLibrary, AppModel, Place
 from harness.core.json_record import Part as JsonPart, Printout, RecordText
 from harness.core.matrix_axes import BACKENDS, RPC_LIBRARY
+from harness.core.outgoing_text import first_names
 from harness.runtimes.engine_versions import engine_fit
 from harness.runtimes.preflight import PreflightInput, TargetFacts, preflight
 from harness.runtimes.preflight_findings import SEVERITIES, Code, Severity
@@ -168,8 +169,7 @@ def _finding(code: str, *found: Any, severity: Severity | None = None, **facts: 
 
 
 def _named(libraries: Sequence[AppLibrary]) -> str:
-    names = ", ".join(library.name for library in libraries[:3])
-    return names if len(libraries) <= 3 else f"{names} and {len(libraries) - 3} more"
+    return first_names((library.name for library in libraries), 3)
 
 
 def _vendor_libraries(app: App, phone: Phone | None) -> Iterator[AppFinding]:

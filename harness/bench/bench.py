@@ -380,14 +380,13 @@ class Bench:
         sources = cast("Sequence[Source]", [contexts] if is_single else contexts)
         deployed = self.contexts(*sources)
         steps = schedule(len(deployed) if number is None else number, residency, window)
-        if not keep_outputs:
-            plan = session_plan(self.libraries(), deployed, steps, rounds=rounds, options=options)
-            return self.run(plan, timeout_s=rounds.timeout_s)
-        with self.scratch() as folder:
+        with self.scratch() if keep_outputs else contextlib.nullcontext() as folder:
             plan = session_plan(
                 self.libraries(), deployed, steps, save_below=folder, rounds=rounds, options=options
             )
             result = self.run(plan, timeout_s=rounds.timeout_s)
+            if folder is None:
+                return result
             transcript, run_folder = result.run.transcript, self.case.run_folder
             figures, kept = keep_outputs_of(deployed, transcript, folder, self.fetch, run_folder)
         self.measure(**{KEPT: figures})

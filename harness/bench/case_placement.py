@@ -67,12 +67,6 @@ class Placement(PlacementRecord):
         return self.qnn.rpartition(":")[2]
 
     @property
-    def other_compiler(self) -> str | None:
-        # 2.51.0 and 2.51.0.260929 are the same version
-        is_same = f"{self.qnn_version}.".startswith(f"{self.compiler}.")
-        return None if is_same else self.compiler
-
-    @property
     def axes(self) -> dict[str, str | None]:
         values = {name: getattr(self, name) for name in IN_AXES}
         return {name: value and value.rpartition(":")[2] for name, value in values.items()}
@@ -80,7 +74,10 @@ class Placement(PlacementRecord):
     @property
     def record(self) -> PlacementRecord:
         values = {name: getattr(self, name) for name in PlacementRecord.model_fields}
-        values |= {"device": self.device_name, "compiler": self.other_compiler}
+        values["device"] = self.device_name
+        # 2.51.0 and 2.51.0.260929 are the same version
+        if f"{self.qnn_version}.".startswith(f"{self.compiler}."):
+            values["compiler"] = None
         return PlacementRecord.model_construct(**values)
 
     def __str__(self) -> str:

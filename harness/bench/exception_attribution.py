@@ -6,7 +6,7 @@ import sys
 import sysconfig
 from pathlib import Path
 from types import FrameType
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from harness.core.errors import ConfigError
 
@@ -56,16 +56,10 @@ def with_its_place(error: ConfigError, test: str) -> ConfigError:
     file, line = caller[0].name, caller[1]
     # subclasses such as ArtefactError have constructors of their own
     error_type = type(error) if type(error).__init__ is ConfigError.__init__ else ConfigError
+    more: dict[str, Any] = {"file": file, "line": line, "more": error.more}
     if error.file is not None:
-        return error_type(error.args[0], file=file, line=line, more=error.more)
-    return error_type(
-        error.problem,
-        file=file,
-        line=line,
-        field=error.field,
-        choices=error.choices,
-        more=error.more,
-    )
+        return error_type(error.args[0], **more)
+    return error_type(error.problem, field=error.field, choices=error.choices, **more)
 
 
 def _calls(

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from harness.lab.lab_device import LabDevice
     from harness.lab.lease import Occupied
     from harness.plugin.collection import Collected
-    from harness.plugin.scheduling import SharedForecast
+    from harness.plugin.scheduling import Forecast
     from harness.plugin.terminal import Live
     from harness.report.sections import RunData, Since
     from harness.results.journal import Records as JournaledRecords
@@ -289,7 +289,7 @@ _PATIENCE_S: Final = 1.0
 class FreeDevices:
     """Acquires devices for cases, and releases them."""
 
-    def __init__(self, workbench: Workbench, forecast: SharedForecast | None = None) -> None:
+    def __init__(self, workbench: Workbench, forecast: Forecast | None = None) -> None:
         """`forecast` is what is known of the run's cases, if pytest-xdist's workers share them."""
         self.workbench, self.forecast = workbench, forecast
         self.last = ""
@@ -359,7 +359,7 @@ class FreeDevices:
         return acquired[0]
 
     def note(self, case: str, place: Placement, *taken_s: float | None) -> None:
-        """Tell the other workers of a case, as `SharedForecast.note`."""
+        """Tell the other workers of a case, as `Forecast.note`."""
         if self.forecast is not None:
             self.forecast.note(case, place.device, *taken_s)
 
@@ -542,7 +542,7 @@ class Run:
         self.problem: HarnessError | None = None
         self.collected: Collected | None = None
         self.live: Live | None = None
-        self.forecast: SharedForecast | None = None
+        self.forecast: Forecast | None = None
         self.homes: Mapping[str, str] = {}
         """The device with which a worker of pytest-xdist begins that gets this case first."""
         self._worker = worker

@@ -52,7 +52,11 @@ def only_case(name: str, items: Sequence[pytest.Item], here: Path) -> list[pytes
         problem = f"{base} has {counted(len(by_rest), 'case')}; name one"
     if meant is None:
         raise ConfigError(problem, field="qnn_only_case", choices=_names(by_rest))
-    _one_version(by_rest[meant])
+    places = [place for item in by_rest[meant] if (place := placement_of(item)) is not None]
+    if len({tuple(getattr(place, name) for name in SEARCHED) for place in places}) > 1:
+        shown = [str(place) for place in places[:_MOST_LISTED]]
+        problem = "the case has several versions; choose one of each"
+        raise ConfigError(problem, field="qnn_only_case", choices=shown)
     return by_rest[meant][:1]
 
 
@@ -89,13 +93,3 @@ def _names(by_rest: dict[str, list[pytest.Item]]) -> list[str]:
     names = [f"[{rest}]" if rest else "without parameters" for rest in by_rest]
     more = len(names) - _MOST_LISTED
     return names if more <= 0 else [*names[:_MOST_LISTED], f"... {more} more"]
-
-
-def _one_version(items: Sequence[pytest.Item]) -> None:
-    """Raise ConfigError for several versions; several devices are allowed."""
-    places = [place for item in items if (place := placement_of(item)) is not None]
-    versions = {tuple(getattr(place, name) for name in SEARCHED) for place in places}
-    if len(versions) > 1:
-        shown = [str(place) for place in places[:_MOST_LISTED]]
-        problem = "the case has several versions; choose one of each"
-        raise ConfigError(problem, field="qnn_only_case", choices=shown)

@@ -10,7 +10,6 @@ import functools
 import gc
 import traceback
 from collections.abc import Generator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -257,7 +256,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _order(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Sort the tests so that workers of pytest-xdist begin with the best ones."""
     from harness.plugin.parallel import worker_input
-    from harness.plugin.scheduling import SharedForecast, deal
+    from harness.plugin.scheduling import Forecast, deal
 
     placed = {i: placement for i, item in enumerate(items) if (placement := placement_of(item))}
     if not placed or worker_input(config, "dist") != "worksteal":
@@ -272,7 +271,7 @@ def _order(config: pytest.Config, items: list[pytest.Item]) -> None:
     run.homes = {names[number]: share.device for share in shares for number in share.tests}
     file = Path(worker_input(config, "shared"), "begun-and-ended")
     devices_of = {names[number]: devices for number, devices in cases.items()}
-    run.forecast = SharedForecast(file, devices_of, lengths_by_name, paces, run.selection.kinds)
+    run.forecast = Forecast(file, devices_of, lengths_by_name, paces, run.selection.kinds)
     items[:] = [items[number] for share in shares for number in share.tests]
 
 
@@ -481,11 +480,6 @@ def _explain(
     elif isinstance(failure, NotPassed | HarnessError):
         named = record.error is not None and isinstance(failure, InfraError)
         text = record.error.message if named and record.error else str(failure)
-        if isinstance(failure, NotPassed) and (error := failure.verdict.error) and record.error:
-            general, diagnosis = error.diagnosis, record.error.diagnosis
-            if general and diagnosis and general.id == diagnosis.id:  # it may name what worked here
-                error = error.model_copy(update={"diagnosis": diagnosis})
-                text = replace(failure.verdict, error=error).explanation()
         if isinstance(failure, NotPassed) and (place := case.place_of(failure)):
             text = f"{place}: {text}"
         report.longrepr = with_our_options(item.config, f"{text}\n{_EXPECTED}" if note else text)

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from harness.core.bounded_json import parse_json
 
@@ -146,17 +146,21 @@ class _Known(NamedTuple):
 class Forecast:
     """The cases of a run that no worker has begun, and how long they will take on a device.
 
-    `cases` are given by name with their devices, `lengths` and `paces` as `learn_paces` returns
-    them for earlier runs. Without those they are learned from what is over in this run.
+    The workers tell each other what they begin and end: each appends lines to the file at `path`,
+    and reads on from where it was. `cases` are given by name with their devices, `lengths` and
+    `paces` as `learn_paces` returns them for earlier runs. Without those they are learned from what
+    is over in this run.
     """
 
     def __init__(
         self,
+        path: Path,
         cases: Mapping[str, Sequence[str]],
         lengths: Mapping[str, float],
         paces: Mapping[str, float],
         kinds: Mapping[str, str],
     ) -> None:
+        self._path, self._read_bytes = path, 0
         self.in_use: set[str] = set()
         """The devices that have begun a case of this run, and had no fault since."""
         self._left, self._kinds = dict(cases), kinds
@@ -175,10 +179,6 @@ class Forecast:
         elif self._is_learning:
             self._seconds[case] = {device: taken_s}
             self._known = None
-
-    def is_late(self, devices: int) -> bool:
-        """Return whether the run nears its end, so that the choice among devices matters."""
-        return len(self._left) < _LATE * devices
 
     def paces(self, devices: Collection[str]) -> dict[str, float]:
         """Return the paces of devices; 1 for one of which nothing is known."""
@@ -227,17 +227,6 @@ class Forecast:
         there_s = left_s / sum(1 / paces[name] for name in faster) + length_s / 2
         return max(waited_s, there_s) < here_s
 
-
-class SharedForecast(Forecast):
-    """A forecast for which the workers of a run tell each other what they begin and end.
-
-    Each appends lines to one file, and reads on from where it was.
-    """
-
-    def __init__(self, path: Path, *known: Any) -> None:
-        super().__init__(*known)
-        self._path, self._read_bytes = path, 0
-
     def note(self, case: str, device: str, *taken_s: float | None) -> None:
         """Tell that a case begins on a device or, with `taken_s` as in `end`, that it has ended."""
         line = json.dumps([case, device, *taken_s]).encode() + b"\n"
@@ -260,4 +249,4 @@ class SharedForecast(Forecast):
                         self.end(case, device, *taken_s)
                     else:
                         self.begin(case, device)
-        return super().is_late(devices)
+        return len(self._left) < _LATE * devices

@@ -267,16 +267,12 @@ class Selection:
 
     def fixed(self, record: Callable[[], CaseRecord]) -> Fixed | None:
         """Return the known issues that a passed case was expected to show, None without any."""
-        if not self.known_issues:
-            return None
         from harness.results.known_issues import fixed_issues
         from harness.results.record import Fixed
 
-        passed = fixed_issues(record(), self.known_issues)
-        if not passed:
-            return None
+        passed = fixed_issues(record(), self.known_issues) if self.known_issues else ()
         names = tuple(issue.id for issue in passed)
-        return Fixed(known_issues=names, fails=self.options.strict_known)
+        return Fixed(known_issues=names, fails=self.options.strict_known) if names else None
 
     def note_problem(self, error: HarnessError) -> None:
         """Write the error that stops the run into `qnn_problem_file`, if there is one."""

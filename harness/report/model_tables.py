@@ -247,7 +247,7 @@ def latency(records: Iterable[CaseRecord]) -> list[Block]:
             default_mode |= on_phone and on_htp and not record.axes.get("power")
     names = ["Case", "Graph", "First run", *_USUAL, "Rounds", "Load", "Memory"]
     if rows and not any(row[3] for row in rows):
-        names, rows = [*names[:3], *names[6:]], [[*row[:3], *row[6:]] for row in rows]
+        names, rows = _without(names, rows, 3, 4, 5)
     notes: list[Block] = []
     if len(set(ran)) > 1:
         names.append("On")
@@ -259,10 +259,11 @@ def latency(records: Iterable[CaseRecord]) -> list[Block]:
         notes.append(Paragraph([f"{flaw}: ", Span(shortened(first_names(graph_names), 160)), "."]))
     unknown = limits_of_simulation("speed", None, (), simulated=simulated)
     notes += [Paragraph(f"{unknown[0].upper()}{unknown[1:]}.")] if unknown else []
+    case = () if cases > 1 else (0,)
     sure_names = ["Case", "Graph", *_USUAL, "Warm-up", "Throttled"]
     return [
-        *table("How fast", *_named(names, rows, cases)),
-        *table("95 % confidence intervals", *_named(sure_names, sure, cases)),
+        *table("How fast", *_without(names, rows, *case)),
+        *table("95 % confidence intervals", *_without(sure_names, sure, *case)),
         *notes,
     ]
 
@@ -302,39 +303,29 @@ def accuracy(records: Iterable[CaseRecord]) -> list[Block]:
             untold.append(Paragraph([name, " is not compared: ", why]))
     names = ["Case", "Output", "Max error", "Max steps", "Cosine", "SQNR (dB)", "Against", "Inputs"]
     if not any(row[3] for row in rows):  # nothing is quantised
-        names, rows = [*names[:3], *names[4:]], [[*row[:3], *row[4:]] for row in rows]
+        names, rows = _without(names, rows, 3)
     hint = [Paragraph(_MADE_UP)] if made_up else []
-    return [*table("How right", *_named(names, rows, cases)), *hint, *untold[:_MOST_ROWS]]
+    case = () if cases > 1 else (0,)
+    return [*table("How right", *_without(names, rows, *case)), *hint, *untold[:_MOST_ROWS]]
 
 
 def versions(records: Iterable[CaseRecord]) -> list[Block]:
     """Compare versions and backends: a row with latency and accuracy for each output."""
     rows: list[list[Line]] = []
     compared = [record for record in records if parts(record, "accuracy")]
-    several = len({_device(record) for record in compared}) > 1
-    all_outputs = (output for record in compared for output in parts(record, "accuracy"))
-    outputs = len({output.get("output") for output in all_outputs}) > 1
     for record in compared:
         graphs = parts(record, "graphs")
         median = _usual(graphs[0], "p50") if len(graphs) == 1 else ""
-        model = record.case.partition("::")[0].rpartition("/")[2]
+        model, device = record.case.partition("::")[0].rpartition("/")[2], _device(record)
         backend, power = record.axes.get("backend"), record.axes.get("power")
-        place = [str(record.axes.get("qnn")), f"{backend}, {power}" if power else str(backend)]
+        place = f"{backend}, {power}" if power else str(backend)
+        row: list[Line] = [code(model, 60), code(device), str(record.axes.get("qnn")), place]
         for output in parts(record, "accuracy"):
-            cosine = _number(output.get("cosine"), 7)
-            on: list[Line] = [code(_device(record))] if several else []
-            of: list[Line] = [code(str(output.get("output")), 60)] if outputs else []
-            rows.append([code(model, 60), *on, *place, *of, median, _sqnr(output), cosine])
-    names = (
-        "Model",
-        *(["Device"] if several else []),
-        "QNN",
-        "Backend",
-        *(["Output"] if outputs else []),
-        "p50",
-        "SQNR (dB)",
-        "Cosine",
-    )
+            name, cosine = code(str(output.get("output")), 60), _number(output.get("cosine"), 7)
+            rows.append([*row, name, median, _sqnr(output), cosine])
+    names = ["Model", "Device", "QNN", "Backend", "Output", "p50", "SQNR (dB)", "Cosine"]
+    alike = [i for i in (1, 4) if len({row[i] for row in rows}) < 2]
+    names, rows = _without(names, rows, *alike)
     return [*table("By version and backend", names, rows)] if len(compared) > 1 else []
 
 
@@ -409,8 +400,12 @@ def duration(time: object) -> str:
     return f"{time:.0f} us"
 
 
-def _named(names: Sequence[str], rows: Sequence[list[Line]], cases: int) -> Any:
-    return (names, rows) if cases > 1 else (names[1:], [row[1:] for row in rows])
+def _without(
+    names: Sequence[str], rows: Sequence[Sequence[Line]], *columns: int
+) -> tuple[list[str], list[list[Line]]]:
+    """Return the names and cells of the other columns of a table."""
+    kept = [i for i in range(len(names)) if i not in columns]
+    return [names[i] for i in kept], [[row[i] for i in kept] for row in rows]
 
 
 def _case(record: CaseRecord, i: int) -> Line:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
-from typing import Final
 
 from harness.core.files import disk_errors, write_whole, written_whole
 from harness.core.outgoing_text import printable
@@ -13,25 +11,9 @@ from harness.report.html import html_text
 from harness.report.junit import junit_parts
 from harness.report.sections import RunData, Since
 from harness.report.summary import summary_lines
-from harness.results.journal import Reader, read_once, without_gc
+from harness.results.journal import read_once, without_gc
 from harness.results.record import CaseRecord
 from harness.results.run_folder import RunFolder
-
-
-def _junit(run: RunData, cases: Iterable[CaseRecord], path: Path) -> None:
-    with written_whole(path) as stream:
-        stream.writelines(junit_parts(cases, run.coverage, run=run.run))
-
-
-def _page(run: RunData, cases: Iterable[CaseRecord], path: Path) -> None:
-    write_whole(path, printable(html_text(run, cases)).encode())
-
-
-PROJECTIONS: Final[Mapping[str, Callable[[RunData, Iterable[CaseRecord], Path], None]]] = {
-    "junit.xml": _junit,
-    "report.html": _page,
-}
-"""The function that writes each file, by its name in the run's folder. They raise OSError."""
 
 
 def run_data(folder: RunFolder, since: Since | None = None) -> RunData:
@@ -48,14 +30,18 @@ def project(folder: RunFolder, since: Since | None = None) -> RunData:
     """
     run = run_data(folder, since)
 
-    def written(name: str) -> Reader:
-        return lambda cases: PROJECTIONS[name](run, cases, folder.path / name)
-
     def summary(cases: Iterable[CaseRecord]) -> list[str]:
         return summary_lines(cases, run.coverage, folder.path)
 
+    def junit(cases: Iterable[CaseRecord]) -> None:
+        with written_whole(folder.path / "junit.xml") as stream:
+            stream.writelines(junit_parts(cases, run.coverage, run=run.run))
+
+    def page(cases: Iterable[CaseRecord]) -> None:
+        write_whole(folder.path / "report.html", printable(html_text(run, cases)).encode())
+
     with disk_errors(f"cannot write reports to {folder.path}"):
-        lines, *_ = read_once(run.cases, summary, *map(written, PROJECTIONS))
+        lines, *_ = read_once(run.cases, summary, junit, page)
     return replace(run, summary=lines)
 
 

@@ -112,18 +112,13 @@ def _misfit(file: LibraryFacts, device: TargetFacts) -> Finding | None:
     if (elf.machine, elf.bits) != (machine, bits):
         expected = f"{machine} with {bits} bits"
         place = " (in the SDK: lib/hexagon-vXX/unsigned)" if skel else ""
-        facts: dict[str, Any] = {
-            "machine": elf.machine,
-            "bits": elf.bits,
-            "expected": expected,
-            "place": place,
-        }
-        return finding("wrong-machine", file.name, target=target, **facts)
+        names = {"expected": expected, "place": place, "target": target}
+        return finding("wrong-machine", file.name, severity=None, elf=elf, **names)
     target_libc = PLATFORMS[target].libc
     if elf.libc is not None and elf.libc != target_libc:
         system = {"bionic": "Android", "glibc": "Linux"}[elf.libc]
-        facts = {"libc": elf.libc, "target": target, "target_libc": target_libc}
-        return finding("wrong-libc", file.name, system=system, **facts)
+        names = {"system": system, "target": target, "target_libc": target_libc}
+        return finding("wrong-libc", file.name, severity=None, elf=elf, **names)
     return None
 
 

@@ -15,12 +15,13 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from xdist.scheduler import WorkStealingScheduling
 
-from harness.plugin.scheduling import Forecast, Share, SharedForecast, deal, learn_paces, ordered
+from harness.plugin.scheduling import Forecast, Share, deal, learn_paces, ordered
 from tests.properties import reached, reaches
 
 DEVICES = ("a", "b", "c", "d")
 EIGHT = tuple("abcdefgh")
 CASES = 48
+UNSHARED = Path("/none/such")
 
 
 def in_order(shares: Sequence[Share]) -> list[int]:
@@ -208,7 +209,9 @@ def times_of_runs(slow: float, *, two_kinds: bool, seed: int) -> list[float]:
         by_name, paces = learn_paces(known, assumed)
         learned = {int(name): length for name, length in by_name.items()}
         shares = deal(CASES, dict.fromkeys(lengths, EIGHT), learned, paces, len(EIGHT))
-        forecast = Forecast(dict.fromkeys(map(str, lengths), EIGHT), by_name, paces, assumed)
+        forecast = Forecast(
+            UNSHARED, dict.fromkeys(map(str, lengths), EIGHT), by_name, paces, assumed
+        )
         time, seconds = SimulatedFarm(lengths, true_paces, forecast).run(shares)
         assert len(seconds) == CASES
         for case, taken in seconds.items():
@@ -253,7 +256,9 @@ def test_near_the_end_a_case_waits_for_a_faster_device(
 ) -> None:
     paces = {"fast": 1.0, "other-fast": 1.0, "slow": 3.0, "mine": 3.0}
     names = [f"case-{number}" for number in range(40)]
-    forecast = Forecast(dict.fromkeys(names, tuple(paces)), dict.fromkeys(names, 10.0), paces, {})
+    forecast = Forecast(
+        UNSHARED, dict.fromkeys(names, tuple(paces)), dict.fromkeys(names, 10.0), paces, {}
+    )
     for name in names[left:]:
         forecast.begin(name, "fast")
     assert forecast.waits("case-0", "mine", in_use, waited_s) is waits
@@ -262,7 +267,7 @@ def test_near_the_end_a_case_waits_for_a_faster_device(
 def test_workers_tell_each_other_what_they_begin_and_how_long_it_took(tmp_path: Path) -> None:
     cases = {f"case-{number} \n": ("a", "b") for number in range(20)}
     known = cases, {}, {}, {"a": "fast", "b": "slow"}
-    forecasts = [SharedForecast(tmp_path / "shared", *known) for _ in range(2)]
+    forecasts = [Forecast(tmp_path / "shared", *known) for _ in range(2)]
     assert not forecasts[1].is_late(2), "nobody has told anything"
     for case, device in zip(cases, "ab" * 5, strict=False):
         forecasts[0].note(case, device)
@@ -275,7 +280,7 @@ def test_workers_tell_each_other_what_they_begin_and_how_long_it_took(tmp_path: 
 
 
 def test_a_device_is_in_use_until_it_has_a_fault(tmp_path: Path) -> None:
-    forecasts = [SharedForecast(tmp_path / "shared", {}, {}, {}, {}) for _ in range(2)]
+    forecasts = [Forecast(tmp_path / "shared", {}, {}, {}, {}) for _ in range(2)]
     in_use = []
     for taken_s in ([], [1.0], [None], []):
         forecasts[0].note("case", "a", *taken_s)
@@ -288,7 +293,7 @@ def test_a_line_that_is_cut_short_is_skipped_and_a_missing_folder_costs_nothing(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "shared"
-    forecast = SharedForecast(file, {}, {}, {}, {})
+    forecast = Forecast(file, {}, {}, {}, {})
     file.write_text('["cut", "of["a-case", "a"]\n["b-case", "b"]\n["c-case", "')
     forecast.is_late(1)
     assert forecast.in_use == {"b"}
@@ -296,6 +301,6 @@ def test_a_line_that_is_cut_short_is_skipped_and_a_missing_folder_costs_nothing(
         rest.write('c"]\n')
     forecast.is_late(1)
     assert forecast.in_use == {"b", "c"}
-    elsewhere = SharedForecast(tmp_path / "missing/shared", {}, {}, {}, {})
+    elsewhere = Forecast(tmp_path / "missing/shared", {}, {}, {}, {})
     elsewhere.note("case", "a")
     assert elsewhere.is_late(1)

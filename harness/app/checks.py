@@ -20,7 +20,8 @@ from harness.app.package import ABI, App, AppLibrary, AppModel, Place
 from harness.core.json_record import Part as JsonPart, Printout, RecordText
 from harness.core.matrix_axes import BACKENDS, RPC_LIBRARY
 from harness.core.outgoing_text import first_names
-from harness.runtimes.engine_versions import engine_fit
+from harness.core.versions import QnnVersion
+from harness.runtimes.engine_versions import ENGINE_RELEASES
 from harness.runtimes.preflight import PreflightInput, TargetFacts, preflight
 from harness.runtimes.preflight_findings import SEVERITIES, Code, Severity
 
@@ -324,11 +325,8 @@ def _versions(app: App, phone: Phone | None) -> Iterator[AppFinding]:
         version = library.facts.ort_version if library.asks_qnn else None
         for backend in native:
             qnn = backend.facts.build if backend.facts.kind.startswith("backend-") else None
-            if (
-                version
-                and qnn
-                and any(engine_fit(it, version, str(qnn)) == "refused" for it in _ORT)
-            ):
+            releases = [ENGINE_RELEASES.get((engine, version or "")) for engine in _ORT]
+            if qnn and "refused" in (it.fit(QnnVersion.parse(str(qnn))) for it in releases if it):
                 facts: dict[str, Any] = {"version": version, "qnn": str(qnn)}
                 yield _finding("engine-mix", library, backend, file=library.name, **facts)
         if elf and (elf.android_api or 0) > min_sdk and _concerns_qnn(library):

@@ -113,14 +113,6 @@ class Need:
         return tuple(source for source in self.sources if isinstance(source, Model))
 
 
-def by_placement(needs: Iterable[Need]) -> dict[Placement, tuple[Source, ...]]:
-    """Return the sources of all cases of each placement, in order (pure)."""
-    merged: dict[Placement, dict[Source, None]] = {}
-    for need in needs:
-        merged.setdefault(need.placement, {}).update(dict.fromkeys(need.sources))
-    return {placement: tuple(sources) for placement, sources in merged.items()}
-
-
 def merge_pools(placements: Iterable[Placement], names: Mapping[str, str]) -> list[Placement]:
     """Merge placements that differ only in the device, for devices of one pool (pure).
 

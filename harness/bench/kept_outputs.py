@@ -18,8 +18,6 @@ from harness.results.run_folder import OUTPUTS
 MAX_BYTES: Final = 256 << 20
 """The limit for all outputs of a case with the probe, for one output with ONNX Runtime."""
 
-Fetch = Callable[..., bytes]
-
 
 @dataclass(frozen=True)
 class KeptOutput:
@@ -44,7 +42,7 @@ def keep_outputs_of(
     contexts: Sequence[DeployedContext],
     transcript: Transcript,
     on_device: str,
-    fetch: Fetch,
+    fetch: Callable[..., bytes],
     run_folder: Path,
 ) -> tuple[dict[str, object], list[KeptOutput]]:
     """Fetch the outputs that executions saved below a folder of the device.

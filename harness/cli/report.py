@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
@@ -11,7 +10,7 @@ from harness.cli.lab_options import NamedPath, output_option, reports_option
 from harness.cli.say import say
 from harness.core.outgoing_text import counted
 from harness.history.previous_run import since_previous
-from harness.report.ci import export_to_ci
+from harness.report.ci import qnn_run_finished
 from harness.report.report_files import project
 from harness.report.summary import cut_short
 from harness.results.run_folder import JOURNAL, RunFolder
@@ -32,7 +31,7 @@ def write(run: Path) -> None:
         say(f"warning: {folder.run_id} was cut short: {why}", err=True)
     for text in folder.contents().left_out.messages(folder.path / JOURNAL):
         say(f"warning: {text}", err=True)
-    for line in (*made_of.summary, *export_to_ci(made_of, os.environ)):
+    for line in (*made_of.summary, *qnn_run_finished(made_of)):
         say(line)
 
 

@@ -12,9 +12,6 @@ NPU: Final = "NPU"
 CPU: Final = "CPU"
 ADDED_BY_ORT: Final = "ONNX Runtime"
 
-PlaceRow = dict[str, str | None]
-"""`node`, `op_type`, `on` (NPU, GPU, CPU), `reason` (if it is not on the NPU) and `added_by`."""
-
 # these change layouts and types; any other node that the file lacks is of a function's body
 _INSERTED: Final = frozenset({"Transpose", "Cast", "QuantizeLinear", "DequantizeLinear"})
 _OF_FUNCTION: Final = "_inlfunc_"
@@ -80,7 +77,7 @@ def transfers_of(placed: Sequence[Placed], sizes: Mapping[str, int]) -> dict[str
     return {"tensors": len(carried), "bytes": sum(known) if len(known) == len(carried) else None}
 
 
-def place_row(placed: Placed) -> PlaceRow:
+def place_row(placed: Placed) -> dict[str, str | None]:
     """Return a node as in a record."""
     return {
         "node": placed.node.name,

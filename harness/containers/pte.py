@@ -10,19 +10,11 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from harness.containers.artefact import Artefact, FileBytes, Piece, Tensor, delegate_blob
 from harness.containers.graph_partitions import CPU, NPU, GraphNode, Placed
-
-
-@dataclass(frozen=True)
-class Vector:
-    """Items of a vector: the offset of the first one in the file, and their number."""
-
-    offset: int
-    count: int
 
 
 class FlatTable:
@@ -58,40 +50,40 @@ class FlatTable:
 
     def text(self, field: int) -> str:
         """Return a text, "" if it is missing. Invalid UTF-8 is replaced."""
-        vector = self.vector(field, 1)
-        content = self._data.read(vector.offset, vector.count, self._named(field))
+        offset, count = self.vector(field, 1)
+        content = self._data.read(offset, count, self._named(field))
         return content.decode("utf-8", "replace")
 
-    def vector(self, field: int, item_bytes: int) -> Vector:
-        """Return the items of a field; none if it is missing."""
+    def vector(self, field: int, item_bytes: int) -> tuple[int, int]:
+        """Return the offset of a field's items in the file, and their number."""
         target = self._target(field)
         if target is None:
-            return Vector(0, 0)
+            return 0, 0
         count = self._data.number("<I", target, self._named(field))
         self._data.require(target + 4, count * item_bytes, f"{self._named(field)}, {count} items,")
-        return Vector(target + 4, count)
+        return target + 4, int(count)
 
     def integers(self, field: int) -> tuple[int, ...]:
         """Return the 32-bit numbers that a field lists, at most 1 MiB of them."""
-        vector = self.vector(field, 4)
-        content = self._data.read(vector.offset, 4 * vector.count, self._named(field))
-        return struct.unpack(f"<{vector.count}i", content)
+        offset, count = self.vector(field, 4)
+        content = self._data.read(offset, 4 * count, self._named(field))
+        return struct.unpack(f"<{count}i", content)
 
     def tables(self, field: int, label: str) -> Iterator[FlatTable]:
         """Yield the tables that a field lists, labelled with `label` and their number."""
-        vector = self.vector(field, 4)
-        for index in range(vector.count):
-            yield self._listed(vector, index, f"{label} {index}")
+        offset, count = self.vector(field, 4)
+        for index in range(count):
+            yield self._listed(offset, index, f"{label} {index}")
 
     def table_at(self, field: int, index: int, label: str) -> FlatTable:
-        vector = self.vector(field, 4)
-        if not 0 <= index < vector.count:
-            problem = f"{label} {index} does not exist: there are {vector.count}"
+        offset, count = self.vector(field, 4)
+        if not 0 <= index < count:
+            problem = f"{label} {index} does not exist: there are {count}"
             raise self._data.error(problem, self._position)
-        return self._listed(vector, index, f"{label} {index}")
+        return self._listed(offset, index, f"{label} {index}")
 
-    def _listed(self, vector: Vector, index: int, label: str) -> FlatTable:
-        place = vector.offset + 4 * index
+    def _listed(self, offset: int, index: int, label: str) -> FlatTable:
+        place = offset + 4 * index
         return FlatTable(self._data, place + self._data.number("<I", place, label), label)
 
     def _place(self, field: int) -> int | None:
@@ -266,7 +258,7 @@ def _tensors(
 
 def _tensor(name: str, tensor: FlatTable) -> Tensor | None:
     element = _ELEMENTS.get(tensor.number(_SCALAR_TYPE, "<b"))
-    if element is None or tensor.vector(_SIZES, 4).count > _MOST_DIMENSIONS:
+    if element is None or tensor.vector(_SIZES, 4)[1] > _MOST_DIMENSIONS:
         return None
     data_type, size = element
     shape = tuple(max(0, side) for side in tensor.integers(_SIZES))
@@ -313,5 +305,4 @@ def _place(
     index = reference.number(_INDEX, "<I")
     if reference.number(_LOCATION, "<b") == _IN_SEGMENT:
         return _segment(data, program.table_at(_SEGMENTS, index, "segment"), base, end)
-    content = program.table_at(_INLINE, index, "inline data").vector(0, 1)
-    return content.offset, content.count
+    return program.table_at(_INLINE, index, "inline data").vector(0, 1)

@@ -70,18 +70,18 @@ def _operators(
 def _dispatched(data: FileBytes, operator: FlatTable) -> tuple[int, int, str]:
     from flatbuffers import flexbuffers  # with numpy, for which no other suite should wait
 
-    options = operator.vector(_CUSTOM_OPTIONS, 1)
-    content = data.read(options.offset, options.count, f"the options of {operator.label}")
+    place, length = operator.vector(_CUSTOM_OPTIONS, 1)
+    content = data.read(place, length, f"the options of {operator.label}")
     try:
         fields = flexbuffers.GetRoot(content).AsMap
         offset, size = fields["bytecode_offset"].AsInt, fields["bytecode_size"].AsInt
         name = fields["name"].AsString
     except Exception as error:  # the library trusts its input, and may raise anything
         problem = f"the options of {operator.label} are damaged: {error or type(error).__name__}"
-        raise data.error(problem, options.offset) from error
+        raise data.error(problem, place) from error
     if not offset or not size:
         problem = f"{operator.label} has no byte code in this file (byte {offset}, {size} bytes)"
-        raise data.error(problem, options.offset)
+        raise data.error(problem, place)
     return offset, size, name
 
 

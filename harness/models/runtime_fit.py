@@ -97,7 +97,9 @@ def file_fit(
         socs=tuple(soc.name for soc in socs if soc.vtcm_mb and need <= soc.vtcm_mb << 20),
         runtimes=tuple(_runtime(*each, contexts, device) for each in runtimes.items()),
         engines=tuple(
-            each.judged(least) for each in ENGINE_RELEASES if contexts and kind in each.kinds
+            each.judged(least)
+            for each in ENGINE_RELEASES.values()
+            if contexts and kind in each.kinds
         ),
         compiled_by=tuple(compiled_by),
         unknown=tuple(unknown),

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from harness.lab.health import DeviceEvent
     from harness.lab.lab_device import LabDevice
     from harness.lab.lease import Occupied
+    from harness.models.contexts import Source
     from harness.plugin.collection import Collected
     from harness.plugin.scheduling import Forecast
     from harness.plugin.terminal import Live
@@ -589,11 +590,11 @@ class Run:
         Raises an error if no case can run and no device is to blame, or if a rule of a plug-in is
         wrong. A worker prepares devices case by case; its controller has checked the rules.
         """
-        from harness.bench.case_placement import by_placement
-
-        sources_of = by_placement(needs)
+        sources_of: dict[Placement, dict[Source, None]] = {}
+        for need in needs:
+            sources_of.setdefault(need.placement, {}).update(dict.fromkeys(need.sources))
         self.workbench.needs = {
-            placement.on(device): sources
+            placement.on(device): tuple(sources)
             for placement, sources in sources_of.items()
             for device in placement.candidates
         }

@@ -34,23 +34,15 @@ def step_summary(run: RunData) -> str:
     return markdown([*blocks, CodeBlock(lines[:_MOST_LINES])])
 
 
-def export_to_ci(run: RunData, environment: Mapping[str, str]) -> list[str]:
-    """Export a run to the CI system that runs this, and return lines to print.
-
-    If the summary cannot be written, a line says so: it changes nothing about the run.
-    """
-    if environment.get("GITHUB_ACTIONS") == "true":
+@pytest.hookimpl
+def qnn_run_finished(run: RunData) -> list[str]:
+    """Write the summary if GitHub Actions runs this; return a line if it cannot be written."""
+    if os.environ.get("GITHUB_ACTIONS") == "true":
         try:
-            add_to_summary(environment, step_summary(run))
+            add_to_summary(os.environ, step_summary(run))
         except OSError as error:
             return [f"warning: cannot report to CI: {error.filename}: {error.strerror}"]
     return []
-
-
-@pytest.hookimpl
-def qnn_run_finished(run: RunData, folder: Path) -> list[str]:
-    """Export the run to the CI system of this process, if it has one."""
-    return export_to_ci(run, os.environ)
 
 
 def add_to_summary(environment: Mapping[str, str], text: str) -> None:

@@ -54,19 +54,13 @@ class EngineRelease(Part):
         return self.model_copy(update={"verdict": verdict})
 
 
-ENGINE_RELEASES: Final = tuple(
-    EngineRelease.model_validate({"engine": engine, **table, **release})
+ENGINE_RELEASES: Final = {
+    (engine, release["version"]): EngineRelease.model_validate(
+        {"engine": engine, **table, **release}
+    )
     for engine, table in tomllib.loads(
         files("harness.runtimes").joinpath("engine-versions.toml").read_text("ascii")
     ).items()
     for release in table.pop("releases")
-)
-
-
-def engine_fit(engine: str, version: str, qnn: str) -> Verdict:
-    """Return whether a release of an engine works with the libraries of a QNN version.
-
-    It is "unknown" for a release that the table lacks. Raises ConfigError for no version of QNN.
-    """
-    named = (each for each in ENGINE_RELEASES if (each.engine, each.version) == (engine, version))
-    return next((release.fit(QnnVersion.parse(qnn)) for release in named), "unknown")
+}
+"""By engine and version."""

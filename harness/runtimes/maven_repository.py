@@ -20,8 +20,6 @@ _log = logging.getLogger(__name__)
 
 QNN_RUNTIME: Final = "com.qualcomm.qti:qnn-runtime"
 METADATA: Final = "maven-metadata.xml"
-CHECKSUMS: Final = ("sha256", "sha1")
-"""Kinds of checksums that a file may have, the better first."""
 
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", re.ASCII)
 _MAX_VERSIONS = 1000
@@ -163,7 +161,7 @@ class Repository:
         return self._files.get(name, bring, title=name.rpartition("/")[2]).path
 
     def _verify(self, name: str, file: Path) -> None:
-        for kind in CHECKSUMS:
+        for kind in ("sha256", "sha1"):  # the better first
             path = file.with_name("checksum")
             try:
                 download(f"{self._url}/{name}.{kind}", path, _CHECKSUM_BOUNDS)

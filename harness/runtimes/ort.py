@@ -32,9 +32,6 @@ ORT_PLATFORMS: Final[Mapping[str, str]] = MappingProxyType(
     {"linux-x64": "manylinux_2_28_x86_64", "linux-arm64": "manylinux_2_28_aarch64"}
 )
 
-CAPI_FOLDER: Final = "onnxruntime/capi"
-PATH_FOLDER: Final = "ort"
-"""Folder of an ORT in a runtime that is not from PyPI."""
 PLUGIN: Final = "libonnxruntime_providers_qnn.so"
 # Files of the QNN wheel that ORT needs besides the runtime: its plug-in, and, if libQnnHtp.so does
 # not include it, the compiler, as sessions may have models that are not compiled yet.
@@ -144,10 +141,8 @@ class OrtLibraries:
         key = f"{path.name.removesuffix('.aar').lower()}:{facts.ort_version}"
         if key in self._by_name and self._by_name[key][0] != path:
             raise ConfigError(f"{path} and {self._by_name[key][0]} have the same name and version")
-        local_file = LocalFile(
-            file, f"{PATH_FOLDER}/{PurePosixPath(name).name}", hashed.size, hashed.sha256
-        )
-        self._by_name[key] = path, local_file
+        name = f"ort/{PurePosixPath(name).name}"
+        self._by_name[key] = path, LocalFile(file, name, hashed.size, hashed.sha256)
         return key
 
     def _libraries(self, path: Path) -> dict[str, Path]:
@@ -174,7 +169,7 @@ def ort_request(version: str, target: str) -> WheelRequest:
 def is_ort_library(name: str) -> bool:
     """Return whether a file of the wheel is ORT's C library (pure)."""
     path = PurePosixPath(name)
-    return str(path.parent) == CAPI_FOLDER and path.name.startswith("libonnxruntime.so")
+    return str(path.parent) == "onnxruntime/capi" and path.name.startswith("libonnxruntime.so")
 
 
 def joined(runtime: Runtime, version: str, more: Iterable[LocalFile]) -> Runtime:

@@ -11,7 +11,7 @@ import pytest
 from harness.containers.extract import piece_file
 from harness.containers.open import open_artefacts
 from harness.core.socs import SOCS
-from harness.core.versions import QNN_WHEELS
+from harness.core.versions import QNN_WHEELS, QnnVersion
 from harness.models.builtin_models import Model
 from harness.models.capacity_forecast import Unsized, reserved
 from harness.models.compiler import CompileError
@@ -19,7 +19,7 @@ from harness.models.context_cache import compile_to_file
 from harness.models.onnx_model import OnnxModel
 from harness.probe.build import ProbeBuilder
 from harness.runtimes.catalog import Catalog
-from harness.runtimes.engine_versions import engine_fit
+from harness.runtimes.engine_versions import ENGINE_RELEASES
 from harness.runtimes.pypi import CompilerHost
 from tests.integration.conftest import ContextFor, RuntimeFor
 from tests.integration.device_runs import DeviceRuns
@@ -127,7 +127,8 @@ def test_a_plugin_takes_the_libraries_of_another_qnn_as_the_table_says(
         link.symlink_to(asked.plugin if file == given.plugin else file)
     (tmp_path / "m.onnx").write_bytes(Model("tiny").serialized())
     model, output = OnnxModel.of(tmp_path / "m.onnx"), tmp_path / "out.bin"
-    verdict = engine_fit("onnxruntime-qnn", QNN_WHEELS[plugin], qnn)
+    release = ENGINE_RELEASES["onnxruntime-qnn", QNN_WHEELS[plugin]]
+    verdict = release.fit(QnnVersion.parse(qnn))
     assert (verdict in ("fits", "accepted")) == works
     with contextlib.nullcontext() if works else pytest.raises(CompileError):
         compile_to_file(model, mixed, SOCS["QCS8550"], probes, output)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from harness.bench.case_placement import Need, Placement, by_placement, merge_pools
+from harness.bench.case_placement import Need, Placement, merge_pools
 from harness.models.builtin_models import Model
 from harness.models.context_file import ContextFile
 
@@ -55,13 +55,9 @@ def test_versions_are_those_behind_the_name_of_a_source() -> None:
 
 
 def test_what_lies_on_a_device_is_the_same_wherever_that_is() -> None:
-    tiny, other, file = Model("tiny"), Model("tiny", variant=1), ContextFile("x.bin")
     alone, pooled = placed("a"), placed("b", pool="p", among=("b", "c"))
     assert alone.deployment_key == pooled.deployment_key == pooled.on("c").deployment_key
     assert alone.model_copy(update={"qnn": "2.50.0"}).deployment_key != alone.deployment_key
-    needs = [Need(placement, (tiny, file)) for placement in (alone, pooled)]
-    merged = by_placement([*needs, Need(alone, (other, tiny))])
-    assert merged == {alone: (tiny, file, other), pooled: (tiny, file)}
 
 
 @pytest.mark.parametrize(

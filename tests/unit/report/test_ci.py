@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.report.ci import export_to_ci, step_summary
+import pytest
+
+from harness.report.ci import qnn_run_finished, step_summary
 from harness.report.sections import RunData, Since
 from harness.results.journal import Contents
 from harness.results.record import CaseRecord
@@ -22,7 +24,13 @@ def run_of(records: Sequence[CaseRecord], since: Since | None = None, **info: An
 
 
 def exported(records: Sequence[CaseRecord], environment: dict[str, str]) -> list[str]:
-    return export_to_ci(run_of(records), environment)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
+            patch.delenv(name, raising=False)
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        lines: list[str] = qnn_run_finished(run_of(records))
+        return lines
 
 
 def test_words_of_a_device_are_no_command_and_steer_nothing() -> None:

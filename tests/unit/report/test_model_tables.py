@@ -160,7 +160,7 @@ def test_devices_and_outputs_of_versions_are_named_where_there_are_several() -> 
         figures = {"accuracy": [{"output": name, "cosine": 1} for name in names]}
         (table,) = versions([record(measurements=figures, device=device) for device in devices])
         assert len(table.rows) == len(devices) * len(names)
-        return table.columns
+        return tuple(table.columns)
 
     assert columns("y")[:2] == ("Model", "QNN")
     assert columns("y", devices=(DEVICE, {**DEVICE, "name": "other"}))[:3] == (

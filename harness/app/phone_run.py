@@ -260,10 +260,7 @@ class _PhoneRun:
         return False
 
     def start(self, activity: str | None, seconds: float) -> None:
-        """Start it, and follow the log until it has ended, or for some time.
-
-        Raises ConfigError for an activity that cannot be started.
-        """
+        """Start it, and follow the log until it ends, or for a time. Raises ConfigError."""
         if activity is None:
             query = "cmd package resolve-activity --brief -c android.intent.category.LAUNCHER"
             activity = self._ask(f'{query} "$k"', "find its activity").rpartition("\n")[2].strip()

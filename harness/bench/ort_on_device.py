@@ -99,10 +99,7 @@ class OrtOnDevice:
         provider: Provider | None = None,
         fallback: bool = False,
     ) -> tuple[Step, ...]:
-        """Return steps that create a session on QNN and fail if any node is placed elsewhere.
-
-        With `fallback` such nodes are only reported.
-        """
+        """Return steps that create a session; without `fallback` all nodes must be on QNN."""
         chosen = provider or self.provider()
         allowed = fallback or self.needs_fallback
         created = ort_session(number, model, chosen, options=options, fallback=allowed)
@@ -123,10 +120,7 @@ class OrtOnDevice:
 def ort_on_device(
     runtime: DeployedRuntime, backend: str, htp_arch: int | None, power: str | None = None
 ) -> OrtOnDevice:
-    """Return the paths of ORT's parts in a deployed runtime.
-
-    Raises ConfigError if it has no ORT, LibraryMissing if it lacks the backend.
-    """
+    """Return ORT's parts in a deployed runtime. Raises ConfigError, LibraryMissing."""
     names = {posixpath.basename(file.name) for file in runtime.runtime.files}
     return OrtOnDevice(
         runtime=runtime,

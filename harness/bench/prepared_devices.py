@@ -71,10 +71,7 @@ class ProvisionedDevice:
 
     @property
     def device(self) -> AttachedDevice:
-        """The device, connected and healthy.
-
-        Raises like `LabDevice.attach`, and InfraError for a device in quarantine.
-        """
+        """The device. Raises like `LabDevice.attach`, and InfraError for one in quarantine."""
         self.watch.require(self.lab_device)
         return self.lab_device.attach()
 
@@ -120,10 +117,7 @@ class ProvisionedDevice:
         return PreparedPlacement(self, placement, self._provisioner)
 
     def deploy(self, placement: Placement, materials: Materials) -> None:
-        """Deploy all that cases of a placement need in one transfer.
-
-        If the device is full, the files of the run's other placements are removed first.
-        """
+        """Deploy what a placement needs; a full device loses the run's other files first."""
         try:
             self.deployer.deploy_sets(materials.file_sets(self.deployer))
         except DeviceFull:

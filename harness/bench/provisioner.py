@@ -192,10 +192,7 @@ class Provisioner:
         self._built: dict[str, Path] = {}
 
     def runtime(self, placement: Placement, target: str, htp_arch: int | None) -> Runtime:
-        """Return the libraries to push, with the stub and skel for `htp_arch` (73; None: all).
-
-        Raises like `Catalog.runtime`.
-        """
+        """Return the libraries to push, with the stub and skel for `htp_arch` (73; None: all)."""
         key = (placement.qnn, placement.engine, placement.ort, target, placement.backend, htp_arch)
         if key not in self._narrowed:
             whole = self._whole(placement, target)
@@ -225,10 +222,7 @@ class Provisioner:
     def findings(
         self, placement: Placement, device: TargetFacts, contexts: Sequence[ContextFacts]
     ) -> tuple[Finding, ...]:
-        """Return the findings of preflight, which checks all stubs and skels for wrong names, too.
-
-        Raises like `Catalog.runtime`.
-        """
+        """Return the findings of preflight, which checks stubs and skels of all HTPs."""
         whole = self._whole(placement, device.target)
         of_use = {file.name for file in self.runtime(placement, device.target, None).files}
         engine = ENGINES[placement.engine]

@@ -275,10 +275,7 @@ class Workbench:
             provisioned.failed[placement] = error
 
     def problem(self, placement: Placement) -> HarnessError | None:
-        """Return why a placement's device cannot be used now: it was given up, or is full.
-
-        None if it is usable, or due to be checked again.
-        """
+        """Return why a device was given up, or is full; None if usable, or due for a check."""
         device = self.lab.device(placement.device)
         if (offline := device.fitness.offline) is not None:
             return None if self._watch.is_due(device) else offline.error
@@ -326,10 +323,7 @@ class Workbench:
         self._watch.keep_out(device, error)
 
     def distrust(self, device: LabDevice) -> None:
-        """Forget the state of a device that is held, here and for whoever has it next.
-
-        To be called after each fault of the lab on it.
-        """
+        """Forget the state of a device for all users, after a fault of the lab on it."""
         self._devices.pop(device, None)
         device.fitness.is_fit, device.fitness.epoch = False, secrets.token_hex(8)
 
@@ -347,10 +341,7 @@ class Workbench:
                 raise
 
     def materials(self, need: Need) -> Materials:
-        """Make all files that a case needs on its device, without deploying them.
-
-        Raises HarnessError for what cannot be made, as `PreparedPlacement.materials`.
-        """
+        """Make all files that a case needs on its device, as `PreparedPlacement.materials`."""
         prepared = self._device_for(need.placement).with_placement(need.placement)
         return prepared.materials(need, strict=True)
 

@@ -76,10 +76,7 @@ class Piece(Blob):
     expected: tuple[Blob, ...] = ()
 
     def sha256(self) -> str:
-        """Return the hash of the bytes, in hex; they are read in small parts.
-
-        Raises ArtefactError, also if the facts name another hash.
-        """
+        """Return the hash of the bytes, in hex. Raises ArtefactError if facts have another."""
         try:
             with self.open() as file:
                 digest = sha256_of_range(file, self.offset, self.size)
@@ -135,10 +132,7 @@ class FileBytes:
     """
 
     def __init__(self, path: Path, root: Path | None = None) -> None:
-        """Open the file, which must lie in `root` with no link on the way.
-
-        Raises ArtefactError unless it is a readable, regular file.
-        """
+        """Open a regular file, below `root` without following links. Raises ArtefactError."""
         self.path, self.root = path, root
         try:
             # opening a FIFO would block
@@ -207,18 +201,12 @@ _GRAPH_MAGIC: Final = b"\xcd\xab\x34\x12"
 
 
 def whole_file(data: FileBytes) -> Piece:
-    """Return a whole file as a piece. Raises ArtefactError.
-
-    Only QNN's library can tell if it is truncated.
-    """
+    """Return a whole file as a piece, even if it is truncated. Raises ArtefactError."""
     return _typed_piece(data, 0, data.size, "", {})
 
 
 def blob(data: FileBytes, offset: int, size: int, origin: str, facts: Mapping[str, Any]) -> Piece:
-    """Return the piece of these bytes of a container.
-
-    Raises ArtefactError if they are of no kind that QNN knows, or if they are truncated.
-    """
+    """Return a part of a container as a piece. Raises ArtefactError for unknown ones."""
     data.require(offset, size, origin)
     piece = _typed_piece(data, offset, size, origin, facts)
     head = data.read(offset, min(_SIZES.size, size), origin)
@@ -256,10 +244,7 @@ def named_version(path: Path) -> str | None:
 
 
 def delegate_blob(data: FileBytes, offset: int, size: int, origin: str) -> Piece:
-    """Return the piece inside the wrapper of the data that ExecuTorch hands to its QNN backend.
-
-    Raises ArtefactError.
-    """
+    """Return the piece inside the wrapper of ExecuTorch's QNN backend. Raises ArtefactError."""
     data.require(offset, size, origin)
     head = data.read(offset, min(_WRAPPER.size, size), origin)
     if head.startswith(_GRAPH_MAGIC):

@@ -144,10 +144,7 @@ def is_as_in_file(nodes: Sequence[GraphNode], placed: Sequence[Placed]) -> bool:
 def transfers_in(
     nodes: Sequence[GraphNode], sizes: Mapping[str, int], assigned: Assigned
 ) -> dict[str, int | None] | None:
-    """Return the transfers in a graph in which each partition is an EPContext node.
-
-    None if it is not the graph whose nodes were `assigned`.
-    """
+    """Return the transfers in a graph of EPContext nodes; None if others were `assigned`."""
     parts = [node for node in nodes if node.op_type == "EPContext"]
     others = Counter(node.key for node in nodes if node.op_type != "EPContext")
     on_cpu = [named for part, _, several in assigned if part is None for named in several]

@@ -35,10 +35,7 @@ _OPCODE_INDEX, _INPUTS, _OUTPUTS, _CUSTOM_OPTIONS = 0, 1, 2, 5
 
 
 def read_tflite(data: FileBytes) -> Artefact:
-    """Return one piece for each byte code, however many operators (graphs of it) use it.
-
-    A model that was not compiled has none. Raises ArtefactError.
-    """
+    """Return one piece for each byte code, none if nothing is compiled. Raises ArtefactError."""
     model = FlatTable.root(data, "the model")
     codes = [_op(code) for code in model.tables(_CODES, "operator code")]
     graphs: dict[tuple[int, int], list[str]] = {}

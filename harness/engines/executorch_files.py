@@ -69,10 +69,7 @@ def executorch_folder(wheels: WheelCache, target: str) -> VerifiedFolder:
 
 
 def runner_files(folder: Path, target: str) -> dict[str, Path]:
-    """Return the runner of a build folder and the libraries beside it, by name.
-
-    Raises ConfigError if one of them is missing, or is for another target.
-    """
+    """Return a build's runner and libraries, by name. Raises ConfigError if one does not fit."""
     field = "qnn_executorch"
     runner = next(
         (path for part in _RUNNER_FOLDERS if (path := folder / part / RUNNER).is_file()), None

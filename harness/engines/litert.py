@@ -239,10 +239,7 @@ def compiled_model(case: CaseSession, path: Path, inputs: Files, tolerance: floa
 
 
 def numbers_of(graph: TfliteGraph, names: Collection[str]) -> dict[str, int]:
-    """Return the numbers of tensors by their names (pure).
-
-    Raises RefusedByCpu for a name that no tensor or several tensors have.
-    """
+    """Return numbers of tensors by name (pure). Raises RefusedByCpu if none or several have it."""
     numbers = {tensor.name: i for i, tensor in enumerate(graph.tensors) if tensor.name in names}
     is_ambiguous = sum(tensor.name in names for tensor in graph.tensors) > len(numbers)
     if is_ambiguous or (missing := sorted(set(names) - numbers.keys())):

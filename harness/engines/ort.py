@@ -186,10 +186,7 @@ class SessionModel:
         rounds: Rounds,
         options: Mapping[str, str] | None = None,
     ) -> Plan:
-        """Return a plan with one session, run twice if the outputs have no other reference.
-
-        `options` are those of the provider.
-        """
+        """Return a plan with one session, run twice if the outputs have no other reference."""
         provider = ort.provider(options)
         steps = ort.session(0, deployed.file, provider=provider, fallback=self.mixed)
         parts = (rounds,) if deployed.expected else rounds.halves()

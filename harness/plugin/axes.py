@@ -198,10 +198,7 @@ def takes_compiled(values: Iterable[object]) -> bool:
 
 
 def made_by(values: Iterable[object]) -> list[str]:
-    """Return the QNN versions that made the context files among these, if they name one.
-
-    Raises ArtefactError for a file that cannot be read.
-    """
+    """Return the QNN versions that made context files among these. Raises ArtefactError."""
     files = (source.path for source in _sources(values) if isinstance(source, ContextFile))
     return [version for file in files if (version := named_version(file)) is not None]
 
@@ -220,10 +217,7 @@ def sources_in(parameters: Mapping[str, object]) -> list[Source]:
 
 
 def sources_of(parameters: Mapping[str, object], folder: Path) -> tuple[Source, ...]:
-    """Return the distinct sources among a test's parameters, alone or in tuples.
-
-    Relative paths start at `folder`.
-    """
+    """Return the distinct sources among a test's parameters; relative paths start at `folder`."""
     sources = _sources(parameters.values())
     return tuple(dict.fromkeys(source.seen_from(folder) for source in sources))
 

@@ -111,10 +111,7 @@ FLAGS: Final = {name for name in _LISTED if not name.endswith("=")}
 
 
 def asks_for_devices(config: pytest.Config, *, alone: bool = False) -> bool:
-    """Return whether `-m` selects device tests, known before anything is collected.
-
-    `alone`: and no other tests.
-    """
+    """Return whether `-m` selects device tests, or these `alone`, before any is collected."""
     return selects_devices(config.getoption("markexpr", ""), alone=alone)
 
 

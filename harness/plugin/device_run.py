@@ -241,10 +241,7 @@ class Records:
     def remarks(
         self, cases: Iterable[CaseRecord], collected: CollectedTests | None, *, brief: bool
     ) -> list[str]:
-        """Return further notes for the end of a run; `collected` are all tests there are.
-
-        With `brief`, findings of preflight are left to the report.
-        """
+        """Return notes for the end of a run; `brief` ones without findings of preflight."""
         from harness.report.summary import event_lines, preflight_lines
         from harness.results.journal import read_once
         from harness.results.known_issues import review_lines
@@ -388,10 +385,7 @@ class FreeDevices:
         return [placement.on(name) for name in placement.candidates]
 
     def _prepare(self, place: Placement) -> bool:
-        """Prepare a device that was acquired; release it if that fails and others may do.
-
-        The case reports any other error.
-        """
+        """Prepare a device that was acquired; release it if that fails and others may do."""
         bench = self.workbench
         try:
             if place.is_shared:

@@ -40,10 +40,7 @@ class SharedFolder:
         self.path = path
 
     def write_cases(self, worker: str, cases: Sequence[str], code: Mapping[str, str]) -> None:
-        """Write which of a worker's tests are cases, and the digests of their code.
-
-        To be called before pytest-xdist sends the collected tests.
-        """
+        """Write which of a worker's tests are cases, before pytest-xdist sends their names."""
         (self.path / f"cases-{worker}").write_text(json.dumps([cases, code]))
 
     def read_cases(self, worker: str) -> tuple[list[str], dict[str, str]]:

@@ -193,10 +193,7 @@ def _end_of_fault(config: pytest.Config, error: Exception) -> int:
 
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """Return the workers of `-n auto`: one for each suitable device, if only these are tested.
-
-    A single device needs no worker.
-    """
+    """Return the workers of `-n auto` for device tests: one for each device, 0 for a single one."""
     if not asks_for_devices(config, alone=True):
         return None
     workers = Selection(read_options(config)).most_workers

@@ -85,10 +85,7 @@ def _length(times: Mapping[str, float], paces: Mapping[str, float]) -> float:
 
 
 def ordered(cases: Mapping[int, Sequence[str]], lengths: Mapping[int, float]) -> list[int]:
-    """Sort cases, given by number with their devices: few devices first, then long ones.
-
-    For unknown lengths the median is assumed.
-    """
+    """Sort cases: those of few devices first, then long ones; unknown lengths are the median."""
     usual = statistics.median(lengths.values()) if lengths else _USUAL_S
     return sorted(cases, key=lambda case: (len(cases[case]), -lengths.get(case, usual), case))
 
@@ -234,10 +231,7 @@ class Forecast:
             file.write(line)
 
     def is_late(self, devices: int) -> bool:
-        """Read what all workers told since the last time; return whether the run nears its end.
-
-        A line that is cut short, as on a full disk, is skipped.
-        """
+        """Read what workers told, but no line cut short; return whether the run nears its end."""
         with contextlib.suppress(OSError), self._path.open("rb") as file:
             file.seek(self._read_bytes)
             lines, newline, _ = file.read().rpartition(b"\n")

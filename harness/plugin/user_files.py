@@ -48,10 +48,7 @@ _MADE_UP: Final = (
 
 
 def isolated_arguments(root: Path) -> list[str]:
-    """Return pytest's arguments for a file from somebody else: no program beside it is run.
-
-    A conftest.py or a pytest.ini there may be somebody else's.
-    """
+    """Return pytest's arguments for a file of somebody else, beside which no program is run."""
     return ["-c", os.devnull, "--noconftest", f"--rootdir={root}"]
 
 
@@ -96,10 +93,7 @@ class ArtefactFile(FileOfTests):
 
 @cache
 def default_engine(path: Path) -> Engine:
-    """Return the engine of a file by default: that of a bundle, the one that compiles such files.
-
-    For all others it is the probe.
-    """
+    """Return the engine of a file by default: a bundle's, one that compiles it, else the probe."""
     from harness.containers.open import open_artefact
 
     try:
@@ -266,10 +260,7 @@ def _model_options(path: Path, engine: Engine, options: ContextOptions) -> Model
 def refuse_wrong_files(
     items: Sequence[pytest.Item], needs: Sequence[Need], workbench: Workbench
 ) -> None:
-    """Raise the first error if the files of all cases of the run are wrong.
-
-    Otherwise each wrong file has a record of its own.
-    """
+    """Raise the first error if all files are wrong; else each has a record of its own."""
     from_files = [item for item in items if item.getparent(ArtefactFile) is not None]
     if len(from_files) == len(items) == len(needs):
         pairs = zip(items, needs, strict=True)
@@ -370,10 +361,7 @@ def named_variant(case: str, names: Iterable[_Name]) -> tuple[_Name, int] | None
 
 
 def context_numbers(texts: Sequence[str], option: str) -> list[int]:
-    """Parse an option's numbers of contexts, each once, because cases need distinct names.
-
-    Raises ConfigError, naming the option, for a text that is no number.
-    """
+    """Parse numbers of contexts, each once for distinct names. Raises ConfigError."""
     for text in texts:
         if not (text.isdecimal() and len(text) < 7 and int(text)):
             problem = f"{text[:40]!r} is not a number of contexts from 1 to 999999"

@@ -346,10 +346,7 @@ def _row(
 
 
 def evidence_of(cases: Iterable[CaseRecord], folder: Path) -> dict[str, str]:
-    """Return the ends of the logs of failed cases, up to 1 MiB in all.
-
-    A log that is no file of this folder, or that cannot be read, is left out.
-    """
+    """Return the ends of readable logs of failed cases in this folder, up to 1 MiB in all."""
     names: tuple[list[str], list[str]] = [], []
     for record in cases:
         if record.is_bad:

@@ -23,11 +23,7 @@ def run_data(folder: RunFolder, since: Since | None = None) -> RunData:
 
 @without_gc()
 def project(folder: RunFolder, since: Since | None = None) -> RunData:
-    """Write the projections anew; return their data, with a summary.
-
-    `since` has the changes since an earlier run, for the page. Raises InfraError if the disk
-    fails.
-    """
+    """Write the projections anew; return their data, with a summary. Raises InfraError."""
     run = run_data(folder, since)
 
     def summary(cases: Iterable[CaseRecord]) -> list[str]:

@@ -190,10 +190,7 @@ class Section:
 
 
 def sections_of(run: RunData) -> Iterator[Section]:
-    """Yield the sections of a run's page: the harness's own, then those of plug-ins.
-
-    A plug-in that fails has a section that says so.
-    """
+    """Yield the harness's own sections, then those of plug-ins, or an error in place of one."""
     hooks.add(sys.modules[__name__], __name__)
     calls = sorted(hooks.calls(_HOOK, run=run), key=lambda pair: pair[0] != __name__)
     for plugin, call in calls:

@@ -33,10 +33,7 @@ class AarStore:
         self._cache_root = cache_root
 
     def files(self, aar: Path) -> dict[str, Path]:
-        """Return the libraries of an AAR by their names in it.
-
-        Raises InfraError if it is damaged, or has no libraries for Android on arm64.
-        """
+        """Return an AAR's libraries by name. Raises InfraError if damaged, or without any."""
         sha256 = self._sha256(aar)
         facts = {"layout": _LAYOUT, "aar": sha256}
 

@@ -97,10 +97,7 @@ class Catalog:
         return list(self._sources.values())
 
     def versions(self, target: str) -> list[str]:
-        """Return the names of the runtimes for a target, by version, oldest first.
-
-        Raises ConfigError for a target that no source has libraries for.
-        """
+        """Return the runtimes for a target, oldest first. Raises ConfigError without any."""
         return choose("all", self._known(target))
 
     def resolve(self, spec: str, target: str, *, field: str | None = None) -> list[str]:
@@ -151,11 +148,7 @@ class Catalog:
         return source.is_cached(version, target)
 
     def runtime(self, name: str, target: str) -> Runtime:
-        """Return the runtime of an exact name, fetched and unpacked if need be, and verified.
-
-        Raises ConfigError for an unknown name or target, InfraError if it cannot be fetched or
-        verified.
-        """
+        """Return the runtime of an exact name, fetched if need be. Raises HarnessError."""
         source, version = self._find(name, target)
         return source.runtime(version, target)
 
@@ -175,11 +168,7 @@ class Catalog:
         return source.damage(version, target)
 
     def compiler_host(self, version: str) -> CompilerHost:
-        """Return the compiler of contexts with an exact QNN version on this computer.
-
-        Raises ConfigError for an unknown version, InfraError if it cannot be fetched or if this
-        computer is not one that compiles (x86-64 Linux).
-        """
+        """Return the compiler of an exact QNN version here. Raises ConfigError, InfraError."""
         if version not in self._hosts:
             require_compiling_host()
             ort_root = ort_folder(self.wheels).path

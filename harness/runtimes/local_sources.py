@@ -65,10 +65,7 @@ _MAX_SDKS = 200
 def local_runtime(
     files: Mapping[str, Path], hashes: HashCache, source: str, version: str, target: str, root: Path
 ) -> Runtime:
-    """Return a runtime of files that stay where they are, by their names in the runtime.
-
-    Raises InfraError if one cannot be read.
-    """
+    """Return a runtime of files that stay where they are, by name. Raises InfraError."""
     hashed = hashes.hashed(files)
     local_files = []
     for name, path in sorted(files.items()):
@@ -273,10 +270,7 @@ def target_folder(names: list[str], target: str, toolchain: str | None) -> str |
 
 
 def sdk_files(names: Iterable[str], target: str) -> tuple[str, frozenset[str]]:
-    """Return the root of the tree in an archive, and its files that a target needs (pure).
-
-    No files if it has no libraries for the target.
-    """
+    """Return the root of the tree in an archive, and its files for a target, if any (pure)."""
     matches = [match for name in names if (match := _IN_TREE.fullmatch(name))]
     libraries = [match for match in matches if match[3] and "/libQnn" in match[2]]
     folder = target_folder(sorted({match[3] for match in libraries}), target, None)

@@ -140,10 +140,7 @@ class Repository:
         return [] if self._folder is not None else self._files.damage(name)
 
     def file(self, name: str) -> Path:
-        """Return a file, verified by its checksum if it is fetched and has one.
-
-        Raises NotOnServer.
-        """
+        """Return a file, verified by its checksum if it has one. Raises NotOnServer."""
         if self._folder is not None:
             path = inside(self._folder, name)
             if not path.is_file():

@@ -60,11 +60,7 @@ class OrtLibraries:
         return self._wheels.is_cached(ort_request(version, target))
 
     def fetch(self, version: str, target: str) -> LocalFile:
-        """Return the library of a version of PyPI, fetched and unpacked if need be, and verified.
-
-        Raises ConfigError for an unknown version or target, InfraError if it cannot be fetched or
-        its wheel does not hold one library.
-        """
+        """Return the library of a PyPI version, fetched if need be. Raises HarnessError."""
         folder = self._wheels.folder(ort_request(version, target), is_ort_library)
         files = list(folder.files.values())
         if len(files) != 1:

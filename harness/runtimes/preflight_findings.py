@@ -63,10 +63,7 @@ class Finding(Part):
 
 
 def finding(code: str, *names: str, severity: Severity | None = None, **facts: object) -> Finding:
-    """Return a finding about files, with facts for the texts of its code.
-
-    Its severity is that of the code unless another is given.
-    """
+    """Return a finding about files, with facts for the texts of its code."""
     kind, facts = CODES[code], {"file": (*names, "")[0], **facts}
     return Finding(
         code=code,

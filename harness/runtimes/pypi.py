@@ -174,10 +174,7 @@ class WheelCache:
         return self._files.is_cached(request.file_name)
 
     def fetch(self, request: WheelRequest) -> FetchedFile:
-        """Return the wheel, fetched by pip if it is missing or damaged.
-
-        Raises InfraError if it cannot be fetched, or if the fetched file has another digest.
-        """
+        """Return the wheel, fetched if it is missing or damaged. Raises InfraError."""
         name = request.file_name
         expected = self._known.get(name) or self._files.noted_sha256(name)
 
@@ -199,10 +196,7 @@ class WheelCache:
     def folder(
         self, request: WheelRequest, is_wanted: Callable[[str], bool], below: str = _UNPACKED
     ) -> VerifiedFolder:
-        """Return the wanted files of a wheel, in a folder `below` that of the cache.
-
-        Raises InfraError if the wheel cannot be fetched or unpacked.
-        """
+        """Return the wanted files of a wheel, in a folder `below` the cache. Raises InfraError."""
         wheel = self.fetch(request)
         names = sorted(name for name in names_of(wheel.path) if is_wanted(name))
         facts = {"layout": _LAYOUT, "wheel": wheel.sha256, "names": names}

@@ -204,10 +204,7 @@ def _distinct(builds: Iterator[tuple[bytes, bytes]]) -> set[tuple[bytes, bytes]]
 
 
 def short_version(text: str) -> str | None:
-    """Return a build's version as in options, with its day (2.31.0.250130) (pure).
-
-    None for anything else.
-    """
+    """Return a build's version as in options (2.31.0.250130), None for anything else (pure)."""
     match = _VERSION.fullmatch(text.strip().removeprefix("v"))
     return match and ".".join(filter(None, match.groups()[:2]))
 

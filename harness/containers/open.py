@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import stat
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -117,7 +118,7 @@ def nested(data: FileBytes, part: WireField, *numbers: int) -> Iterator[WireFiel
 
 def last_field(data: FileBytes, part: WireField, *numbers: int) -> WireField | None:
     """Return the last of the `nested` fields, which counts if a message has several."""
-    return next(iter([*nested(data, part, *numbers)][-1:]), None)
+    return next(iter(deque(nested(data, part, *numbers), maxlen=1)), None)
 
 
 def text_of(data: FileBytes, field: WireField | None) -> str:

@@ -550,7 +550,7 @@ WITH_VALUE: Final = frozenset(option.name for option in OPTIONS if option.takes_
 """Our options that take a value."""
 
 _IN_INI: Final = {option.short: option.name for option in INI_KEYS.values()}
-_WORD: Final = re.compile(r"(?<![\w-])--[a-z]+(?:-[a-z]+)*(?![\w-])")
+_WORD: Final = re.compile(r"`qnn-harness [^`]*`|(?<![\w-])--[a-z]+(?:-[a-z]+)*(?![\w-])")
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -584,7 +584,7 @@ def in_long_forms(words: Sequence[str], claimed: Collection[str] = ()) -> list[s
 
 
 def with_our_options(config: pytest.Config, text: str) -> str:
-    """Return a text with the options in it as pytest spells them here."""
+    """Return a text with pytest's options in it as they are spelled here."""
     spelled = config.stash.get(SPELLED, {})
     return _WORD.sub(lambda match: spelled.get(match[0], match[0]), text)
 

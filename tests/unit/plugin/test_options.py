@@ -16,6 +16,7 @@ from harness.plugin.options import (
     ALL,
     LONG,
     OPTIONS,
+    SPELLED,
     Options,
     add_options,
     add_short_forms,
@@ -24,6 +25,7 @@ from harness.plugin.options import (
     read_options,
     rounds,
     rounds_option,
+    with_our_options,
 )
 from harness.probe.plan import ONCE, Rounds
 from tests.snapshots import Snapshot
@@ -166,6 +168,15 @@ def test_short_forms_are_taken_for_long_ones() -> None:
     long = ["-k", "--qnn-device=a=b", "--qnn-version", ">=2.48", "x", "--qnn-lab=l", "--"]
     assert in_long_forms(words) == [*long, "--device"]
     assert in_long_forms(long) == long
+
+
+def test_a_command_in_a_text_keeps_its_own_options() -> None:
+    stash = pytest.Stash()
+    stash[SPELLED] = {"--remedies": "qnn_remedies", "--qnn": "--qnn-version"}
+    config = cast("pytest.Config", SimpleNamespace(stash=stash))
+    text = "`qnn-harness model fit --remedies FILE` or --remedies; `pytest --qnn all`"
+    expected = "`qnn-harness model fit --remedies FILE` or qnn_remedies; `pytest --qnn-version all`"
+    assert with_our_options(config, text) == expected
 
 
 def test_rounds_that_are_asked_for(tmp_path: Path) -> None:

@@ -288,7 +288,8 @@ def bisect(context: click.Context, /, **values: Any) -> int:
         return run_bisection(folder, stop_at, as_json=values["as_json"])
     if not values["case"] or not (values["axis"] or values["good"] or values["bad"]):
         raise click.UsageError(
-            "give --case and --axis, or --case with --good and --bad that name axes, or --resume"
+            "name the case and what may have changed it, --case NODEID --axis qnn (or ort, "
+            "compiler, power), or use --resume"
         )
     request = _request(values)
     request = replace(request, lab=lab_or_simulated(request.lab, request.devices, notice=True))

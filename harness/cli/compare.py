@@ -106,7 +106,7 @@ def _folders(runs: tuple[Path, ...], previous: bool) -> tuple[RunFolder, RunFold
         raise click.UsageError("--previous finds BASE; name only NEW with it")
     if not previous and not 1 <= len(runs) <= 2:
         raise click.UsageError(
-            "name one run to compare reports/latest with it, or two runs, or use --previous"
+            "name the run BASE to compare reports/latest with, or BASE and NEW, or use --previous"
         )
     if previous:
         new = RunFolder.open(runs[0] if runs else _LATEST)

@@ -109,8 +109,13 @@ class PytestCommand(click.Command):
         try:
             return super().parse_args(ctx, args[:end])
         except click.NoSuchOption as error:
+            from harness.plugin.options import LIMITS
+
+            name, meant = error.option_name.removeprefix("--"), error.possibilities
+            if name in LIMITS and any("--limit" in option.opts for option in self.params):
+                meant = [f"--limit {name}={LIMITS[name]}"]
             problem = f"No such option {error.option_name!r}; options of pytest follow `--`."
-            raise click.NoSuchOption(error.option_name, problem, error.possibilities, ctx) from None
+            raise click.NoSuchOption(error.option_name, problem, meant, ctx) from None
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """Return the words of the usage line."""

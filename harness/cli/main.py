@@ -7,6 +7,7 @@ import errno
 import importlib
 import io
 import os
+import shlex
 import sys
 import traceback
 from importlib import resources
@@ -59,7 +60,10 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             from harness.core.yaml_document import did_you_mean
 
-            if meant := did_you_mean(cmd_name, COMMANDS):
+            meant = did_you_mean(cmd_name, COMMANDS)
+            if not meant and os.path.exists(cmd_name):
+                meant = f"; to run the file: qnn-harness run {shlex.quote(cmd_name)}"
+            if meant:
                 raise click.UsageError(f"No such command {cmd_name!r}{meant}", ctx)
             return None
         module = importlib.import_module(f"harness.cli.{cmd_name}")

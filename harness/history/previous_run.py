@@ -45,10 +45,10 @@ def previous_of(folder: RunFolder) -> RunFolder:
     if isinstance(selection, list):
         words = " ".join(map(str, selection)) or "all that pytest finds"
     raise ConfigError(
-        f"has no finished run of the same cases before {folder.run_id} ({words})",
+        f"no finished run before {folder.run_id} selects the same cases ({words})",
         file=folder.path.parent,
         field="--previous",
-        choices=["BASE NEW"],
+        choices=["compare BASE NEW, for any two runs"],
     )
 
 

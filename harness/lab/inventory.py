@@ -137,6 +137,7 @@ _NO_FILE: Final = (
     "run` and `bisect` need none for simulated devices: --device sim-v73 (or sim-v68, sim-v69, "
     "sim-v75, sim-v79, sim-v81, sim-arm64, sim-arm64-sm8650, sim-v73-dsp)"
 )
+_UNLISTED: Final = ", and `adb devices` does not list all of {};"
 
 
 class Lab(BaseModel):
@@ -315,10 +316,14 @@ def load_lab(
     answer, NoLabError where there is no such file. Attached devices whose serials are among `names`
     are part of the lab; if they are all of the names, there need be no file.
     """
-    if names and not path.exists() and len(attached := [*_attached(names)]) == len(names):
-        return Lab.model_validate({"schema": 1, "devices": attached})
+    problem = _NO_FILE
+    if names and not path.exists():
+        if len(attached := [*_attached(names)]) == len(names):
+            return Lab.model_validate({"schema": 1, "devices": attached})
+        unlisted = [name for name in names if not name.startswith("sim-")]
+        problem = problem.replace(";", _UNLISTED.format(", ".join(unlisted)), bool(unlisted))
     lab = check_document(
-        read_document(path, absent=NoLabError(_NO_FILE, file=path)),
+        read_document(path, absent=NoLabError(problem, file=path)),
         lab_model(),
         more=mistakes_between_fields,
     )

@@ -64,11 +64,12 @@ def test_output_that_nobody_takes_is_one_line_and_an_exit_code(command: str, cod
             assert line.endswith("No space left on device")
 
 
-@pytest.mark.parametrize("word", ["devces", "zzzz"])
+@pytest.mark.parametrize("word", ["devces", "zzzz", __file__])
 def test_a_command_that_there_is_not(word: str) -> None:
     completed = qnn_harness(word)
     assert (completed.returncode, f"'{word}'" in completed.stderr) == (2, True)
     assert ("'devices'" in completed.stderr) == (word == "devces")
+    assert (f"qnn-harness run {word}" in completed.stderr) == (word == __file__)
 
 
 def test_the_version_tells_the_schemas() -> None:

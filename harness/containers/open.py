@@ -210,7 +210,9 @@ def _piece(data: FileBytes, node: _Node) -> Piece:
         with FileBytes(side, data.path.parent) as content:
             piece = whole_file(content)
     except ArtefactError as error:
-        raise data.error(f"{origin} names another file: {error}", cache.offset) from error
+        raise data.error(
+            f"{origin} needs another file beside this one: {error}", cache.offset
+        ) from error
     return replace(piece, origin=origin, facts=facts)
 
 

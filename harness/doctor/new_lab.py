@@ -29,7 +29,7 @@ def lab_text(
     """
     lines = [
         f"# The devices that `pytest -m device` runs on; written by `qnn-harness init` on {day}.",
-        "# docs/howto/lab.md has the rules, docs/schema/devices.schema.json every field.",
+        "# In the pages that `qnn-harness --help` names, howto/lab.md has all keys and rules.",
         "schema: 1",
         "",
         "devices:",

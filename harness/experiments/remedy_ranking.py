@@ -161,7 +161,7 @@ def remedy_lines(report: RemedyReport) -> Iterator[str]:
                 yield f"{row.remedy}: {row.title}{since}"
                 yield f"    costs: {row.costs}; forbids: {row.forbids}"
                 for tool, title in _TOOLS.items():
-                    yield f"    {title}: {row.use[tool] or 'none'}"
+                    yield f"    {title}: {row.use[tool] or 'no option for it'}"
             else:
                 reason = f"{row.result}: {row.reason or 'no reason was given'}"
                 alike.setdefault(reason, []).append(row.remedy)

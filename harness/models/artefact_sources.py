@@ -139,7 +139,11 @@ def artefacts_with_contexts(
         # a model to be compiled is such a piece itself, or has none
         without = all(piece.kind == artefact.kind != "context" for piece in artefact.pieces)
         if without and artefact.path not in paths:
-            _log.warning("%s is ignored: this %s has no contexts", artefact.path, artefact.kind)
+            _log.warning(
+                "%s is ignored: this %s has no contexts; name the file itself to include it",
+                artefact.path,
+                artefact.kind,
+            )
         else:
             artefacts.append(artefact)
     return artefacts

@@ -119,8 +119,8 @@ def fit_lines(answer: Fit) -> Iterator[str]:
     yield from _problems(answer)
     # more than the lower bound of `model inspect`
     note = (
-        "a context takes more than its data: weights are rounded up, and the VTCM and additions "
-        "of the library count, too"
+        "a context takes more than its weights and I/O: the library rounds them up, and adds VTCM "
+        "and memory of its own"
     )
     is_measured = any(context.source == "measured" for context in answer.contexts)
     notes = [note if is_measured else "", answer.simulated or ""]

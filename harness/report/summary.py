@@ -147,11 +147,11 @@ def outputs_lines(cases: Iterable[CaseRecord]) -> list[str]:
         return []
     words: dict[Outputs, str] = {
         "reference": "as expected",
-        "agreement": "the same each time, not compared with a reference",
+        "agreement": "the same in every round, but compared with no reference",
         "unverified": "not verified",
     }
     text = ", ".join(f"{counts[key]} {text}" for key, text in words.items() if counts[key])
-    return [f"outputs of what passed: {text}"]
+    return [f"outputs of passed cases: {text}"]
 
 
 def summary_lines(

@@ -94,6 +94,11 @@ def whole_numbers(value: object) -> list[int]:
 
 
 CheckVerdict = Literal["held", "broken", "unseen"]
+_VERDICT_WORDS: Final[Mapping[CheckVerdict, str]] = {
+    "broken": "failed",
+    "held": "passed",
+    "unseen": "not tested",
+}
 
 
 class Check(Part):
@@ -131,11 +136,11 @@ def failure_text(checks: Sequence[Check]) -> str:
 
 
 def conclusion(checks: Sequence[Check]) -> str:
-    """Return the names of broken, held and unseen checks in one line."""
+    """Return the names of failed, passed and untested checks in one line."""
     groups = []
-    for verdict in ("broken", "held", "unseen"):
+    for verdict, word in _VERDICT_WORDS.items():
         names = [check.name for check in checks if check.verdict == verdict]
-        groups += [f"{verdict}: {', '.join(names)}"] if names else []
+        groups += [f"checks {word}: {', '.join(names)}"] if names else []
     return "; ".join(groups)
 
 

@@ -99,7 +99,7 @@ def test_outputs_that_are_nan_are_wrong(lab: DeviceRuns) -> None:
     (lab.folder / "out/0.raw").write_bytes(b"\xff" * 48)
     code, stderr, (record,) = lab.run_files("ctx.onnx", "--expected=out")
     assert (code, record["outcome"]) == (1, "failed"), stderr
-    assert record["measurements"]["conclusion"] == "broken: nan[add_1]"
+    assert record["measurements"]["conclusion"] == "checks failed: nan[add_1]"
 
 
 @pytest.mark.slow

@@ -90,7 +90,7 @@ def test_each_wrong_figure_breaks_its_check_alone(pairing: Pairing, name: str) -
     checks = judged(pairing, **wrong_of(pairing)[name])
     assert [check.name for check in broken(checks)] == [name]
     assert failure_text(checks).startswith(f"{name}: ")
-    assert conclusion(checks).startswith(f"broken: {name}; held: ")
+    assert conclusion(checks).startswith(f"checks failed: {name}; checks passed: ")
 
 
 @pytest.mark.parametrize(

@@ -215,7 +215,7 @@ def lab_with_named(lab_file: Path, names: Sequence[str], command: str) -> Lab:
     """Return the lab with devices that are named by serial or address, which are queried."""
     lab = load_lab(lab_file) if lab_file.exists() else None
     lab, _ = with_named(lab, names, partial(open_lab, command=command))
-    return load_lab(lab_file) if lab is None else lab
+    return load_lab(lab_file, names=names) if lab is None else lab
 
 
 def open_lab(lab: Lab, command: str, *, loan_s: float = 0.0) -> OpenLab:

@@ -65,7 +65,7 @@ class Selection:
             return OpenLab(lab, key_folder=cache / "keys", storage_root=simulated_root(cache))
 
         lab, self._addressed = with_named(lab, devices, open_lab)
-        return load_lab(file) if lab is None else lab
+        return load_lab(file, names=devices) if lab is None else lab
 
     @cached_property
     def _names(self) -> list[str]:

@@ -181,7 +181,7 @@ _SYMBOL: Final = re.compile(r"\bQNN_[A-Z0-9_]*ERROR[A-Z0-9_]*\b")
 # "Error code: 6999", "with err 1002", "status 0x3ea", "error: 0x80000406", "err=5005"
 _NUMBER: Final = re.compile(
     r"\b(?:err(?:or)?|status|ret(?:urned)?|rc|code)"
-    r"(?:[ _]?(?:code|no|num(?:ber)?))?\s*(?:is\b|was\b|of\b)?\s*[:=]?\s*"
+    r"(?:[ _]?(?:code|no|num(?:ber)?))?\s*+(?:is\b|was\b|of\b)?\s*+[:=]?\s*+"
     r"(?P<number>0x[0-9a-f]{1,16}|[0-9]{3,10})\b(?![.:/\w])",
     re.I,
 )

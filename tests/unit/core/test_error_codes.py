@@ -225,3 +225,8 @@ def test_any_text_is_taken(message: str, logged: list[str], code: int) -> None:
         reached()
     assert all(line.strip() == line and line for line in error.chain)
     assert error.qnn_code is None or error.qnn_code >= 1000
+
+
+def test_many_spaces_are_searched_in_linear_time() -> None:
+    assert qnn_code_in(f"error{' ' * 20_000}x") is None
+    assert qnn_code_in(f"error{' ' * 20_000}5000") == (5000, None)

@@ -238,7 +238,7 @@ def _since_lines(since: Since | None) -> Iterator[str]:
     counts = Counter(since.became.values())
     changes = [f"{counts[name]} {title}" for name, title in since.titles.items() if counts[name]]
     if changes:
-        yield f"since {since.base}: {', '.join(changes)}"
+        yield f"compared with {since.base}: {', '.join(changes)}"
     new = [case for case, became in since.became.items() if became == "new"]
     yield from (f"  new: {case}" for case in new[:_MOST_NEW])
     if len(new) > _MOST_NEW:

@@ -26,7 +26,7 @@ from harness.core.errors import (
 )
 from harness.core.matrix_axes import IN_AXES
 from harness.core.notices import report_progress
-from harness.diagnosis.diagnosis import Foreseen, diagnosed
+from harness.diagnosis.diagnosis import PD_EXHAUSTED, Foreseen, diagnosed
 from harness.diagnosis.error_record import ErrorRecord, Outcome
 from harness.lab.health import DeviceEvent
 from harness.plugin.axes import parameter_axes, sources_in, sources_of, takes_compiled
@@ -98,6 +98,7 @@ class Case:
         if report.failed or (marked and failure is not None):
             self._fail(report, failure)
             self._collect_evidence()
+            self._error = self._with_remedies()
         # a mark expects a mistake of the test only if it names the exception
         named = any("raises" in mark.kwargs for mark in self.item.iter_markers("xfail"))
         if report.skipped and (self._outcome == "passed" or (named and self._cause == "config")):
@@ -199,6 +200,24 @@ class Case:
             attempt=self.attempt,
             logs=tuple(f"{self.log_prefix}/{name}" for name in notes.logs) if notes else (),
         )
+
+    def _with_remedies(self) -> ErrorRecord | None:
+        """Return the error; for a full PD with the remedies that worked for these contexts."""
+        error, device = self._error, self.device
+        known = error.diagnosis if error is not None else None
+        if error is None or known is None or known.id != PD_EXHAUSTED or device is None:
+            return error
+        if "remedy" in parameters_of(self.item):  # it tries one itself
+            return error
+        from harness.experiments.remedy_ranking import known_remedies
+
+        number, reports = parameters_of(self.item).get("contexts"), self._run.options.reports
+        rows = known_remedies(reports, device.name, self._files_sha256, number)
+        if not rows:
+            return error
+        names = ", ".join(row.remedy for row in rows)
+        fix = f"on {device.name} these contexts worked with {names}; {known.fix}"
+        return error.model_copy(update={"diagnosis": known.model_copy(update={"fix": fix})})
 
     def _axes(self) -> dict[str, Any]:
         axes, parameters = self.placement.axes, parameters_of(self.item)

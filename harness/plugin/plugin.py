@@ -10,6 +10,7 @@ import functools
 import gc
 import traceback
 from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -477,6 +478,11 @@ def _explain(
     elif isinstance(failure, NotPassed | HarnessError):
         named = record.error is not None and isinstance(failure, InfraError)
         text = record.error.message if named and record.error else str(failure)
+        if isinstance(failure, NotPassed) and (error := failure.verdict.error) and record.error:
+            general, diagnosis = error.diagnosis, record.error.diagnosis
+            if general and diagnosis and general.id == diagnosis.id:  # it may name what worked here
+                error = error.model_copy(update={"diagnosis": diagnosis})
+                text = replace(failure.verdict, error=error).explanation()
         if isinstance(failure, NotPassed) and (place := case.place_of(failure)):
             text = f"{place}: {text}"
         report.longrepr = with_our_options(item.config, f"{text}\n{_EXPECTED}" if note else text)

@@ -59,8 +59,11 @@ def test_a_run_without_room_names_what_worked_there_before(
     tried = of("window", contexts=55, device="sim-v73")
     tried = tried.model_copy(update={"files_sha256": record["files_sha256"]})
     run_folder(lab.reports, tried, command=("qnn-harness", "model", "fit", "--remedies"))
-    stderr, _ = run()
+    stderr, record = run()
     assert f"it worked with window: qnn-harness run --residency=window {words}\n" in stderr
+    assert "these contexts worked with window; " in stderr
+    fix = record["error"]["diagnosis"]["fix"]
+    assert fix.startswith("on sim-v73 these contexts worked with window; ")
 
 
 @pytest.mark.slow
@@ -121,9 +124,10 @@ def test_following_what_a_run_without_room_prints_passes(
     assert code == 0
     works = [name for name, row in rows.items() if row["result"] == "works"]
     assert {*works} == {*ON_X86}
-    words, _ = printed()
+    words, diagnosis = printed()
     best = next(name for name in works if name != "spread-over-pds")  # `run` has one process
     assert words == ["run", *rows[best]["use"]["run"].split(), "--device=sim-v73", "m.pte"]
+    assert diagnosis["fix"].startswith(f"on sim-v73 these contexts worked with {', '.join(works)};")
     code, stderr, (record,) = lab.run_files(*words[1:])
     assert (code, record["measurements"]["loaded"]) == (0, 66), stderr
 

@@ -152,7 +152,7 @@ def test_a_device_that_hangs_does_not_stop_the_others(
     more = f"  - {{name: mute, serial: far, host: slow}}\nhosts:\n  - {{name: slow, host: {host}"
     simulated_lab.write_text(simulated_lab.read_text() + more + f", port: {port}}}\n")
     start = time.monotonic()
-    completed, checks = run("--lab", simulated_lab, "--no-smoke", "--timeout", "30")
+    completed, checks = run("--lab", simulated_lab, "--no-smoke", "--timeout", "30s")
     assert time.monotonic() - start < 60
     assert completed.returncode == 1, completed.stdout
     assert checks[NAME, "probe"]["status"] == "ok"

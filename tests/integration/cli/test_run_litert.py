@@ -92,7 +92,7 @@ def test_a_model_of_which_only_some_is_taken(lab: DeviceRuns) -> None:
     np.zeros((1, 256, 256, 3), np.float32).tofile(lab.folder / "in.raw")
     code, stderr, (record,) = lab.run_files(selfie, "--engine=litert", "--limit=min-sqnr=20")
     assert (code, record["cause"]) == (2, "config"), stderr
-    for option in ("tolerance=0.5", "inputs=in.raw"):
+    for option in ("limit=tolerance=0.5", "inputs=in.raw"):
         code, stderr, (record,) = lab.run_files(selfie, "--engine=litert", f"--{option}")
         assert (code, record["outcome"], record["cause"]) == (2, "error", "config"), stderr
 

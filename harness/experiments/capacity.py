@@ -194,7 +194,7 @@ def fill(bench: Bench, source: Source, *, most: int) -> None:
     """Load contexts until one is refused, then execute some of those that fit in a new process.
 
     The refusal must be for lack of memory (1002). The first, the last and some contexts in between
-    are executed, in any protection domain. Raises TargetFailure if a process fails otherwise.
+    are executed, in any protection domain. Raises TargetFailure if a process fails differently.
     """
     (deployed,) = bench.contexts(source)
     loads = tuple(Move("load", number) for number in range(most))

@@ -39,7 +39,7 @@ Category = Literal[
 """The change of a case between two runs. Each case has one:
 
 - new: it fails, and did not, or was expected to by a known issue
-- changed: it failed before, and fails otherwise: another outcome, signature or diagnosis
+- changed: it failed before, and fails differently: another outcome, signature or diagnosis
 - flaky: its attempts in one run do not agree, and in the other they did
 - vanished: it had a verdict, and now was not run, was skipped, or is unsupported
 - lab: the lab failed in it, or its input was wrong, and in the other run it did not
@@ -55,12 +55,12 @@ CATEGORIES: Final[tuple[Category, ...]] = get_args(Category)
 
 TITLES: Final[Mapping[Category, str]] = {
     "new": "new",
-    "changed": "fails otherwise",
+    "changed": "fails differently",
     "flaky": "flaky",
     "vanished": "vanished",
-    "lab": "no verdict this time",
-    "added": "judged now, not before",
-    "known": "fails as known",
+    "lab": "without a result this time",
+    "added": "without an earlier result",
+    "known": "expected failures",
     "fixed": "fixed",
     "failing": "still failing",
 }

@@ -275,14 +275,14 @@ _VERSIONS: Final = 2
 
 
 class DeviceResult(Part):
-    """A device that ran the tests of a cause: affected by it, or passes them, or fails otherwise.
+    """A device that ran the tests of a cause: affected by it, or passes them, or fails differently.
 
     A device that fails as a known issue expects is affected, too.
     """
 
     device: str
     soc: str | None
-    result: Literal["affected", "passes", "fails otherwise"]
+    result: Literal["affected", "passes", "fails differently"]
 
 
 class CauseFacts(Part):
@@ -367,7 +367,7 @@ def facts_of(
                 soc=socs.get(device),
                 result="affected"
                 if device in affected
-                else "fails otherwise"
+                else "fails differently"
                 if device in failed_otherwise
                 else "passes",
             )

@@ -225,7 +225,7 @@ def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
     if not brief:
         compared = [grid_lines(grid) for grid in grids(cases) if grid.compares]
         summed_up += [*lines(figures), *chain.from_iterable(compared)]
-    for line in (*summed_up, *_since_lines(run.records.since)):
+    for line in (*summed_up, *_since_lines(run.records.since if coverage.is_whole else None)):
         write_line(terminalreporter, line)
     for line in (*drift_lines(folder.drift()), *remarked):
         write_line(terminalreporter, line, yellow=True)

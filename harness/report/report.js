@@ -279,6 +279,8 @@ function details(record, run) {
   for (const one of error?.libraries ?? []) line(one.hides ? "taken instead of ours" : "loaded", el("span", {class: "mono"},
     [one.path, one.version, one.build_id && `build id ${one.build_id}`, one.hides && `hides ${one.hides}`].filter(part => part).join(", ")));
   if (error) line("signature", el("span", {class: "mono"}, error.signature));
+  for (const [name, value] of Object.entries(record.measurements ?? {}))
+    if (name.endsWith("_us") && Array.isArray(value) && value.length >= 20 && value.every(one => typeof one === "number")) parts.push(distribution(name, value));
   parts.push(list);
   const logs = record.logs ?? [];
   if (logs.length) parts.push(el("h3", {}, "Logs"));

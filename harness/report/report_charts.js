@@ -222,6 +222,23 @@ function estimates(found, width) {
   return el("div", {}, el("h3", {}, title), drawn.svg);
 }
 
+// How the times of one case are distributed: bars of a histogram, and its percentiles.
+function distribution(name, values) {
+  const ordered = [...values].sort((a, b) => a - b), low = ordered[0], high = ordered[ordered.length - 1] || 1;
+  const bins = new Array(40).fill(0), place = value => Math.min(39, Math.floor((value - low) / ((high - low) || 1) * 40));
+  for (const value of ordered) bins[place(value)] += 1;
+  const most = Math.max(...bins), title = `Distribution of ${name}, ${ordered.length} values`;
+  const drawn = frame({width: 640, height: 200, x: [low, high], y: [0, most * 1.12], xLabel: name, yText: number, xText: micros, title});
+  const wide = (drawn.toX(high) - drawn.toX(low)) / 40;
+  bins.forEach((count, at) => count && drawn.svg.append(el("rect", {x: drawn.toX(low) + at * wide, width: Math.max(1, wide - 1), y: drawn.toY(count),
+    height: drawn.toY(0) - drawn.toY(count), fill: LINES[0], "fill-opacity": 0.75}, el("title", {}, counted(count, "value")))));
+  const marks = [50, 90, 99].map(percent => [percent, ordered[Math.min(ordered.length - 1, Math.ceil(ordered.length * percent / 100) - 1)]]);
+  marks.forEach(([percent, value], line) => drawn.svg.append(el("line", {x1: drawn.toX(value), x2: drawn.toX(value), y1: drawn.top, y2: drawn.height - drawn.bottom,
+    stroke: LINES[line + 1], "stroke-width": 2, "stroke-dasharray": "5 3"})));
+  return el("figure", {}, el("figcaption", {}, title), drawn.svg, el("div", {class: "legend"},
+    marks.map(([percent, value], line) => el("span", {}, el("i", {style: `background:${LINES[line + 1]}`}), `p${percent} ${micros(value)}`))));
+}
+
 function times(data, shown, section, open) {
   const names = data.figureNames.filter((_, place) => shown.some(at => data.figures(at).some(one => one[0] === place)));
   if (!names.length) { section.replaceChildren(); return; }

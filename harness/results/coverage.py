@@ -28,9 +28,9 @@ Fault = Literal["input", "lab", "harness", "not run"]
 VERDICTS: Final[tuple[Standing, ...]] = ("passed", "failed", "known")
 FAULTS: Final[tuple[Fault, ...]] = get_args(Fault)
 LOST_TO: Final[Mapping[Standing | Fault, str]] = {
-    "input": "lost to a wrong test or input",
+    "input": "lost to wrong input",
     "lab": "lost to the lab",
-    "harness": "lost to the harness",
+    "harness": "lost to a harness error",
     "not run": "not run",
 }
 """The words for missing verdicts, the same everywhere."""

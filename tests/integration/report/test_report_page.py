@@ -178,6 +178,8 @@ def test_each_test_has_a_grid_whose_cells_open_their_cases(reader: Reader, tmp_p
     reader.all("#matrix tbody td button")[2].click()
     dialog = reader.wait(lambda: next(iter(reader.all("dialog[open]")), None))
     assert "test_count[phone-resident-66]" in dialog.text
+    assert "Distribution of load_us, 54 values" in dialog.text
+    assert "p99 300 µs" in dialog.text
     reader.js("document.querySelector('dialog').close()")
     # five cases came to the same, and are one row until it is opened
     rows = reader.all("#cases tbody tr[data-at]")

@@ -44,11 +44,11 @@ PAIRS = {
     "fails as expected, as it did": ("a failed known=k", "a failed known=k", "failing a"),
     "is expected to fail so by now": ("a failed", "a failed known=k", "failing a"),
     "nobody expects it any more": ("a failed known=k", "a failed", "new a"),
-    "fails otherwise, as expected": (
+    "fails differently, as expected": (
         *("a failed message=one", "a failed message=other known=k"),
         "known a",
     ),
-    "fails otherwise than expected": (
+    "fails differently than expected": (
         *("a failed message=one known=k", "a failed message=other"),
         "changed a",
     ),
@@ -70,7 +70,7 @@ PAIRS = {
     "passes at first only": ("a passed", "a passed;a failed n=2", "flaky a"),
     "was flaky and passes": ("a failed;a passed n=2", "a passed", "flaky a"),
     "was flaky and fails as then": ("a failed;a passed n=2", "a failed", "flaky a"),
-    "was flaky and fails otherwise": ("a failed;a passed n=2", "a crashed", "changed a"),
+    "was flaky and fails differently": ("a failed;a passed n=2", "a crashed", "changed a"),
     "is flaky as it was": ("a failed;a passed n=2", "a failed;a passed n=2", "failing a"),
     "attempts in any order": ("a passed", "a passed n=2;a error n=1", "passing a"),
     "of two first attempts the later one counts": (*("a passed", "a error;a passed"), "passing a"),

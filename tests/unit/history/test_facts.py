@@ -64,7 +64,7 @@ def test_a_device_that_fails_as_known_or_otherwise_does_not_pass(
         "p1": "affected",
         "p2": "passes",
         "q1": "affected",
-        "q2": "fails otherwise",
+        "q2": "fails differently",
     }
     assert (facts.shows, facts.since_run) == ("fails", "20261102T220000Z-0000000000000002")
     assert facts.versions_changed == "qnn 1.0 to 2.0"

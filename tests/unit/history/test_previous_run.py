@@ -60,7 +60,7 @@ def test_the_last_finished_one_of_the_same_cases_is_taken(tmp_path: Path) -> Non
     expected = run_folder(tmp_path, ONE, command=("pytest", "-m", "device", "--qnn", "2.50.40"))
     run_folder(tmp_path, ONE, command=("pytest", "-m", "device", "-k", "tiny"))
     RunFolder.create(tmp_path, command=["pytest", "-m", "device"], lab={}, devices=[])  # cut short
-    # what it never came to would be "judged now, not before" in the next run, also where it fails
+    # what was cut off would be "without an earlier result" in the next run, also where it fails
     run_folder(tmp_path, ONE, problem="interrupted")
     (tmp_path / "30000101T000000Z-0000" / "results.jsonl").mkdir(parents=True)  # no run
     new = run_folder(tmp_path, ONE)

@@ -37,7 +37,7 @@ device: $(READY_DEVICE)
 
 test: $(READY_DEV)
 	@mkdir -p reports/tests; \
-	$(VENV)/bin/pytest tests -m "$(BY_DAY)" $(SIDE_BY_SIDE) --durations=10 \
+	$(VENV)/bin/pytest tests -ra -m "$(BY_DAY)" $(SIDE_BY_SIDE) --durations=10 \
 	--junitxml=reports/tests/junit.xml $(ARGS); code=$$?; \
 	echo "Results: $(CURDIR)/reports/tests/junit.xml"; exit $$code
 
@@ -51,10 +51,10 @@ bench: $(READY_DEV)
 
 nightly: $(READY_DEV)
 	@mkdir -p reports/tests; code=0; \
-	$(VENV)/bin/pytest tests $(addprefix --ignore ,$(ALONE)) -m "nightly or hypothesis" \
+	$(VENV)/bin/pytest tests $(addprefix --ignore ,$(ALONE)) -ra -m "nightly or hypothesis" \
 	--hypothesis-profile=nightly $(SIDE_BY_SIDE) \
 	--junitxml=reports/tests/nightly.xml $(ARGS) || code=$$?; \
-	$(VENV)/bin/pytest $(ALONE) -m nightly --durations=30 \
+	$(VENV)/bin/pytest $(ALONE) -ra -m nightly --durations=30 \
 	--junitxml=reports/tests/nightly-alone.xml $(ARGS) || code=$$?; \
 	echo "Results: $(CURDIR)/reports/tests/nightly.xml, nightly-alone.xml"; exit $$code
 

@@ -49,7 +49,7 @@ _SCRATCH_S = 20.0
 _FETCH_S = 60.0
 _EVIDENCE = "evidence"
 _GATE = "gate"
-_VOTES_END_S = 2.0
+_VOTES_END_S = 10.0
 
 
 class NotPassed(Exception):

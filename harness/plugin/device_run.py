@@ -14,7 +14,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property, partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -248,8 +248,8 @@ class Records:
 
         issues, today = self._selection.known_issues, datetime.now(UTC).date()
         review = partial(review_lines, issues=issues, today=today, collected=collected)
-        lines, reviewed = read_once(cases, preflight_lines, review)
-        lines = [] if brief else lines
+        reviewed, *others = read_once(cases, review, *(() if brief else (preflight_lines,)))
+        lines = [*chain.from_iterable(others)]
         if self.folder is not None:
             lines += event_lines(self.folder.contents().events)
             if self.to_run:

@@ -221,10 +221,11 @@ def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
     )
     collected = run.collected.tests() if run.collected and run.selection.known_issues else None
     remarks = partial(run.records.remarks, collected=collected, brief=brief)
-    summed_up, figures, remarked = read_once(cases, summary, figure_blocks, remarks)
+    figures = () if brief else (figure_blocks,)
+    summed_up, remarked, *blocks = read_once(cases, summary, remarks, *figures)
     if not brief:
         compared = [grid_lines(grid) for grid in grids(cases) if grid.compares]
-        summed_up += [*lines(figures), *chain.from_iterable(compared)]
+        summed_up += [*lines(*blocks), *chain.from_iterable(compared)]
     for line in (*summed_up, *_since_lines(run.records.since if coverage.is_whole else None)):
         write_line(terminalreporter, line)
     for line in (*drift_lines(folder.drift()), *remarked):

@@ -133,9 +133,8 @@ function linesOf(data, shown) {
 
 // Durations of the cases of a line as bars of a histogram from 0 to the longest.
 function histogram(values) {
-  const bins = new Array(20).fill(0), most = Math.max(...values) || 1;
-  for (const value of values) bins[Math.min(19, Math.floor(value / most * 20))] += 1;
-  const highest = Math.max(...bins);
+  const most = values.reduce((a, b) => Math.max(a, b), 0) || 1;
+  const bins = binned(values, 0, most, 20), highest = Math.max(...bins);
   return el("svg", {class: "spark", viewBox: "0 0 60 18", width: 60, height: 18, role: "img", "aria-label": `0 to ${seconds(most)}`},
     bins.map((count, place) => count > 0 && el("rect", {x: place * 3, width: 2.4, y: 18 - Math.max(2, count / highest * 18), height: Math.max(2, count / highest * 18), fill: "currentColor"})));
 }
@@ -162,7 +161,7 @@ function drawTable(data, shown, section, open) {
     : name === "time" ? el("td", {class: "n"}, seconds(data.seconds(at)))
     : name === "why" ? el("td", {class: "dim", title: data.why(at)}, data.why(at))
     : el("td", {title: data.value(name, at)}, data.value(name, at));
-  const range = list => { const all = list.map(data.seconds, data), least = seconds(Math.min(...all)), most = seconds(Math.max(...all)); return least === most ? least : `${least} – ${most}`; };
+  const range = list => { const all = list.map(data.seconds, data).sort((a, b) => a - b), least = seconds(all[0]), most = seconds(all[all.length - 1]); return least === most ? least : `${least} – ${most}`; };
   const folded = (name, list) => {
     if (name === "case") return el("td", {class: "mono", title: data.case(list[0])}, `${data.short(list[0]).replace(/\[.*/, "")} × ${number(list.length)}`);
     if (name === "time") return el("td", {class: "n", title: range(list)}, histogram(list.map(data.seconds, data)));

@@ -1,4 +1,4 @@
-// The matrix of each suite, and charts of the cases that the filters leave: heat map, contexts, times.
+// The grid of each test, and charts of the cases that the filters leave: heat map, contexts, times.
 
 const ORDER = ["failed", "crashed", "hung", "error", "expected", "passed", "skipped", "unsupported"];
 const LINES = [1, 2, 3, 4, 5, 6].map(at => `var(--line${at})`);
@@ -8,6 +8,8 @@ const widthOf = section => Math.max(320, Math.min(section.clientWidth || 1000, 1
 
 const MOST_ROWS = 24, MOST_COLUMNS = 16;
 const isTested = (data, at) => !["unsupported", "skipped"].includes(data.state(at));
+
+const keyOf = (data, names, at) => names.map(name => data.value(name, at)).join("\u0001");
 
 // The axes of a suite's grid: columns by one axis, rows by the others that tell cases apart.
 function gridAxes(data, suite, cases) {
@@ -19,8 +21,7 @@ function gridAxes(data, suite, cases) {
   const fitting = varied.filter(name => values(name) <= MOST_COLUMNS);
   const isNumber = name => cases.every(at => /^\d+$/.test(data.value(name, at)));
   const column = fitting.find(name => asked.includes(name) && isNumber(name)) ?? fitting.find(name => asked.includes(name) && name !== "device") ?? fitting[0];
-  const rows = [], parts = (names, at) => names.map(name => data.value(name, at)).join("\u0001");
-  const count = names => new Set(cases.map(at => parts(names, at))).size;
+  const rows = [], count = names => new Set(cases.map(at => keyOf(data, names, at))).size;
   for (const name of varied.filter(name => name !== column)) {
     const more = [...rows, name];
     // an axis that follows from the others adds no cell
@@ -56,7 +57,7 @@ function matrix(data, section, open) {
     if (!cases.length) { untested.push(name); continue; }
     const [rows, column] = gridAxes(data, suite, cases), lines = new Map();
     for (const at of cases) {
-      const key = rows.map(name => data.value(name, at)).join("\u0001");
+      const key = keyOf(data, rows, at);
       if (!lines.has(key)) lines.set(key, new Map());
       const cells = lines.get(key), value = column ? data.value(column, at) : "";
       if (!cells.has(value)) cells.set(value, []);
@@ -225,9 +226,7 @@ function estimates(found, width) {
 // How the times of one case are distributed: bars of a histogram, and its percentiles.
 function distribution(name, values) {
   const ordered = [...values].sort((a, b) => a - b), low = ordered[0], high = ordered[ordered.length - 1] || 1;
-  const bins = new Array(40).fill(0), place = value => Math.min(39, Math.floor((value - low) / ((high - low) || 1) * 40));
-  for (const value of ordered) bins[place(value)] += 1;
-  const most = Math.max(...bins), title = `Distribution of ${name}, ${ordered.length} values`;
+  const bins = binned(ordered, low, high, 40), most = Math.max(...bins), title = `Distribution of ${name}, ${ordered.length} values`;
   const drawn = frame({width: 640, height: 200, x: [low, high], y: [0, most * 1.12], xLabel: name, yText: number, xText: micros, title});
   const wide = (drawn.toX(high) - drawn.toX(low)) / 40;
   bins.forEach((count, at) => count && drawn.svg.append(el("rect", {x: drawn.toX(low) + at * wide, width: Math.max(1, wide - 1), y: drawn.toY(count),

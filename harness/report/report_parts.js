@@ -45,6 +45,13 @@ function round3(value) { return Number(value.toPrecision(3)).toLocaleString("en"
 function counted(number, what) { return `${number} ${what}${number === 1 ? "" : "s"}`; }
 function number(value) { return value.toLocaleString("en", {maximumFractionDigits: 6}); }
 
+// The number of values in each of `parts` equal parts of the range from `low` to `high`.
+function binned(values, low, high, parts) {
+  const bins = new Array(parts).fill(0);
+  for (const value of values) bins[Math.min(parts - 1, Math.floor((value - low) / ((high - low) || 1) * parts))] += 1;
+  return bins;
+}
+
 const BY_NUMBER = new Intl.Collator("en", {numeric: true}).compare;
 function shortened(text, most) { return text.length > most ? text.slice(0, most - 1) + "…" : text; }
 

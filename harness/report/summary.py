@@ -169,25 +169,26 @@ def summary_lines(
     whose words are in `above` is only named. With `brief`, only what went wrong has lines of its
     own; expected failures and unsupported cases are counted by their reasons.
     """
-    groups, behind, concluded = read_once(cases, failure_groups, outputs_lines, _conclusions)
+    readers = () if brief else (outputs_lines, _conclusions)
+    groups, *others = read_once(cases, failure_groups, *readers)
+    behind, concluded = others or ([], [_FOR_MORE])
     lines = [coverage.headline()]
     # the exit code 0 does not show that nothing was tested
     if coverage.selected and coverage.is_whole and not coverage.judged:
         lines.append("NOTHING WAS TESTED: every case was skipped or is unsupported")
-    lines += [] if brief else behind
-    counted_only = [group for group in groups if brief and section(group.first) in _COUNTED]
-    groups = [group for group in groups if group not in counted_only]
-    for group in groups[:_MAX_LINES]:
+    lines += behind
+    shown = [group for group in groups if not brief or section(group.first) not in _COUNTED]
+    for group in shown[:_MAX_LINES]:
         lines.append(_group_line(group, width))
         known = group.diagnosis
         if known is not None and section(group.first) != "expected":
             lines.append(_diagnosis_line(known, width, above))
-    if len(groups) > _MAX_LINES:
-        lines.append(f"... and {counted(len(groups) - _MAX_LINES, 'more signature')}")
-    for name, of_section in groupby(counted_only, lambda group: section(group.first)):
+    if len(shown) > _MAX_LINES:
+        lines.append(f"... and {counted(len(shown) - _MAX_LINES, 'more signature')}")
+    # those that are only counted are of the last sections
+    for name, of_section in groupby(groups[len(shown) :], lambda group: section(group.first)):
         lines.append(f"{_COUNTED[name]}: {_reasons(of_section)}")
-    lines += [_FOR_MORE] if brief else concluded
-    return [*(_fit(line, width) for line in lines), f"report: {report}"]
+    return [*(_fit(line, width) for line in [*lines, *concluded]), f"report: {report}"]
 
 
 def _reasons(groups: Iterable[FailureGroup]) -> str:

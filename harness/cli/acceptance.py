@@ -10,15 +10,9 @@ import click
 from rich.status import Status as Spinner
 from rich.text import Text
 
+from harness.cli.common_options import CommandGroup, NamedPath, json_option, lab_option
 from harness.cli.doctor import lines_of, show_progress, show_report
-from harness.cli.lab_options import (
-    SERIAL,
-    NamedPath,
-    json_option,
-    lab_option,
-    output_option,
-    qnn_option,
-)
+from harness.cli.lab_options import SERIAL, output_option, qnn_option
 from harness.cli.say import say, say_result
 from harness.core.files import scratch_folder
 from harness.core.outgoing_text import outgoing
@@ -35,7 +29,7 @@ from harness.doctor.check_results import report_of
 from harness.doctor.device_visit import Options
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def acceptance() -> None:
     """Test every layer of a device, and pack the results."""
 

@@ -12,6 +12,7 @@ from harness.app.checks import TARGET, AppFinding, AppReport, Phone, report
 from harness.app.package import Answers, read_app
 from harness.app.phone_run import END_S, AppRunReport, component_of, require_package, run_app
 from harness.bench.provisioner import preflight_device
+from harness.cli.common_options import CommandGroup, json_option, lab_option
 from harness.cli.explain import explanation_lines, surest_first
 from harness.cli.lab_options import (
     SERIAL,
@@ -19,8 +20,6 @@ from harness.cli.lab_options import (
     duration_option,
     files_argument,
     host_runtime,
-    json_option,
-    lab_option,
     open_catalog,
     open_lab,
     output_option,
@@ -43,7 +42,7 @@ _MAX_SHOWN = 4
 _REPORTS = Path("reports")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def app() -> None:
     """Check and run Android apps that bring QNN along."""
 

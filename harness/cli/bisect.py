@@ -22,15 +22,13 @@ from harness.bisect.result import BisectionResult, Finding
 from harness.bisect.search import CornerSpec, Task
 from harness.bisect.search_loop import RunEnd, Watcher, pytest_arguments_to_resume
 from harness.bisect.version_search import Bisection
+from harness.cli.common_options import CommandGroup, json_option, lab_option, reports_option
 from harness.cli.lab_options import (
     PytestCommand,
     device_option,
     duration_option,
-    json_option,
-    lab_option,
     lab_or_simulated,
     lab_with_named,
-    reports_option,
 )
 from harness.cli.say import say, say_result
 from harness.core.errors import ConfigError, HarnessError
@@ -225,7 +223,7 @@ class BisectionPlanned(Printout):
     most_runs: int
 
 
-class _PytestGroup(PytestCommand, click.Group):
+class _PytestGroup(PytestCommand, CommandGroup):
     pass
 
 

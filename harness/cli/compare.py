@@ -8,7 +8,8 @@ from typing import Final
 import click
 
 from harness.bisect.new_failures import NewFailure
-from harness.cli.lab_options import json_option, lab_option, lab_to_name
+from harness.cli.common_options import json_option, lab_option
+from harness.cli.lab_options import lab_to_name
 from harness.cli.say import say, say_json
 from harness.history.comparison import BISECTED, Bisectable, Category, FailOn, Pair, apply_history
 from harness.history.comparison_text import (

@@ -13,11 +13,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from harness.cli.common_options import CommandGroup, json_option, lab_option
 from harness.cli.lab_options import (
     SERIAL,
     duration_option,
-    json_option,
-    lab_option,
     lab_or_simulated,
     open_lab,
 )
@@ -104,7 +103,7 @@ class DevicesListed(Printout):
     devices: list[ListedDevice]
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def devices() -> None:
     """List, reserve, recover and clean devices."""
 

@@ -16,7 +16,8 @@ from rich.status import Status as Spinner
 from rich.table import Table
 from rich.text import Text
 
-from harness.cli.lab_options import SERIAL, duration_option, json_option, lab_option, qnn_option
+from harness.cli.common_options import json_option, lab_option
+from harness.cli.lab_options import SERIAL, duration_option, qnn_option
 from harness.cli.say import say, say_json
 from harness.core.notices import Notices, shown_by
 from harness.core.outgoing_text import outgoing

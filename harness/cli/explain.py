@@ -14,7 +14,7 @@ from typing import BinaryIO, cast
 
 import click
 
-from harness.cli.lab_options import json_option
+from harness.cli.common_options import json_option
 from harness.cli.say import say_result
 from harness.core.errors import ConfigError
 from harness.diagnosis.explain_log import Explained, Explanation, explain as explain_log

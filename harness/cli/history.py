@@ -10,13 +10,8 @@ from typing import Final
 import click
 
 from harness.bisect.new_failures import NewFailure
-from harness.cli.lab_options import (
-    device_option,
-    json_option,
-    lab_option,
-    lab_to_name,
-    reports_option,
-)
+from harness.cli.common_options import CommandGroup, json_option, lab_option, reports_option
+from harness.cli.lab_options import device_option, lab_to_name
 from harness.cli.say import say, say_result
 from harness.core.errors import ConfigError
 from harness.core.outgoing_text import counted
@@ -62,7 +57,7 @@ def _day(context: click.Context, parameter: click.Parameter, value: str) -> str:
         raise click.BadParameter(problem, context, parameter) from None
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def history() -> None:
     """Show failures over all runs: since when, where, how often, and what to bisect.
 

@@ -9,7 +9,8 @@ from typing import Final
 
 import click
 
-from harness.cli.lab_options import lab_option, open_lab
+from harness.cli.common_options import lab_option
+from harness.cli.lab_options import open_lab
 from harness.cli.say import say
 from harness.core.errors import ConfigError, InfraError
 from harness.core.files import write_whole

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import click
 
+from harness.cli.common_options import DEFAULT_LAB, NamedPath
 from harness.cli.say import say
 from harness.core.durations import parse_duration
 from harness.core.errors import ConfigError
@@ -25,31 +26,11 @@ from harness.runtimes.runtime import Runtime
 
 _LONGEST_WAIT_S: Final = 86400.0
 
-DEFAULT_LAB: Final = Path("devices.yaml")
-
 SERIAL: Final = "ANDROID_SERIAL"
 """The environment variable that names a device, as for adb."""
 
 HOST_TARGET: Final = "linux-x64"
 """The target of libraries that run on this computer: the simulator, and readers of binaries."""
-
-
-class NamedPath(click.Path):
-    """A path that is not empty, unlike that of an unset shell variable."""
-
-    def __init__(self) -> None:
-        super().__init__(path_type=Path, readable=False)  # opening it reports that
-
-    def convert(
-        self,
-        value: str | os.PathLike[str],
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> Any:
-        """Return the path."""
-        if value == "":
-            self.fail("the path is empty; name a file or a folder", param, ctx)
-        return super().convert(value, param, ctx)
 
 
 class Checked(click.ParamType[str]):
@@ -111,11 +92,11 @@ class PytestCommand(click.Command):
         except click.NoSuchOption as error:
             from harness.plugin.options import LIMITS
 
-            name, meant = error.option_name.removeprefix("--"), error.possibilities
+            name, advice = error.option_name.removeprefix("--"), "options of pytest follow `--`"
             if name in LIMITS and any("--limit" in option.opts for option in self.params):
-                meant = [f"--limit {name}={LIMITS[name]}"]
-            problem = f"No such option {error.option_name!r}; options of pytest follow `--`."
-            raise click.NoSuchOption(error.option_name, problem, meant, ctx) from None
+                advice = f"use `--limit {name}={LIMITS[name]}`"
+            problem = f"No such option {error.option_name!r}; {advice}."
+            raise click.NoSuchOption(error.option_name, problem, error.possibilities, ctx) from None
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """Return the words of the usage line."""
@@ -124,15 +105,6 @@ class PytestCommand(click.Command):
 
 files_argument = click.argument(
     "files", metavar="FILE...", nargs=-1, required=True, type=NamedPath()
-)
-
-lab_option = click.option(
-    "--lab",
-    "lab_file",
-    type=click.Path(path_type=Path),
-    default=DEFAULT_LAB,
-    show_default=True,
-    help="The lab's devices.",
 )
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -169,18 +141,6 @@ def qnn_option(help: str) -> Decorator:
 def verbose_option(help: str) -> Decorator:
     """Return `-v/--verbose`, given to the command as `verbose`."""
     return click.option("-v", "--verbose", is_flag=True, help=help)
-
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
-
-reports_option = click.option(
-    "--reports",
-    type=click.Path(path_type=Path),
-    default=Path("reports"),
-    show_default=True,
-    help="The folder of runs.",
-)
 
 
 def lab_to_name(lab_file: Path) -> str:

@@ -10,13 +10,17 @@ import os
 import shlex
 import sys
 import traceback
+from difflib import SequenceMatcher
+from functools import partial
 from importlib import resources
+from itertools import takewhile
 from typing import Final
 
 import click
 from click.shell_completion import CompletionItem
 
 from harness import __version__
+from harness.cli.common_options import CommandGroup
 from harness.cli.say import say, show_notices
 from harness.core.errors import ConfigError, HarnessError
 from harness.core.outgoing_text import OutgoingStream
@@ -46,9 +50,10 @@ COMMANDS: Final = {
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 _INPUT: Final = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM)
 _MOST_CHARS: Final = 300
+_NEAR: Final = 0.8
 
 
-class LazyGroup(click.Group):
+class LazyGroup(CommandGroup):
     """A group that imports the module of a command only when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -115,6 +120,8 @@ def commands(context: click.Context, verbose: bool) -> None:
       qnn-harness run model.bin -s sim-v73
       pytest -m device
 
+    The options --lab, --reports and --json may also follow a command that takes them.
+
     Exit codes: 0 fine, 1 negative answer, 2 wrong input, 3 the lab failed, 130 interrupted.
     """
     show_notices(context)
@@ -133,6 +140,10 @@ def main() -> None:
     except click.exceptions.Abort:
         code = 130
     except click.ClickException as error:
+        if isinstance(error, click.NoSuchOption) and error.possibilities:
+            error.possibilities[:] = filter(
+                partial(_is_near, error.option_name), error.possibilities
+            )
         stderr = io.StringIO()
         error.show(file=stderr)
         _complain(stderr.getvalue(), nl=False)
@@ -145,6 +156,12 @@ def main() -> None:
     except Exception as error:
         code = _report_error(error)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _is_near(option: str, other: str) -> bool:
+    """Return whether one name begins with the other, or differs from it in a few letters."""
+    name, near = sorted((option.strip("-"), other.strip("-")), key=len)
+    return near.startswith(name) or SequenceMatcher(None, name, near).ratio() >= _NEAR
 
 
 def _report_error(error: Exception) -> int:
@@ -162,7 +179,8 @@ def _report_error(error: Exception) -> int:
         _complain("error: this computer does not have enough memory for this command")
     else:
         message = " ".join(f"{type(error).__name__}: {error}".split())[:_MOST_CHARS].rstrip(":")
-        verbose = {"-v", "--verbose"} & set(sys.argv[1:2])
+        before = takewhile(lambda word: word not in COMMANDS, sys.argv)
+        verbose = {"-v", "--verbose"} & set(before)
         advice = "it with this traceback" if verbose else "it with what `qnn-harness -v ...` prints"
         if verbose:
             _complain("".join(traceback.format_exception(error)))

@@ -11,15 +11,13 @@ from typing import Literal, cast
 
 import click
 
+from harness.cli.common_options import CommandGroup, NamedPath, json_option, lab_option
 from harness.cli.lab_options import (
     HOST_TARGET,
     Checked,
-    NamedPath,
     device_option,
     files_argument,
     host_runtime,
-    json_option,
-    lab_option,
     lab_to_name,
     only_version,
     open_catalog,
@@ -129,7 +127,7 @@ _log = logging.getLogger(__name__)
 _NEGATIVE = 1
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def model() -> None:
     """Inspect, compare, extract, compile, fit and bundle model files.
 

@@ -7,18 +7,20 @@ from pathlib import Path
 
 import click
 
-from harness.cli.lab_options import (
+from harness.cli.common_options import (
     DEFAULT_LAB,
     NamedPath,
-    device_option,
     json_option,
     lab_option,
+    reports_option,
+)
+from harness.cli.lab_options import (
+    device_option,
     lab_or_simulated,
     lab_to_name,
     only_version,
     open_catalog,
     qnn_option,
-    reports_option,
 )
 from harness.cli.say import say, say_result
 from harness.containers.open import open_artefact

@@ -13,15 +13,12 @@ import click
 
 from harness.bisect.bad_condition import Judged, Point
 from harness.cli.bisect import RunLines
+from harness.cli.common_options import NamedPath, json_option, lab_option, reports_option
 from harness.cli.lab_options import (
-    NamedPath,
     PytestCommand,
-    json_option,
-    lab_option,
     lab_to_name,
     open_catalog,
     output_option,
-    reports_option,
     require_output,
 )
 from harness.cli.say import say, say_json

@@ -11,15 +11,8 @@ from typing import Final
 
 import click
 
-from harness.cli.lab_options import (
-    NamedPath,
-    PytestCommand,
-    duration_option,
-    json_option,
-    lab_option,
-    lab_or_simulated,
-    reports_option,
-)
+from harness.cli.common_options import NamedPath, json_option, lab_option, reports_option
+from harness.cli.lab_options import PytestCommand, duration_option, lab_or_simulated
 from harness.cli.say import say, say_result
 from harness.core.errors import ConfigError
 from harness.core.outgoing_text import without_secrets

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from harness.cli.lab_options import lab_option
+from harness.cli.common_options import lab_option
 from harness.cli.say import say
 from harness.core.errors import ConfigError, InfraError
 from harness.core.files import read_bounded

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from harness.cli.lab_options import NamedPath, output_option, reports_option
+from harness.cli.common_options import CommandGroup, NamedPath, reports_option
+from harness.cli.lab_options import output_option
 from harness.cli.say import say
 from harness.core.outgoing_text import counted
 from harness.history.previous_run import since_previous
@@ -16,7 +17,7 @@ from harness.report.summary import cut_short
 from harness.results.run_folder import JOURNAL, RunFolder
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def report() -> None:
     """Write the reports of runs, merge runs, or write the pages of the lab."""
 

@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 import pytest
 
+from harness.cli.common_options import DEFAULT_LAB, CommonOption, NamedPath, json_option
 from harness.cli.lab_options import (
-    DEFAULT_LAB,
     Checked,
-    NamedPath,
     PytestCommand,
     files_argument,
-    json_option,
     lab_or_simulated,
 )
 from harness.cli.say import say
@@ -56,7 +54,8 @@ def _add_pytest_options(command: click.Command) -> click.Command:
             type_ = click.Choice(option.arguments["choices"])
         elif check is nonempty:
             type_ = NamedPath()
-        click_option = click.Option(
+        kind = CommonOption if option.parameter in ("lab", "reports") else click.Option
+        click_option = kind(
             [*(["-s"] if option.short == "--device" else []), option.short, option.parameter],
             type=type_,
             metavar=None if isinstance(type_, click.Choice) else option.arguments.get("metavar"),

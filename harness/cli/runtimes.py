@@ -10,12 +10,11 @@ from typing import cast
 import click
 
 from harness.bench.provisioner import preflight_piece
+from harness.cli.common_options import CommandGroup, json_option, lab_option
 from harness.cli.lab_options import (
     device_option,
     files_argument,
     host_runtime,
-    json_option,
-    lab_option,
     open_catalog,
 )
 from harness.cli.say import say, say_json, say_result, shown_transfers
@@ -123,7 +122,7 @@ class RuntimesShown(Printout):
     runtimes: list[ShownRuntime]
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 @click.pass_context
 def runtimes(context: click.Context) -> None:
     """List, fetch, show and verify QNN runtimes.
@@ -136,8 +135,8 @@ def runtimes(context: click.Context) -> None:
 
 
 @runtimes.command("list")
-@lab_option
 @click.option("--target", type=click.Choice(TARGETS), help="Only those for this target.")
+@lab_option
 @json_option
 def list_(lab_file: Path, target: str | None, as_json: bool) -> int:
     """List the available runtimes by source, and whether they are cached."""

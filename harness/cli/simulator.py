@@ -15,7 +15,8 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from harness.cli.lab_options import NamedPath, lab_option, open_lab, output_option, require_output
+from harness.cli.common_options import CommandGroup, NamedPath, lab_option
+from harness.cli.lab_options import open_lab, output_option, require_output
 from harness.cli.say import say
 from harness.core.errors import ConfigError, InfraError
 from harness.core.files import write_whole
@@ -76,7 +77,7 @@ _LOOK_S: Final = 1.0
 _MOST_DEVICES: Final = 200
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def simulator() -> None:
     """Start simulated devices, or build the emulator of their DSPs."""
 

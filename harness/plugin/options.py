@@ -451,13 +451,13 @@ class Options:
     lab: Path = _option(
         "--qnn-lab FILE",
         "the lab's devices (default: devices.yaml in the rootdir)",
-        "The lab's devices (default: devices.yaml, else one simulated device).",
+        type=nonempty,
         read=lambda value, folders: _path(value, folders) or folders.root / "devices.yaml",
     )
     reports: Path = _option(
         "--qnn-reports DIR",
         "where results go (default: reports in the rootdir)",
-        "Where results go (default: reports).",
+        type=nonempty,
         read=lambda _, folders: folders.reports,
     )
     known_issues: Path | None = _option(

@@ -7,12 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli.bisect import bisect
-from harness.cli.lab_options import (
-    DEFAULT_LAB,
-    HOST_TARGET,
-    host_runtime,
-    lab_or_simulated,
-)
+from harness.cli.common_options import DEFAULT_LAB
+from harness.cli.lab_options import HOST_TARGET, host_runtime, lab_or_simulated
 from harness.core.durations import parse_duration
 from harness.core.errors import ConfigError, NoLabError
 from harness.lab.inventory import SIMULATED_LAB

@@ -10,6 +10,7 @@ from unittest import mock
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 
 from harness.cli.main import COMMANDS, commands
 from harness.core.errors import HarnessError
@@ -70,6 +71,20 @@ def test_a_command_that_there_is_not(word: str) -> None:
     assert (completed.returncode, f"'{word}'" in completed.stderr) == (2, True)
     assert ("'devices'" in completed.stderr) == (word == "devces")
     assert (f"qnn-harness run {word}" in completed.stderr) == (word == __file__)
+
+
+def test_common_options_are_explained_once_and_completed_everywhere(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("fine\n")
+    for words in (["--json", "explain"], ["explain", "--json"], ["explain"]):
+        printed = qnn_harness(*words, tmp_path / "log", code=1).stdout
+        assert printed.startswith("{") == ("--json" in words)
+    for name, common in (("run", "--lab, --reports, --json"), ("model fit", "--lab, --json")):
+        page = qnn_harness(*name.split(), "-h").stdout
+        (line,) = (line for line in page.splitlines() if "--json  " in line)
+        assert line.split("  ")[1] == common
+        completion = ShellComplete(commands, {}, "qnn-harness", "")
+        options = {item.value for item in completion.get_completions(name.split(), "--")}
+        assert {*common.split(", ")} <= options
 
 
 def test_the_version_tells_the_schemas() -> None:

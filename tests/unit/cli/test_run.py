@@ -42,12 +42,6 @@ def test_an_option_without_its_value_is_refused(pytest_words: list[str], option:
     assert f"Option '{option}' requires an argument" in completed.output
 
 
-def test_a_limit_is_not_an_option_of_its_own() -> None:
-    completed = CliRunner().invoke(run, ["a.bin", "--max-error=3"])
-    assert completed.exit_code == 2
-    assert "Did you mean '--limit max-error=X'?" in completed.output
-
-
 @pytest.mark.parametrize(
     ("word", "passed_on"),
     [

@@ -59,7 +59,7 @@ NO_FALLBACK: Final = re.compile(
 
 def refusals(model: OnnxNodes, refused: list[RefusedNode], on: str) -> dict[str, object]:
     """Return the nodes of a model as figures when all that is known is which were refused."""
-    default = "the provider names no reason"
+    default = "the provider gives no reason"
     reason_of = {(node.name, node.op_type): node.reason or default for node in refused}
     reasons = [
         (node, f"it lies within {node.parent}" if node.parent else reason_of.get(node.key))

@@ -140,7 +140,7 @@ def _failure_lines(answer: Explained, *others: Explained) -> Iterator[str]:
     yield f"cause: {answer.id} ({answer.confidence}): {answer.words}"
     yield from _lines_of(answer)
     yield f"  what helps: {answer.fix}"
-    yield f"  what tells: {distinctions[answer.id]}"
+    yield f"  how to tell: {distinctions[answer.id]}"
     for thread in answer.threads:
         yield f"  see {thread}"
     last_title = ""
@@ -151,7 +151,7 @@ def _failure_lines(answer: Explained, *others: Explained) -> Iterator[str]:
             yield (last_title := title)
         yield f"  {cause.id} ({cause.confidence}): {cause.words}"
         yield from (f"  {line}" for line in _lines_of(cause))
-        yield f"    what tells: {distinctions[cause.id]}"
+        yield f"    how to tell: {distinctions[cause.id]}"
 
 
 def _lines_of(cause: Explained) -> Iterable[str]:

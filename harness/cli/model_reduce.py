@@ -148,7 +148,7 @@ def bundle_command(case: str, output: Path, **options: Any) -> None:
     say(f"written: {output}: {content}")
     say(f"outcome of the case: {', '.join([outcome, *more[:2]])}")
     if record.error is not None and record.error.diagnosis is not None:
-        say(f"    {record.error.diagnosis.text()}")
+        say("\n".join(f"    {line}" for line in record.error.diagnosis.lines()))
     say(f"send this file; to run it: {_run_command(str(output), plan.qnn)}")
 
 

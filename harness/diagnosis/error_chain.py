@@ -35,7 +35,7 @@ def read_messages(text: str) -> dict[tuple[str, str], tuple[str, ...]]:
     for number, line in enumerate(text.splitlines()[1:], 2):
         columns = line.split("\t")
         if len(columns) != 3 or columns[1] not in _ROLES:
-            raise ValueError(f"messages.tsv:{number}: no pattern with role and cause: {line!r}")
+            raise ValueError(f"messages.tsv:{number}: no pattern, role and cause: {line!r}")
         patterns_of[columns[1], columns[2]].append(columns[0])
     return {key: tuple(patterns) for key, patterns in patterns_of.items()}
 

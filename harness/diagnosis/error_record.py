@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Final, Literal
 
 from pydantic import Field, StrictInt, model_validator
@@ -62,6 +63,13 @@ class Diagnosis(Part):
     @property
     def name(self) -> str:
         return f"{self.id} ({self.confidence})"
+
+    def lines(self) -> Iterator[str]:
+        yield f"{self.name}: {self.words}"
+        if self.fix:
+            yield f"what helps: {self.fix}"
+        if self.thread:
+            yield f"see {self.thread}"
 
     def text(self) -> str:
         """Return one line of text."""

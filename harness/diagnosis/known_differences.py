@@ -59,8 +59,8 @@ def _failures(
                 code=fitting.rule.id,
                 severity="warning" if needs > limit << 20 else "info",
                 files=(file,),
-                explanation=f"{works}, a graph of {file} that needs more than {limit:,} MiB "
-                f"(memory_alloc_limit; {more:,} in {others[0].file}) is refused; its largest "
+                explanation=f"{works}, graphs of {file} that need more than {limit:,} MiB are "
+                f"rejected (memory_alloc_limit; {more:,} MiB in {others[0].file}); its largest "
                 f"context needs {needs:,} bytes",
                 fix=fitting.rule.fix,
                 thread=next(iter(fitting.rule.urls), None),

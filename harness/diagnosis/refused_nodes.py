@@ -77,7 +77,7 @@ def refusal_text(refused: Iterable[RefusedNode], shapes: Mapping[str, str], hint
     lines = []
     for node in nodes[:_MOST_NAMED]:
         kind = ", ".join(filter(None, (node.op_type, shapes.get(node.name))))
-        why = node.reason or "the provider names no reason"
+        why = node.reason or "the provider gives no reason"
         lines.append(f"op {node.name or 'without a name'} ({kind}) is not supported here: {why}")
     if (more := len(nodes) - _MOST_NAMED) > 0:
         lines.append(f"... and {more} more")

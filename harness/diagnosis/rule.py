@@ -210,7 +210,7 @@ class FittingRule:
         return Diagnosis(
             id=rule.id,
             confidence=self.confidence,
-            words=f"as foreseen, {self.foretold}: {cause}" if self.foretold else cause,
+            words=f"as preflight warned, {self.foretold}: {cause}" if self.foretold else cause,
             fix=rule.fix,
             thread=next(iter(rule.urls), None),
         )

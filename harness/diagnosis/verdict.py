@@ -398,7 +398,8 @@ class Verdict:
         link = error.first_cause
         first = "" if link is None or link.message in error.message else link.message
         cause = f"\nfirst cause: {first}" if first else ""
-        diagnosis = f"\ndiagnosis: {error.diagnosis.text()}" if error.diagnosis else ""
+        lines = error.diagnosis.lines() if error.diagnosis else ()
+        diagnosis = "\ndiagnosis: " * bool(error.diagnosis) + "\n".join(lines)
         # without both the message is on the first line, which is all that a summary shows
         end = "\n" if place or api else ": "
         return f"{self.outcome}{place}{api}{end}{error.message}{cause}{diagnosis}".rstrip(" :\n")
@@ -423,7 +424,7 @@ def _ending(run: ProbeRun) -> Verdict | None:
             return _no_verdict("infra", _silence(run, why))
         return _judge_cut_short(run, "hung", f"did not end within {run.duration_s:.1f} s")
     if run.truncated:
-        return _judge_cut_short(run, "hung", "wrote output without end and was killed")
+        return _judge_cut_short(run, "hung", "wrote too much output and was killed")
     # a crash after a complete plan comes from tearing down what a failed step never set up
     if signal is not None and not (transcript.done and transcript.first_failure is not None):
         return _judge_cut_short(run, "crashed", f"was ended by {signal}")
@@ -434,12 +435,12 @@ def _ending(run: ProbeRun) -> Verdict | None:
         return _no_verdict("infra", _silence(run, "ended, but its last output was lost"))
     # a process exits only between events; within an event only a signal ends it
     if transcript.cut_off and signal is None:
-        return _no_verdict("infra", _silence(run, "ended by itself in the middle of an event"))
+        return _no_verdict("infra", _silence(run, "exited in the middle of an event"))
     if not transcript.done:
         ending = f"ended with exit code {run.exit_code} before its plan was done"
         return _judge_cut_short(run, "crashed", ending)
     if (unfit := misfit(transcript, run.plan)) is not None:
-        return _no_verdict("infra", f"the events of the probe do not fit its plan: {unfit}")
+        return _no_verdict("infra", f"the events of the probe do not match its plan: {unfit}")
     if run.exit_code not in _WENT_WELL and transcript.first_failure is None:
         return _judge_cut_short(run, "crashed", f"ended with exit code {run.exit_code}")
     return None

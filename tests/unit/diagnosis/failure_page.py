@@ -121,7 +121,7 @@ def _entry(rule: Rule, shown: dict[str, list[str]]) -> str:
     text = f"\n- **Threads**: {threads}" if threads else ""
     return (
         f"\n### {rule.id}\n\n{words[0].upper()}{words[1:]}.\n\n{examples_text}\n"
-        f"- **What tells it apart**: {rule.distinction}.\n- **What helps**: {rule.fix}.{text}\n"
+        f"- **How to tell**: {rule.distinction}.\n- **What helps**: {rule.fix}.{text}\n"
     )
 
 

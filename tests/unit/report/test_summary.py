@@ -276,7 +276,7 @@ def test_devices_that_one_adb_server_lost_share_a_line(snapshot: Snapshot) -> No
 
 
 def test_preflight_is_one_line_per_code_with_what_came_of_it(snapshot: Snapshot) -> None:
-    foreseen = Diagnosis(id="x", confidence="known", words="as foreseen, it is refused: w")
+    foreseen = Diagnosis(id="x", confidence="known", words="as preflight warned, it is refused: w")
     mixes = (finding("mix", "x"), finding("mix", "y"), finding("mix", "z"))
     records = [
         failing("a", preflight=mixes),
@@ -294,7 +294,7 @@ def test_preflight_is_one_line_per_code_with_what_came_of_it(snapshot: Snapshot)
     assert line == f"preflight error mix: {'x' * 258}...  [then: 1 passed]"
 
 
-FORESEEN = "as foreseen, the runtime is {}.0: it is refused: the layout is another's"
+FORESEEN = "as preflight warned, the runtime is {}.0: it is refused: the layout is another's"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import operator
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -345,7 +346,7 @@ def review_lines(
     today: datetime.date,
     collected: CollectedTests | None = None,
 ) -> list[str]:
-    """Return a line for each entry that expired, may be fixed, or can never match.
+    """Return a line for each entry that expired, is fixed or too wide, or can never match.
 
     A run is mostly a part of the matrix, so that it proves nothing if none of its cases meets an
     entry's conditions. If none of the `collected` tests can meet them, the entry can never match
@@ -353,8 +354,10 @@ def review_lines(
     """
     lines = []
     fixed: dict[str, list[str]] = {}
+    failing = Counter[str | None]()
     matched = set[str]()
     for case in cases:
+        failing[case.known_issue] += 1
         for name in case.fixed.known_issues if case.fixed else ():
             fixed.setdefault(name, []).append(case.case)
         if collected is not None:
@@ -364,8 +367,12 @@ def review_lines(
         if issue.until < today:
             lines.append(f"known issue {issue.id} expired on {issue.until}; review it")
         elif passed := fixed.get(issue.id):
-            text = f"{counted(len(passed), 'case')} passed where it is expected"
-            lines.append(f"known issue {issue.id}: fixed? {text}  [first: {passed[0]}]")
+            text = f"{counted(len(passed), 'case')} passed under its conditions"
+            if still := failing[issue.id]:
+                text += f", {still} failed as expected; limit its conditions to these"
+            else:
+                text = f"fixed? {text}; remove it, or limit its conditions"
+            lines.append(f"known issue {issue.id}: {text}  [first: {passed[0]}]")
         elif collected and issue.id not in matched and (why := never_matches(issue, collected)):
             lines.append(f"known issue {issue.id} can never match: {why}")
     return lines

@@ -44,6 +44,7 @@ COLLECTED.suites = frozenset({"spill_fill"})
 HERE = {"suite": "context_count"}
 FIXED = case("a", fixed={"known_issues": ("x",), "fails": False})
 FAILED = case("b", outcome="failed")
+KNOWN = case("b", outcome="failed", error=error(code=1002), expected={"known_issue": "x"})
 OTHERWISE = case("c", outcome="failed", error=error(code=5005))
 LOST = case("d", outcome="error", cause="infra")
 MISSPELT = {"suite": "context_count", "axes": {"contxts": 66, "contexts": 66}}
@@ -51,7 +52,7 @@ MISSPELT = {"suite": "context_count", "axes": {"contxts": 66, "contexts": 66}}
 
 def reviewed(*arguments: Any) -> list[str]:
     """The kind of each line of a review."""
-    kinds = ("expired", "fixed?", "can never match")
+    kinds = ("expired", "fixed?", "limit its conditions", "can never match")
     return [next(kind for kind in kinds if kind in line) for line in review_lines(*arguments)]
 
 
@@ -63,6 +64,7 @@ def reviewed(*arguments: Any) -> list[str]:
         ([FAILED], issue(HERE, until="2026-11-20"), ["expired"]),
         ([FIXED], issue(HERE, until="2026-11-21"), ["fixed?"]),
         ([case("a", outcome="error", cause="infra"), FIXED], issue(HERE), ["fixed?"]),
+        ([FIXED, KNOWN], issue(HERE), ["limit its conditions"]),
         ([FIXED], issue(HERE, id_="y"), []),
         ([OTHERWISE, LOST], issue(HERE), []),
         # nobody was there

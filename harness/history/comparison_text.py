@@ -66,7 +66,14 @@ def op_lines(ops: OpsCompared) -> Iterator[str]:
         word = "slower" if change.judged > 1 else "faster"
         yield f"perhaps op {word}: {_op_change(change)}; more runs are needed"
     yield from _listed([*map(_remade, ops.remade)])
-    yield f"ops: {ops.same} unchanged within {100 * ops.effect:g} %, {ops.unsure} undecided"
+    yield from _rest("op", ops.same, ops.unsure, ops.effect)
+
+
+def _rest(noun: str, same: int, unsure: int, effect: float) -> Iterator[str]:
+    parts = [f"{counted(same, noun)} unchanged within {100 * effect:g} %"] if same else []
+    parts += [f"{counted(unsure, noun)} undecided, more runs are needed"] if unsure else []
+    if parts:
+        yield "; ".join(parts)
 
 
 def _listed(lines: Sequence[str], rest: str = "such ops", most: int = _MOST) -> Iterator[str]:
@@ -110,10 +117,7 @@ def speed_lines(speed: SpeedCompared, most: int = _MOST) -> Iterator[str]:
         yield from _listed([_change_text(row) for row in rows], verdict, most)
     suspects = [f"perhaps {_change_text(row)}; more runs are needed" for row in speed.suspects]
     yield from _listed(suspects, "that may have changed", most)
-    if speed.same or speed.unsure or speed.slower or speed.faster:
-        undecided = f", {speed.unsure} undecided" if speed.unsure else ""
-        figures = counted(speed.same, "figure")
-        yield f"speed and memory: {figures} unchanged within {100 * speed.effect:g} %{undecided}"
+    yield from _rest("figure", speed.same, speed.unsure, speed.effect)
 
 
 def _change_text(row: SpeedRow) -> str:
@@ -206,13 +210,7 @@ class ComparisonView(Comparison):
 
     @property
     def name(self) -> str:
-        return f"{self.run} beside {self.base}" if self.base is not None else self.run
-
-    @property
-    def ran_with(self) -> str:
-        new, base = map(named_files, (self.versions, self.base_versions))
-        before = f"; {self.base}: {base or 'no version'}" if self.base is not None else ""
-        return f"{self.run}: {new or 'no version'}{before}"
+        return f"{self.run} compared with {self.base}" if self.base is not None else self.run
 
     @property
     def limits(self) -> str | None:
@@ -347,18 +345,22 @@ def _blocks(
     """Yield blocks with at most `cases` of each group; `shorten` shortens texts of records."""
     yield Heading(f"Devices: {view.mark}", level=1)
     yield Paragraph(f"{outgoing(view.verdict)}.", f"verdict {'good' if view.is_good else 'bad'}")
-    base: list[str | Span] = [] if view.base is None else [" beside ", shorten(view.base)]
-    yield Paragraph(["Run ", shorten(view.run), *base, "."])
-    yield Paragraph(["With ", shorten(view.ran_with), "."])
+    for name, run, versions in (
+        ("Run", view.run, view.versions),
+        ("Base", view.base, view.base_versions),
+    ):
+        if run is not None:
+            with_versions = shorten(named_files(versions) or "no version")
+            yield Paragraph([f"{name}: ", shorten(run), " with ", with_versions])
     if view.limits:
         yield Paragraph(f"{view.limits}.")
     if view.changed_around:
-        yield Paragraph(["Changed since then: ", shorten(view.changed_around)])
+        yield Paragraph(["Changed since the base: ", shorten(view.changed_around)])
     if view.other_power:
         others = counted(len(view.other_power), "case")
         yield Paragraph(
-            f"{others} had another power profile or other refused votes before; such times are not "
-            "compared."
+            f"{others} had another power profile or other refused votes in the base: their times are "
+            "not compared."
         )
     if view.failed_on:
         yield Paragraph(fails_because(view.failed_on))

@@ -41,14 +41,14 @@ def previous_of(folder: RunFolder) -> RunFolder:
     previous = next(_selecting(selection, _before(folder)), None)
     if previous is not None:
         return previous
-    words = "it does not say which"
+    words = "which it does not record"
     if isinstance(selection, list):
         words = " ".join(map(str, selection)) or "all that pytest finds"
     raise ConfigError(
-        f"no finished run before {folder.run_id} selects the same cases ({words})",
+        f"no finished run before {folder.run_id} selects the same cases ({words}); to compare "
+        "any two runs, name both: compare BASE NEW",
         file=folder.path.parent,
         field="--previous",
-        choices=["compare BASE NEW, for any two runs"],
     )
 
 

@@ -732,7 +732,7 @@ def rates(case: CaseRow) -> str:
     if case.no_verdict:
         parts.append(f"{case.no_verdict} without a verdict")
     if case.asked:
-        parts.append(f"asked: {shortened(case.asked, _WIDTH)}")
+        parts.append(f"options: {shortened(case.asked, _WIDTH)}")
     return ", ".join(parts)
 
 

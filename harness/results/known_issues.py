@@ -56,7 +56,7 @@ def compiled_pattern(text: str) -> Any:
         return re2.compile(text, options)
     except re2.error as error:
         problem = error.args[0].decode("utf-8", "replace")
-        raise ValueError(f"is not a regular expression of RE2: {problem}") from error
+        raise ValueError(f"is not a valid RE2 regular expression: {problem}") from error
 
 
 _SIGNS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
@@ -443,13 +443,14 @@ def _unmet_tests(conditions: Conditions, collected: CollectedTests) -> Iterator[
     }
     if not candidates:
         if suite is not None and not _any_matches(collected.suites, suite):
-            yield f"no suite is called {_shown(suite)}"
+            yield f"no suite is called {_shown(suite)}{_existing(sorted(collected.suites))}"
         return
     owner = "its suite" if suite is not None else "any suite"
     if (tests := conditions.test) is not None:
+        names = {test for _, test in candidates}
         candidates = {key: axes for key, axes in candidates.items() if matches_any(key[1], tests)}
         if not candidates:
-            yield f"no test of {owner} has the name {_shown(tests)}"
+            yield f"no test of {owner} has the name {_shown(tests)}{_existing(sorted(names))}"
             return
         owner = "its test"
     missing = [
@@ -463,8 +464,8 @@ def _unmet_tests(conditions: Conditions, collected: CollectedTests) -> Iterator[
     for name, alternatives in conditions.axes.items():
         values = [value for axes in candidates.values() for value in axes.get(name, {}).values()]
         if name not in IN_AXES and not _any_matches(values, alternatives):
-            shown = _shown(dict.fromkeys(map(str, values)))
-            yield f"in no case of {owner} {name} is {_shown(alternatives)} (there are: {shown})"
+            existing = _existing(map(str, values))
+            yield f"in no case of {owner} {name} is {_shown(alternatives)}{existing}"
 
 
 def _any_matches(values: Iterable[object], alternatives: Sequence[object]) -> bool:
@@ -478,6 +479,11 @@ def _contradicts_itself(text: str) -> bool:
     # longer than any bound, so that all parts of each bound are compared
     zeros = (0,) * max(map(len, bounds))
     return not any(QnnVersion((*parts, *zeros)) in version_range for parts in least)
+
+
+def _existing(names: Iterable[str]) -> str:
+    shown = _shown(dict.fromkeys(filter(None, names)))
+    return f" (there are: {shown})" if shown else ""
 
 
 def _shown(values: Iterable[object]) -> str:

@@ -169,7 +169,7 @@ def drift_lines(outputs: Sequence[Output]) -> Iterator[str]:
     """Yield lines on the outputs that drift."""
     for output in outputs:
         if output.drifts:
-            yield f"{output.context}, output {output.output} is not the same everywhere:"
+            yield f"{output.context}, output {output.output} differs between versions, devices or backends:"
             places: dict[str, list[str]] = {}
             for point in output.points:
                 places.setdefault(output.describe(point), []).append(output.place(point))

@@ -332,11 +332,13 @@ class RunFolder:
         if path.parts == (path.name,) and not path.exists():
             path = _REPORTS / path if (_REPORTS / path).exists() else path
         if not (path / JOURNAL).is_file():
-            none = "; `qnn-harness run FILE` or `pytest -m device` makes one"
+            problem = f"is not the folder of a run: it has no {JOURNAL}"
+            none = "does not exist; `qnn-harness run FILE` or `pytest -m device` makes a run"
+            runs = run_folders(path if path.exists() else path.parent)
             raise ConfigError(
-                f"is not the folder of a run: it has no {JOURNAL}{'' if path.exists() else none}",
+                problem if path.exists() else none,
                 file=path,
-                choices=[str(run) for run in run_folders(path)[-5:]] or None,
+                choices=[str(run) for run in runs[-5:]] or None,
             )
         folder = cls(path.resolve())
         folder.info()

@@ -79,7 +79,7 @@ def test_what_was_asked_makes_no_case_flaky(tmp_path: Path) -> None:
     file_options = str(FileOptions(**options))
     assert (failing["state"], failing["failed"], failing["asked"]) == ("failing", 3, file_options)
     assert (passing["state"], passing["passed"], passing["asked"]) == ("passing", 6, "")
-    assert f"asked: {file_options}" in history_output("--reports", tmp_path)[1]
+    assert f"options: {file_options}" in history_output("--reports", tmp_path)[1]
     with pytest.raises(ConfigError, match=r"net\.onnx::"):
         merge_runs([runs[1], runs[2]], tmp_path / "merged")
 

@@ -359,8 +359,8 @@ def _blocks(
     if view.other_power:
         others = counted(len(view.other_power), "case")
         yield Paragraph(
-            f"{others} had another power profile or other refused votes in the base: their times are "
-            "not compared."
+            f"{others} had another power profile or other refused votes in the base: their times "
+            "are not compared."
         )
     if view.failed_on:
         yield Paragraph(fails_because(view.failed_on))

@@ -169,7 +169,8 @@ def drift_lines(outputs: Sequence[Output]) -> Iterator[str]:
     """Yield lines on the outputs that drift."""
     for output in outputs:
         if output.drifts:
-            yield f"{output.context}, output {output.output} differs between versions, devices or backends:"
+            name = f"{output.context}, output {output.output}"
+            yield f"{name} differs between versions, devices or backends:"
             places: dict[str, list[str]] = {}
             for point in output.points:
                 places.setdefault(output.describe(point), []).append(output.place(point))

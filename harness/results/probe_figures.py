@@ -168,7 +168,7 @@ def power_figures(profile: str, engine: str, transcript: Transcript) -> dict[str
     elif "dcvs" in votes or (votes and not by_probe):
         answer = "the library accepted all votes"
     elif by_probe:
-        answer = "the device has no power interface to vote with"
+        answer = "the device has no power interface"
     else:
         answer = f"the library logged no refusal, and {engine} does not say what it answered"
     if "dcvs" in votes and "released" not in votes:

@@ -92,7 +92,7 @@ REFUSED = logged("<E> Failed to set powerConfig with error 0x3ef")
             {"infrastructure": 1000},
             "the library refused infrastructure (1000)",
         ),
-        ([StepResult(0, "device-create")], "probe", {}, "the device has no power interface to vote with"),
+        ([StepResult(0, "device-create")], "probe", {}, "the device has no power interface"),
         (
             [NOTHING],
             "ort",

@@ -104,7 +104,7 @@ _SYSTEM = "libQnnSystem.so"
 class Bench:
     """A device with a runtime on it, for one case.
 
-    `placement` says which; `run` runs a plan in a new process there. Figures passed to `measure`
+    `placement` names both; `run` runs a plan in a new process there. Figures passed to `measure`
     go into the case's record.
     """
 
@@ -277,7 +277,7 @@ class Bench:
         `inputs` and `expected` are a folder or files, raw or .npy, one for each tensor. Without
         `inputs` they are generated, the same each time. Without `expected` the runs are only
         compared with each other. If it fails, its contexts are run without ExecuTorch, and the
-        record has what became of them. Otherwise like `run`.
+        record has the result. Otherwise like `run`.
 
         Raises ConfigError unless the test is marked `device(engine="executorch")`, for a file that
         is not a .pte, and for a device for which ExecuTorch's wheel has no libraries.
@@ -318,7 +318,7 @@ class Bench:
         """Run a plan in a probe process of its own and judge it.
 
         The verdict and the figures go into the case's record. Raises DeviceError or NoVerdict if
-        the lab failed; a failing target raises nothing here.
+        the lab failed; to raise if the target failed, call `check` of the result.
         """
         observation = self.attempt(plan, timeout_s=timeout_s)
         self.case.notes.set_verdict(observation.verdict)
@@ -334,8 +334,8 @@ class Bench:
     ) -> Observation:
         """Run a plan like `run`, but leave the case's verdict and figures alone.
 
-        `environment` is added to that of the runtime. Raises NoVerdict if the lab kept the target
-        from answering, so that this is not taken for an answer.
+        `environment` is added to that of the runtime. Raises NoVerdict if the lab failed,
+        so that this is not taken for an answer of the target.
         """
         require(Plan, plan)
         return self.case.run(plan, timeout_s, environment)
@@ -450,14 +450,14 @@ class Bench:
     def deploy(self, files: Mapping[str, Path], programs: Collection[str] = ()) -> str:
         """Deploy files by the names they get on the device; return the path of their folder.
 
-        What is there already does not travel again. `programs` are names of executable files.
+        Files that are there already are not pushed again. `programs` are names of executable files.
         """
         return self.case.prepared.provisioned.deployer.deploy_files("files", files, programs)
 
     def shell(self, script: str, *, timeout_s: float = CASE_TIMEOUT_S) -> Completed:
         """Run a shell script on the device, in an environment with the runtime's libraries.
 
-        Its exit code is no verdict: `expect` makes one. Raises DeviceError, also at the deadline.
+        Its exit code gives no verdict; use `expect`. Raises DeviceError, also at the deadline.
         """
         environment = self.case.runtime.environment.items()
         exports = "".join(f"export {name}={shlex.quote(text)};" for name, text in environment)

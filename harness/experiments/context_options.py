@@ -29,8 +29,8 @@ def tried_values(name: str) -> dict[str, OptionValue]:
 def try_option(bench: Bench, name: str, source: Source) -> None:
     """Load two contexts with an option, execute them, and record the answer.
 
-    A refusal is one. Raises TargetFailure if there is none, because the process crashed or hung,
-    and on linux-x64 if it is another than the table has.
+    A refusal is an answer. Raises TargetFailure if there is none, because the process crashed or
+    hung, and on linux-x64 if it differs from that of the table.
     """
     options = tried_values(name)
     (deployed,) = bench.contexts(source)

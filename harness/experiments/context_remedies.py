@@ -52,8 +52,8 @@ _QUIET: Final = Settings(memory="off")
 class Remedy:
     """One way to load contexts, so that more of them fit or that they load sooner.
 
-    `costs` and `forbids` are words for a user. `qnn`, `ort` and `executorch` are what to write with
-    each of them, "" where there is nothing; what was tried fills the braces in them (`lines`).
+    `costs` and `forbids` are texts for the user. `qnn`, `ort` and `executorch` are the lines to
+    write for each of them, "" if there are none; tried values replace the braces (`lines`).
     `since` is the oldest QNN that was seen to know it. `options` are context options by name, those
     that depend on the contexts without a value.
     """

@@ -41,12 +41,12 @@ class ContextFile:
     """A context binary, used as it is.
 
     Relative paths start at the folder of the test's file. `inputs` and `expected` name a folder or
-    list files, raw or .npy. Of a folder, the files named like the tensors (x.raw) are used, or all
+    list files, raw or .npy. Of a folder, the files named after the tensors (x.raw) are used, or all
     in the order of their numbers (0.raw). Without `inputs` deterministic ones are generated;
     without `expected` no output is compared. The record says both. Outputs may
     differ by `tolerance`, in units of the raw values. `graph` names the graph to execute if there
     are several. Without it all are executed, in turn, and `inputs` and `expected` have a folder
-    for each graph, named like it. `name` is the name in cases and reports, by default that of the
+    for each graph, named after it. `name` is the name in cases and reports, by default that of the
     file.
     """
 

@@ -46,8 +46,8 @@ def ort_env(*, causes: bool = True) -> Step:
     """Create ORT's environment; from then on ORT's log becomes events.
 
     `causes`: ORT logs everything, because the QNN EP passes on the backend's errors at the lowest
-    level only. What is as severe as the plan's log level is kept. It costs time: a run of 0.15 ms
-    took twice as long with it. Without, ORT itself logs no more than the plan's level.
+    level only. Lines as severe as the plan's log level are kept. This costs time: a run of
+    0.15 ms took twice as long. Without it, ORT itself logs no more than the plan's level.
     """
     return Step("ort-env", {"severity": "0"} if causes else {})
 

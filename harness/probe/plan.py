@@ -157,8 +157,8 @@ _BESIDE_ROUNDS_S: Final = 100.0
 class Rounds:
     """Number of executions: `most` that count, after `warmup` that do not.
 
-    There are more until `least_ms` are over. No further round begins once `budget_ms` are over
-    (None: no limit), but there is always one; if the warm-up takes all the time, its last round
+    More are executed until `least_ms` have passed. No further round begins after `budget_ms` (None:
+    no limit), but at least one is executed; if the warm-up takes all the time, its last round
     counts.
     """
 
@@ -329,7 +329,7 @@ def context_load(
 
     With `profile` the library's own events are reported. `options` are context options by name
     (docs/reference/context-options.md); a group of contexts is that of context 0. Raises
-    ConfigError for one that does not exist or a value that it does not take.
+    ConfigError for one that does not exist or a value that it does not accept.
     """
     fields = texts(context=context, file=file, max_bytes=max_bytes, profile=profile)
     return Step("context-load", fields | option_fields(options, context))

@@ -104,8 +104,8 @@ _VERDICT_WORDS: Final[Mapping[CheckVerdict, str]] = {
 class Check(Part):
     """One expectation and its verdict.
 
-    `unseen` means that nothing on this target could decide it. `reason` is a sentence with the
-    figures that decided; `figures` has them as numbers, with units in the names.
+    `unseen` means that this target cannot show it. `reason` is a sentence with the figures that
+    decided; `figures` has them as numbers, with units in the names.
     """
 
     name: RecordText

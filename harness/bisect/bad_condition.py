@@ -370,7 +370,7 @@ def parse_match(text: str) -> Match:
             return named is not None and fnmatchcase(named, pattern)
 
         return Match(text, is_like, others=others)
-    raise ConfigError(f"--match: {text[:80]!r} has none of the valid forms", choices=_FORMS)
+    raise ConfigError(f"--match: {text[:80]!r} is not a condition", choices=_FORMS)
 
 
 def _code(text: str) -> int:

@@ -267,7 +267,7 @@ class BisectFolder(SearchFolder[Task]):
         """Return the newest. Raises ConfigError if there is none."""
         folders = _all(reports)
         if not folders:
-            raise ConfigError("holds no bisection", file=reports)
+            raise ConfigError("has no bisection", file=reports)
         return cls(folders[-1].resolve())
 
     @classmethod

@@ -48,7 +48,7 @@ from harness.results.case_names import function_of
 from harness.results.record import CaseRecord
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.difference import Difference, difference
-from harness.runtimes.runtime import kind_of
+from harness.runtimes.runtime import kind_of, version_key
 
 _TITLE_CHARS: Final = 120
 _SHOWN_CHARS: Final = 4000
@@ -63,13 +63,13 @@ def _blocks(result: BisectionResult) -> Iterator[Block]:
     answer = result.answer.text if result.answer else "The bisection is not over."
     yield Paragraph(Span(answer, style="strong"), style="verdict")
     yield Items([Item(line) for line in summary(result)])
-    yield Heading("How to see it")
+    yield Heading("Reproduce")
     yield CodeBlock([*commands(result)])
     yield from chain.from_iterable(_edge(result, edge) for edge in result.edges)
     for axis, libraries in result.libraries.items():
         yield Heading(f"Changes in the libraries of {axis}")
         yield Items(list(_libraries(libraries)))
-    yield Heading("Every run")
+    yield Heading("All runs")
     runs = [*map(_run_row, result.runs)]
     yield Table("", ("run", *result.axes, *_RUN_COLUMNS), runs, "stacked")
 
@@ -88,19 +88,21 @@ def _edge(result: BisectionResult, edge: Edge) -> Iterator[Block]:
     bad = next((side for side in sides if side.answer == "bad"), None)
     record = bad.record if bad is not None else None
     if record is not None and record.error is not None:
-        yield Paragraph("What it said:")
+        yield Paragraph("Error messages:")
         yield CodeBlock(record.error.message[:_SHOWN_CHARS].splitlines())
     if bad is not None and record is not None and record.logs:
-        folders = sorted({f"{bad.run}/{log}".rpartition("/")[0] for log in record.logs})
-        yield Paragraph(["Evidence: ", *joined(Span(path, link=link(path)) for path in folders)])
+        folders = {f"{bad.run}/{log}".rpartition("/")[0] for log in record.logs}
+        top = sorted(path for path in folders if path.rpartition("/")[0] not in folders)
+        yield Paragraph(["Evidence: ", *joined(Span(path, link=link(path)) for path in top)])
 
 
 def _libraries(change: Difference) -> Iterator[Item]:
-    yield from (Item(f"gone: {name} ({size:,} bytes)") for name, size in change.gone.items())
-    yield from (Item(f"new: {name} ({size:,} bytes)") for name, size in change.new.items())
+    yield from (Item(f"removed: {name} ({size:,} bytes)") for name, size in change.gone.items())
+    yield from (Item(f"added: {name} ({size:,} bytes)") for name, size in change.new.items())
     for library in change.changed:
         yield Item(f"{library.name}: {library.size_before:,} -> {library.size_after:,} bytes")
-    yield Item(f"unchanged: {counted(len(change.same), 'file')}")
+    if change.same:
+        yield Item(f"unchanged: {counted(len(change.same), 'file')}")
 
 
 def _run_row(run: Run) -> list[Line]:
@@ -151,7 +153,7 @@ def _error_of(result: BisectionResult) -> ErrorRecord | None:
 def summary(result: BisectionResult) -> list[str]:
     """Return the circumstances, a line each."""
     answer = result.answer
-    lines = [f"case: `{result.case}`"]
+    lines = [f"case: `{result.case}`", *filter(None, [_simulated(result)])]
     if isinstance(answer, CornersFinding):
         for corner in answer.corners:
             named = " with ".join(map(" ".join, zip(result.axes, corner.at, strict=True)))
@@ -168,7 +170,7 @@ def summary(result: BisectionResult) -> list[str]:
     for search in answer.searches if isinstance(answer, CornersFinding) else ():
         lines += (f"{search.axis}: {note}" for note in search.answer.notes)
     for axis, builds in result.versions.items():
-        for version, build in builds.items():
+        for version, build in sorted(builds.items(), key=lambda item: version_key(item[0])):
             if build:
                 lines.append(f"{axis} {version}: build {build}")
     if held_versions := held_text(result.held):
@@ -177,10 +179,9 @@ def summary(result: BisectionResult) -> list[str]:
     lines += _reasons(result)
     devices = sorted({str(run.device) for run in result.runs if run.device})
     lines.append(f"device: {', '.join(devices)} ({result.target}, {result.backend})")
-    lines += filter(None, [_simulated(result)])
     if answer:
-        lost = f", {answer.unknown} more lost to failures of the lab" if answer.unknown else ""
-        lines.append(f"runs: {answer.runs}{lost}; {bound_text(result.most_runs)}")
+        lost = f", and {answer.unknown} lost to the lab" if answer.unknown else ""
+        lines.append(f"runs: {answer.runs}{lost}")
     return lines
 
 
@@ -250,7 +251,7 @@ def _side_cells(run: Run) -> dict[str, object]:
     cells |= {name: measured[name] for name in counts if name in measured}
     if error is not None:
         cells |= {"failed step": error.step, "failed context": error.context}
-    return cells | {"seconds": record.duration_s}
+    return cells | {"seconds": f"{record.duration_s:.1f}"}
 
 
 def _cell(value: object) -> Span:

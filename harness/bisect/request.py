@@ -60,7 +60,9 @@ class Versions:
             names = self.resolve(axis, path, f"--{axis}")
             if len(names) != 1:
                 versions = counted(len(names), "version")
-                problem = f"{part} has {versions}, not one; list it in `runtimes` of devices.yaml"
+                problem = (
+                    f"{part} has {versions}; add it to `runtimes` of devices.yaml to search them"
+                )
                 raise ConfigError(problem, field=f"--{axis}", choices=names)
             paths[names[0]] = path
         return paths
@@ -200,7 +202,7 @@ def make_task(request: Request, lab: Lab, catalog: Catalog) -> Task:
     request = replace(request, axes=axes)
     _check_nothing_is_ignored(request, match)
     if match is not None and match.needs_good and "--good" not in ends:
-        raise ConfigError("--match compares with the good end; name its version", field="--good")
+        raise ConfigError("name the good version: --match compares with it", field="--good")
     placement = choose_devices(lab, request.case, request.devices)
     versions, specs = Versions(catalog, placement.target), dict(request.versions or {})
     listed = {axis: [specs[axis]] if axis in specs else [] for axis in SEARCHED}

@@ -65,10 +65,10 @@ def pytest_arguments_to_resume(stored: Sequence[str], arguments: Sequence[str]) 
     and if some had a secret, which is not stored, and are not given again.
     """
     if arguments and tuple(map(without_secrets, arguments)) != tuple(stored):
-        problem = "differs from the arguments of this search; give the same arguments, or none"
+        problem = "differ from those of the bisection; give the same arguments, or none"
         raise ConfigError(problem, field="-- PYTEST_ARGS")
     if not arguments and REDACTED in " ".join(stored):
-        problem = "an argument of this search had a secret, which is not stored; give all again"
+        problem = "one had a secret, which is not stored; give all arguments again"
         raise ConfigError(problem, field="-- PYTEST_ARGS")
     return tuple(arguments or stored)
 
@@ -199,7 +199,7 @@ def _problem(output: Path, exit_code: int | None) -> str:
         text = ""
     errors = _ERROR_LINE.findall(text)
     lines = [line for line in text.splitlines() if line.strip()]
-    last = errors[-1] if errors else (lines[-1] if lines else "it said nothing")
+    last = errors[-1] if errors else (lines[-1] if lines else "it printed nothing")
     plain = "".join(char if char.isprintable() else "?" for char in last)
     return f"{plain[:1000]} (exit code {exit_code})" if not errors else plain[:4000]
 
@@ -280,7 +280,7 @@ class Loop(ABC, Generic[Discovery]):
         pause_s = WAITS_S[min(troubles, len(WAITS_S)) - 1] if troubles else 0.0
         seconds = min(pause_s, max(0.0, self._time_left()))
         if seconds > 0:
-            self.watcher.on_note(f"the lab failed; the next try is in {seconds:.0f} s")
+            self.watcher.on_note(f"the lab failed; trying again in {seconds:.0f} s")
             self._sleep(seconds)
 
     def _run(self, question: Question) -> None:

@@ -69,7 +69,7 @@ def axis_step(spec: AxisSpec, evidence: Evidence) -> Question | AxisFinding:
     if high - low > 1:
         inside = range(low + 1, high)
         started = next((i for i in inside if state.tallies[i].answers), (low + high) // 2)
-        return state.question(started, f"splits the {high - low} places where the change can be")
+        return state.question(started, f"halves the {high - low} places where the change can be")
     return state.finding("change", states=verdicts, change=state.change(verdicts, low, high))
 
 
@@ -490,7 +490,7 @@ class Bisection(Loop[Finding]):
         if self._search.evidence.tallies.get(good, NOTHING).untestable:
             problem = f"{' with '.join(good)} gave no result to compare with"
             raise ConfigError(f"{problem}; name another version", field="--good")
-        return Question(at=good, number=question.number, why="reference of the comparison")
+        return Question(at=good, number=question.number, why="others are compared with it")
 
     def _measured_before(self, point: Point) -> list[float]:
         """Return the measurements of the earlier runs at a point, if one is compared."""

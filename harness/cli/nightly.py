@@ -23,6 +23,7 @@ from harness.plugin.collection import selection
 from harness.results.run_folder import new_run_id
 
 _TIMEOUT_S: Final = 4 * 3600.0
+_MOST_VANISHED: Final = 10
 _NO_NIGHT: Final = "there is no unfinished night to resume"
 
 
@@ -96,7 +97,9 @@ def nightly(
         *finished.lab_lines,
         f"{finished.run} compared with {finished.base or 'no other run'}: {finished.verdict}",
         *summary_lines(finished),
+        *(f"vanished: {case}" for case in finished.vanished[:_MOST_VANISHED]),
         f"issues: {reports / finished.night / 'issues'}",
+        *filter(None, [finished.ending]),
     )
     say_result(finished, lines, as_json)
     return finished.exit_code

@@ -142,9 +142,14 @@ _MEANS: Final[Mapping[str, str]] = {
 }
 
 
+def reasons_text(failed_on: Iterable[str]) -> str:
+    """Return the reasons for which a comparison or a night ends with 1."""
+    return ", ".join(_MEANS.get(reason, reason) for reason in failed_on)
+
+
 def fails_because(failed_on: Iterable[str]) -> str:
-    """Return the sentence that says why a comparison or a night ends with 1."""
-    return f"Fails because of: {', '.join(_MEANS.get(reason, reason) for reason in failed_on)}."
+    """Return the sentence with these reasons."""
+    return f"Fails because of: {reasons_text(failed_on)}."
 
 
 @dataclass(frozen=True)

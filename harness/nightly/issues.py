@@ -256,7 +256,7 @@ def _shown(
     record = min((records[case.case] for case in cases), key=lambda record: record.duration_s)
     error = record.error
     return {
-        "diagnosis": error.diagnosis.text() if error and error.diagnosis else None,
+        "diagnosis": "\n".join(error.diagnosis.lines()) if error and error.diagnosis else None,
         "message": error.message if error else None,
         "example": example_of(record, **place),
     }
@@ -443,13 +443,13 @@ def bisection_text(issue: Issue) -> str:
     if search is None:
         command = ("qnn-harness", "bisect", "--axis", "qnn", "--case", issue.cases[0])
         why = issue.hindrance or (
-            "no earlier run of this selection is known in which it passed; find the version with "
+            "no earlier run of these cases is known in which it passed; find the version with "
             f"`{shlex.join(command)}`"
         )
         return f"not bisected: {why}"
     if not search.is_open:
         return search.answer or f"no answer: the bisection ended with exit code {search.exit_code}"
-    state = "not finished" if search.folder else "not started in the time of the night"
+    state = "not finished" if search.folder else "not started in time"
     return f"{state}; the next night continues it"
 
 
@@ -520,7 +520,8 @@ def _lines(issue: Issue, reports: str) -> Iterator[str]:
     if issue.flaky:
         yield f"- flaky: {as_code(issue.flaky, 500)}"
     if issue.diagnosis:
-        yield f"- diagnosis: {as_code(issue.diagnosis, 1000)}"
+        name, *details = (as_code(line, 1000) for line in issue.diagnosis.splitlines())
+        yield from (f"- diagnosis: {name}", *(f"  - {line}" for line in details))
     if issue.message:
         yield f"- message: {as_code(issue.message, 2000)}"
     if issue.example:

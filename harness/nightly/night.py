@@ -17,6 +17,7 @@ from harness.core.files import read_bounded
 from harness.core.json_record import Part, Schema1
 from harness.core.linux_processes import locking_process
 from harness.core.outgoing_text import REDACTED, counted
+from harness.history.comparison_text import reasons_text
 from harness.history.database import (
     CauseSummary,
     DeviceSummary,
@@ -178,7 +179,7 @@ class Night(Part):
     def as_unfinished(self, run: str | None, coverage: Coverage | None) -> Night:
         """Return the night as it is reported once a step failed; `run` is its unfinished run."""
         so_far = self.verdict or (coverage.headline() if coverage else "no case was run")
-        change = {"verdict": f"not over: {so_far}", "run": run, "coverage": coverage}
+        change = {"verdict": f"unfinished: {so_far}", "run": run, "coverage": coverage}
         return self.model_copy(update=change)
 
     @property
@@ -191,6 +192,17 @@ class Night(Part):
         if self.run_exit_code in (0, 1):
             return 0
         return 2 if self.run_exit_code == 2 else 3
+
+    @property
+    def ending(self) -> str:
+        """Its exit code and the reason; empty for 0."""
+        if self.failed_on:
+            why = reasons_text(self.failed_on)
+        elif self.coverage is not None and self.coverage.lost_code:
+            why = f"verdicts are missing: {self.coverage.headline()}"
+        else:
+            why = f"the run ended with {self.run_exit_code}"
+        return f"exit code {self.exit_code}: {why}" if self.exit_code else ""
 
     @property
     def headline(self) -> str:

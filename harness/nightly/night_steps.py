@@ -89,7 +89,8 @@ _LAST_RUN_S: Final = 2400.0
 _OTHER: Final = "tests without a device, or outputs that drift"
 """Failures of a run that are in no record, so that nobody knows whether they are new."""
 _REFUSED: Final = {
-    4: "pytest does not accept these arguments, see above; `qnn-harness nightly --help` lists ours",
+    4: "pytest does not accept these arguments, see above; options of nightly itself stand before "
+    "`--`",
     5: "pytest found no device test with these arguments; write one as in "
     "howto/nightly-and-ci.md (see `qnn-harness --help`), or use --pyargs harness.suites for the "
     "suites of qnn-harness",
@@ -252,7 +253,7 @@ class Chain:
             run = self._begun_run()
             if code is None:
                 budget = clock(self.night.budget_s)
-                problem = f"the time of the night, {budget}, ended before its run{_so_far(run)}"
+                problem = f"the time of the night ({budget}) was over before its run{_so_far(run)}"
                 raise InfraError(problem)
         if run is None:
             raise self._refused(code)
@@ -285,7 +286,7 @@ class Chain:
             write_json(file := self.path / AGAIN, times)
             room_s = 2 * self._left_s * _SHARE_AGAIN
             if self._pytest_run(room_s, run, "-o", f"qnn_again={file}") is None:
-                self._note("the time did not suffice to run all cases with a changed outcome again")
+                self._note("there was no time left to run all cases with a changed outcome again")
         # only attempts have been added: the run keeps its end, even if these were cut short
         code, others = self.night.run_exit_code, self.night.other_failures
         run.end({"problem": None, "exit_code": code, "other_failures": others})
@@ -346,7 +347,7 @@ class Chain:
             search = issue.search
             assert search is not None
             if (left_s := self._left_s) < _MIN_STEP_S:
-                self._note("the time did not suffice to bisect all new failures")
+                self._note("there was no time left to bisect all new failures")
                 return
             self._report(f"bisect {search.case}")
             folder = BisectFolder.last_of(self.reports, search.case, search.since)

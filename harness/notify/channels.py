@@ -15,7 +15,7 @@ from harness.core.yaml_document import Name, Text, check_document, matching, rea
 _VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
 _CHANNEL_URL: Final = re.compile(r"(?:[a-z][a-z0-9+.-]{0,31}://[!-~]{1,2000}|\$\{\w+\})", re.ASCII)
 _PROBLEM: Final = (
-    "must be a URL, as in slack://${{SLACK_TOKENS}}/#lab, or ${{NAME}} of an environment variable "
+    "must be a URL, as in slack://${SLACK_TOKENS}/#lab, or ${NAME} of an environment variable "
     "with one"
 )
 
@@ -41,7 +41,7 @@ class NotifyChannel(BaseModel, extra="forbid", frozen=True):
             text = environ.get(variable[1], "").strip()
             if not text:
                 problem = f"the environment variable {variable[1]} is not set"
-                raise ConfigError(problem, field=f"notify {self.name}")
+                raise ConfigError(problem, field="url")
             return text
 
         return _VARIABLE.sub(value, self.url)

@@ -120,7 +120,7 @@ def send(
             code = process.wait(deadline)
             answer = process.stdout.read().decode() if code is not None and process.stdout else ""
             if code is None:
-                failures[name] = f"no answer in {SEND_S:.0f} s"
+                failures[name] = f"no answer within {SEND_S:.0f} s"
             elif code or answer:
                 failures[name] = answer or f"its process ended with {code}"
     return failures
@@ -137,7 +137,7 @@ def notify(lab_file: Path, message: Message, sent: Path | None = None) -> list[s
 
 def _failures(failures: Mapping[str, str | None]) -> list[str]:
     return [
-        f"channel {name} was not notified: {why}; test it with qnn-harness notify --test"
+        f"channel {name} was not notified: {why}; test it with `qnn-harness notify --test`"
         for name, why in failures.items()
         if why is not None
     ]

@@ -70,7 +70,7 @@ def test_one_axis(tmp_path: Path, snapshot: Snapshot) -> None:
     hide_runs(snapshot, bisection)
     text = (bisection.folder.path / "report.md").read_text()
     # a bar would end a cell, and what looks like a tag would vanish
-    assert text.partition("## Side by side")[2].partition("## Every run")[0] == snapshot
+    assert text.partition("## Side by side")[2].partition("## All runs")[0] == snapshot
     assert text.startswith(f"# {title(BisectionResult.model_validate(result))}\n")
     assert f"-o 'qnn_only_case={CASE}' --qnn-device sim --qnn-compiler 2.47.0" in text
     page = Page((bisection.folder.path / "report.html").read_text())
@@ -176,7 +176,7 @@ def test_bad_for_several_reasons_is_pointed_out(tmp_path: Path, snapshot: Snapsh
         warnings.append({*summary(BisectionResult.model_validate(written(bisection, finding)))})
         pages.append((bisection.folder.path / "report.md").read_text())
     assert sorted(warnings[0] - warnings[1]) == snapshot
-    assert "1002" in pages[0].partition("Every run")[2]
+    assert "1002" in pages[0].partition("All runs")[2]
 
 
 def test_before_it_is_over_there_are_no_sides(tmp_path: Path, snapshot: Snapshot) -> None:

@@ -321,7 +321,7 @@ def test_what_first_failed_so_tells_why() -> None:
     (issue,) = followed([], "", f"a {text};b {text}")
     error = attempt(f"a {text}").error
     assert (issue.outcome, issue.signature) == ("failed", error.signature)
-    assert (issue.diagnosis, issue.message) == (error.diagnosis.text(), "it broke")
+    assert (issue.diagnosis, issue.message) == ("\n".join(error.diagnosis.lines()), "it broke")
     assert title(issue) == "`failed: first in test_b`"
     (bare,) = followed([], "", "a failed")
     assert bare.diagnosis is None

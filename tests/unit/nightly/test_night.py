@@ -125,6 +125,7 @@ def test_what_was_asked_for_holds_when_it_is_resumed(
 def test_it_ends_with_what_is_new(changed: dict[str, Any], code: int) -> None:
     night = a_night(**changed)
     assert (night.exit_code, night.is_worth_a_message) == (code, code != 0)
+    assert night.ending.startswith(f"exit code {code}: ") == bool(code)
     lost = night.coverage is not None and night.coverage.lost_code
     assert bool(night.headline) == bool(code and not (night.failed_on or lost))
 

@@ -253,4 +253,4 @@ def test_a_night_that_is_cut_short_tells_so(
     with pytest.raises((type(error), HarnessError)):
         chain.go_on()
     so_far = "1 passed" if journal is None else "no case was run"
-    assert titles == [f"Devices: not over: {so_far} (n)"]
+    assert titles == [f"Devices: unfinished: {so_far} (n)"]

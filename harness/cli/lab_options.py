@@ -19,7 +19,7 @@ from harness.core.state_folders import cache_root, lease_root, simulated_root
 from harness.lab.inventory import Lab, load_lab, shipped_lab
 from harness.lab.lab_device import OpenLab
 from harness.lab.lease import Leases
-from harness.lab.new_devices import with_named
+from harness.lab.new_devices import with_hardware
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.pypi import all_versions
 from harness.runtimes.runtime import Runtime
@@ -173,9 +173,7 @@ def lab_or_simulated(lab_file: Path, names: Sequence[str], *, notice: bool = Fal
 
 def lab_with_named(lab_file: Path, names: Sequence[str], command: str) -> Lab:
     """Return the lab with devices that are named by serial or address, which are queried."""
-    lab = load_lab(lab_file) if lab_file.exists() else None
-    lab, _ = with_named(lab, names, partial(open_lab, command=command))
-    return load_lab(lab_file, names=names) if lab is None else lab
+    return with_hardware(load_lab(lab_file, names=names), partial(open_lab, command=command))
 
 
 def open_lab(lab: Lab, command: str, *, loan_s: float = 0.0) -> OpenLab:

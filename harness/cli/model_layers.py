@@ -8,16 +8,16 @@ from pathlib import Path
 import click
 
 from harness.cli.common_options import (
-    DEFAULT_LAB,
     NamedPath,
     json_option,
     lab_option,
     reports_option,
 )
 from harness.cli.lab_options import (
+    SERIAL,
     device_option,
     lab_or_simulated,
-    lab_to_name,
+    lab_with_named,
     only_version,
     open_catalog,
     qnn_option,
@@ -27,7 +27,6 @@ from harness.containers.open import open_artefact
 from harness.core.errors import ConfigError
 from harness.core.files import disk_errors, scratch_folder, write_whole
 from harness.core.socs import SOCS
-from harness.lab.inventory import SIMULATED_LAB, load_lab
 from harness.layers.divergence import as_page, lines
 from harness.layers.first_wrong_op import FirstWrong
 from harness.layers.network import Cpu, HtpDevice, Qnn
@@ -60,7 +59,7 @@ _INTERRUPTED = 130
 )
 @click.option("--inputs", type=NamedPath(), metavar="DIR", help="Inputs (default: generated).")
 @qnn_option("QNN version to test (default: newest).")
-@device_option("Device (default: the first one with HTP).")
+@device_option("Device (default: ANDROID_SERIAL, else the first with HTP).", envvar=SERIAL)
 @lab_option
 @reports_option
 @json_option
@@ -101,7 +100,7 @@ def layers_command(
     if other is not None and reference is not None:
         raise ConfigError("replaces --against; leave one of the two out", field="--reference")
     place = _place(lab_file, device)
-    catalog = open_catalog(place.lab if place.lab != SIMULATED_LAB else DEFAULT_LAB)
+    catalog = open_catalog(place.lab)
     host = catalog.compiler_host(tested)
     try:
         with scratch_folder() as folder:
@@ -127,19 +126,13 @@ def layers_command(
 
 
 def _place(lab_file: Path, device: str | None) -> HtpDevice:
-    """Return the named device, else the first enabled one with a known HTP. Raises ConfigError."""
-    lab_file = lab_or_simulated(lab_file, [device] if device else [], notice=True)
-    lab_file = lab_file if lab_to_name(lab_file) else SIMULATED_LAB
-    able = {}
-    for config in load_lab(lab_file).devices:
+    """Return the named device, else the first one with a known HTP. Raises ConfigError."""
+    names = [device] if device else []
+    lab_file = lab_or_simulated(lab_file, names, notice=True)
+    for config in lab_with_named(lab_file, names, "model layers").select(names or None):
         soc = SOCS.get(config.soc or "")
-        arch = config.htp_arch or (soc.htp_arch if soc else None)
-        if arch is not None and config.enabled is not False:
-            able[config.name] = arch
-    if device is None and able:
-        device = next(iter(able))
-    if device not in able:
-        subject = f"no device {device!r}" if device else "no device"
-        problem = f"{subject} with a known `soc` or `htp_arch` to compile for"
-        raise ConfigError(problem, file=lab_file, field="--device", choices=tuple(able))
-    return HtpDevice(lab_file, str(device), able[str(device)])
+        if arch := config.htp_arch or (soc.htp_arch if soc else None):
+            return HtpDevice(lab_file, device or config.name, arch)
+    subject = f"device {device!r} has no" if device else "no device has a"
+    problem = f"{subject} known `soc` or `htp_arch` to compile for"
+    raise ConfigError(problem, file=lab_file, field="--device")

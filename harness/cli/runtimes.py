@@ -12,9 +12,12 @@ import click
 from harness.bench.provisioner import preflight_piece
 from harness.cli.common_options import CommandGroup, json_option, lab_option
 from harness.cli.lab_options import (
+    SERIAL,
     device_option,
     files_argument,
     host_runtime,
+    lab_or_simulated,
+    lab_with_named,
     open_catalog,
 )
 from harness.cli.say import say, say_json, say_result, shown_transfers
@@ -28,7 +31,6 @@ from harness.core.matrix_axes import BACKENDS, Backend
 from harness.core.outgoing_text import counted
 from harness.core.socs import HTP_ARCHS, TARGETS, Target
 from harness.core.state_folders import cache_root
-from harness.lab.inventory import load_lab
 from harness.models.context_metadata import read_each
 from harness.models.runtime_fit import FileFit, RuntimesFit, file_fit, fit_lines, least_qnn
 from harness.probe.build import ProbeBuilder
@@ -243,7 +245,7 @@ def show(
 @runtimes.command("fit")
 @files_argument
 @click.option("--target", type=click.Choice(TARGETS), help="Only runtimes for this target.")
-@device_option("A device of the lab, by its SoC.")
+@device_option("A device, by its SoC (default: ANDROID_SERIAL, else none).", envvar=SERIAL)
 @lab_option
 @json_option
 def fit_command(
@@ -252,7 +254,7 @@ def fit_command(
     """List which runtimes, SoCs and releases of engines fit FILEs, without running anything.
 
     FILE is what `model inspect` reads. Nothing is fetched but the newest QNN, which reads context
-    binaries. With --device its SoC counts as the lab names it; the device is not asked.
+    binaries. With --device the SoC in devices.yaml counts; a device that is not in it is asked.
 
     \b
     Exit codes: 0 something fits each FILE, 1 nothing fits one of them, 2 a FILE is of an unknown
@@ -260,7 +262,8 @@ def fit_command(
     """
     facts: TargetFacts | None = None
     if device is not None:
-        (config,) = load_lab(lab_file).select([device])
+        lab_file = lab_or_simulated(lab_file, [device])
+        (config,) = lab_with_named(lab_file, [device], "runtimes fit").select([device])
         if (named := target or config.target) is None:
             raise ConfigError(f"device {device} names no target", field="--target", choices=TARGETS)
         target, facts = named, TargetFacts(cast(Target, named), config.soc, config.htp_arch)

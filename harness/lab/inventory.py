@@ -33,7 +33,7 @@ from harness.core.yaml_document import (
     shown,
 )
 from harness.dsp.emulator import why_no_dsp
-from harness.lab.config_fields import RuntimeSource
+from harness.lab.config_fields import DEVICE_URLS, RuntimeSource, parse_device_url
 from harness.lab.device_config import (
     ALIKE,
     EMULATED_TARGET,
@@ -137,7 +137,7 @@ _NO_FILE: Final = (
     "run` and `bisect` need none for simulated devices: --device sim-v73 (or sim-v68, sim-v69, "
     "sim-v75, sim-v79, sim-v81, sim-arm64, sim-arm64-sm8650, sim-v73-dsp)"
 )
-_UNLISTED: Final = ", and `adb devices` does not list all of {};"
+_UNLISTED: Final = ", and `adb devices` does not list {};"
 
 
 class Lab(BaseModel):
@@ -175,6 +175,7 @@ class Lab(BaseModel):
     _lacking: str | None = PrivateAttr(None)
     _lacking_of_dsps: str | None = PrivateAttr(None)
     _places: Mapping[str, DevicePlace] = PrivateAttr(default_factory=dict)
+    _undescribed: Sequence[str] = PrivateAttr(())
 
     def why_off(self, device: DeviceConfig) -> str | None:
         """Return why a device is not used; None if it is."""
@@ -201,7 +202,7 @@ class Lab(BaseModel):
         return [self._enabled_device(name) for name in dict.fromkeys(names)]
 
     def _enabled_device(self, name: str) -> DeviceConfig:
-        device = self._by_name.get(name)
+        device = self.find(name)
         why_off = None if device is None else self.why_off(device)
         if device is None or why_off is not None:
             enabled = [other.name for other in self.enabled_devices()]
@@ -213,11 +214,15 @@ class Lab(BaseModel):
     def _by_name(self) -> Mapping[str, DeviceConfig]:
         """The devices by their names, and by the serials that adb knows them by."""
         by_serial = {getattr(device, "serial", ""): device for device in self.devices}
-        return by_serial | {device.name: device for device in self.devices}
+        named_so = {free_name(serial, "", ()): device for serial, device in by_serial.items()}
+        return named_so | by_serial | {device.name: device for device in self.devices}
 
     def find(self, name: str) -> DeviceConfig | None:
-        """Return the device of a name or serial; None if the lab does not have it."""
-        return self._by_name.get(name)
+        """Return the device of a name, serial or address; None if the lab does not have it."""
+        if (place := parse_device_url(name)) is None:
+            return self._by_name.get(name)
+        location = device_address(place[1], place[0].host, place[0].port)
+        return next((each for each in self.devices if each.location(self) == location), None)
 
     @property
     def sources(self) -> list[DeviceSource]:
@@ -227,6 +232,11 @@ class Lab(BaseModel):
     def place_of(self, name: str) -> DevicePlace | None:
         """Return the place of a device that a source found; None for another."""
         return self._places.get(name)
+
+    @property
+    def undescribed_devices(self) -> list[DeviceConfig]:
+        """The devices that devices.yaml does not list, of which only the address is known."""
+        return self.select(self._undescribed)
 
     @property
     def folder(self) -> Path:
@@ -241,8 +251,9 @@ class Lab(BaseModel):
         return hosts[name]
 
     def with_devices(self, more: Iterable[DeviceConfig]) -> Lab:
-        """Return the lab with more devices."""
-        lab = self.model_copy(update={"devices": (*self.devices, *more)})
+        """Return the lab with more devices, which replace those of the same name."""
+        devices = {device.name: device for device in (*self.devices, *more)}
+        lab = self.model_copy(update={"devices": tuple(devices.values())})
         lab.__dict__.pop("_by_name", None)  # the copy has that of this one
         return lab
 
@@ -290,17 +301,31 @@ def free_name(model: str, target: str, used_names: Collection[str | None]) -> st
     return name
 
 
-def attached_serial(name: str) -> str | None:
+def _attached_serial(name: str) -> str | None:
     """Return the serial that this computer's adb server lists for a serial or a name made of it."""
     server = AdbServer()
     serials = [seen.serial for seen in server.devices()] if server.is_running() else []
     return next((serial for serial in serials if name in (serial, free_name(serial, "", ()))), None)
 
 
-def _attached(names: Iterable[str]) -> Iterator[DeviceConfig]:
-    for serial in dict.fromkeys(filter(None, map(attached_serial, names))):
-        config = {"name": free_name(serial, "", ()), "serial": serial}
-        yield DeviceConfig.model_validate(config)
+def _with_named(lab: Lab, names: Iterable[str]) -> Lab:
+    """Return the lab with the devices that are named by address, or by serial if attached."""
+    for name in names:
+        used_names = {each for device in lab.devices for each in (device.name, device.pool)}
+        if name in used_names or lab.find(name) is not None:
+            continue
+        if (place := parse_device_url(name)) is not None:
+            entry = {"name": free_name(place[1], "", used_names), "address": name}
+        elif "://" in name:
+            problem = f"{shown(name)!r} is not the address of a device"
+            raise ConfigError(problem, field="--device", choices=DEVICE_URLS)
+        elif (serial := _attached_serial(name)) is not None:
+            entry = {"name": free_name(serial, "", used_names), "serial": serial}
+        else:
+            continue
+        lab = lab.with_devices([DeviceConfig.model_validate(entry)])
+        lab._undescribed = (*lab._undescribed, entry["name"])
+    return lab
 
 
 def load_lab(
@@ -313,14 +338,17 @@ def load_lab(
 
     `find` finds devices of the lab's sources; None leaves them out. Raises one ConfigError that
     names every mistake by file, line, field and valid choices; InfraError if a source does not
-    answer, NoLabError where there is no such file. Attached devices whose serials are among `names`
-    are part of the lab; if they are all of the names, there need be no file.
+    answer, NoLabError where there is no such file. Devices that are named by address, and attached
+    ones that are named by serial, are part of the lab; if they are all of the names, there need be
+    no file.
     """
     problem = _NO_FILE
     if names and not path.exists():
-        if len(attached := [*_attached(names)]) == len(names):
-            return Lab.model_validate({"schema": 1, "devices": attached})
-        unlisted = [name for name in names if not name.startswith("sim-")]
+        lab = _with_named(Lab.model_validate({"schema": 1, "devices": []}), names)
+        missing = [name for name in names if lab.find(name) is None]
+        if not missing:
+            return lab
+        unlisted = [name for name in missing if not name.startswith("sim-")]
         problem = problem.replace(";", _UNLISTED.format(", ".join(unlisted)), bool(unlisted))
     lab = check_document(
         read_document(path, absent=NoLabError(problem, file=path)),
@@ -332,9 +360,7 @@ def load_lab(
         lab._lacking = why_no_board(cache_root() / BOARDS)
     if any(_is_left_to_the_computer(device) and device.dsp for device in lab.devices):
         lab._lacking_of_dsps = why_no_dsp(cache_root() / BOARDS)
-    lab = lab if find is None or not lab.sources else _with_sources(lab, find)
-    unknown = [name for name in names if lab.find(name) is None]
-    return lab.with_devices(_attached(unknown)) if unknown else lab
+    return _with_named(lab if find is None or not lab.sources else _with_sources(lab, find), names)
 
 
 def shipped_lab(names: Iterable[str]) -> Path | None:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from harness.core.errors import ConfigError, HarnessError
 from harness.core.socs import HTP_ARCHS, KERNEL_SOC_IDS, PLATFORMS, SOCS, near_socs
 from harness.core.yaml_document import shown
-from harness.lab.config_fields import DEVICE_URLS, parse_device_url
 from harness.lab.device_config import BOARD_WORKDIR, DEFAULT_WORKDIR, DeviceConfig
 from harness.lab.facts import DeviceAnswers, DeviceFacts, query_device
-from harness.lab.inventory import Lab, attached_serial, free_name
+from harness.lab.inventory import Lab, free_name
 from harness.lab.lab_device import AttachedDevice, OpenLab
-from harness.transport.adb_address import USER_SERVER
 from harness.transport.adb_server import STATE_ADVICE, AdbServer, SeenDevice
 from harness.transport.ssh_connection import login_at
 
@@ -94,7 +92,7 @@ def find_boards(logins: Iterable[str], open_lab: Callable[[Lab], OpenLab]) -> li
         config = {"name": name, "transport": "ssh", "address": login}
         lab = Lab.model_validate({"schema": 1, "devices": [config]})
         try:
-            board = _visit(lab, open_lab)
+            board = _visit(lab, lab.devices[0], open_lab)
         except HarnessError as error:
             board = FoundDevice(name, login, problem=str(error))
         boards.append(replace(board, serial=login, is_board=True))
@@ -115,85 +113,38 @@ def _identify(
     device = {"name": unreached.name, "serial": listed.serial, "host": HOST}
     lab = Lab.model_validate({"schema": 1, "hosts": [host], "devices": [device]})
     try:
-        return _visit(lab, open_lab)
+        return _visit(lab, lab.devices[0], open_lab)
     except HarnessError as error:
         return replace(unreached, problem=str(error))
 
 
-def _visit(lab: Lab, open_lab: Callable[[Lab], OpenLab]) -> FoundDevice:
-    (config,) = lab.devices
+def _visit(lab: Lab, config: DeviceConfig, open_lab: Callable[[Lab], OpenLab]) -> FoundDevice:
     with open_lab(lab) as opened:
         device, answers = _with_workdir(opened.device(config.name).attach())
     return FoundDevice(config.name, device.transport.serial, device, answers)
 
 
-def with_named(
-    lab: Lab | None, names: Iterable[str], open_lab: Callable[[Lab], OpenLab]
-) -> tuple[Lab | None, dict[str, str]]:
-    """Return the lab with the devices that `names` name by address or serial, and their names.
+def with_hardware(lab: Lab, open_lab: Callable[[Lab], OpenLab]) -> Lab:
+    """Return the lab with the hardware of its undescribed devices, which are queried.
 
-    A serial is that of a device of the lab, or of an attached one. Other names are left out of
-    {name: device name}. Raises as `with_addresses`.
+    Raises ConfigError for one that does not report enough, InfraError for one that does not answer.
     """
-    pools = {device.pool for device in lab.devices} if lab is not None else set()
-    device_names: dict[str, str] = {}
-    urls: dict[str, str] = {}
-    for name in names:
-        if "://" in name:
-            urls[name] = name
-        elif lab is not None and (config := lab.find(name)) is not None:
-            device_names[name] = config.name
-        elif name not in pools and (serial := attached_serial(name)) is not None:
-            urls[name] = f"adb://{USER_SERVER}/{serial}"
-    if urls:
-        lab, added = with_addresses(lab, urls.values(), open_lab)
-        device_names |= {name: added[url] for name, url in urls.items()}
-    return lab, device_names
+    return lab.with_devices(
+        [_config_of(_visit(lab, device, open_lab), device) for device in lab.undescribed_devices]
+    )
 
 
-def with_addresses(
-    lab: Lab | None, urls: Iterable[str], open_lab: Callable[[Lab], OpenLab]
-) -> tuple[Lab, dict[str, str]]:
-    """Return the lab with the devices at these addresses added, and {address: device name}.
-
-    New devices are queried. Raises ConfigError for a malformed address, or for a device that
-    does not report enough, InfraError for one that does not answer.
-    """
-    names: dict[str, str] = {}
-    known = {} if lab is None else {device.location(lab): device.name for device in lab.devices}
-    for url in dict.fromkeys(urls):
-        if parse_device_url(url) is None:
-            problem = f"{shown(url)!r} is not the address of a device"
-            raise ConfigError(problem, field="--device", choices=DEVICE_URLS)
-        alone = Lab.model_validate({"schema": 1, "devices": [{"name": "device", "address": url}]})
-        place = alone.devices[0].location(alone)
-        if place not in known:
-            visited = _visit(alone, open_lab)
-            used = [*known.values(), *({device.pool for device in lab.devices} if lab else ())]
-            config = _config_of(visited, url, used)
-            base = alone.model_copy(update={"devices": ()}) if lab is None else lab
-            lab = base.with_devices([config])
-            known[place] = config.name
-        names[url] = known[place]
-    if lab is None:
-        raise ConfigError("names no device", field="--device", choices=DEVICE_URLS)
-    return lab, names
-
-
-def _config_of(visited: FoundDevice, url: str, used_names: Collection[str | None]) -> DeviceConfig:
+def _config_of(visited: FoundDevice, described: DeviceConfig) -> DeviceConfig:
     soc, device = visited.soc, visited.device
-    name = free_name(visited.serial, "", used_names)
+    entry = described.model_dump(include=described.model_fields_set)
     if device is None or (soc.name is None and soc.htp_arch is None):
-        entry = f"- {{name: {name}, address: {json.dumps(url)}, soc: QCS8550}}"
-        problem = f"{url}: {soc.why}. Add it to devices.yaml, as in `{entry}`"
-        raise ConfigError(problem, field="--device")
-    hardware: dict[str, object] = {
-        "soc": soc.name,
-        "htp_arch": soc.htp_arch,
-        "target": device.target,
-    }
-    location = {"name": name, "address": url, "workdir": device.workdir}
-    return DeviceConfig.model_validate(hardware | location)
+        fields = (f"{key}: {json.dumps(value)}" for key, value in entry.items())
+        advice = f"Add it to devices.yaml, as in `- {{{', '.join(fields)}, soc: QCS8550}}`"
+        raise ConfigError(
+            f"{entry.get('address', visited.serial)}: {soc.why}. {advice}", field="--device"
+        )
+    entry |= {"soc": soc.name, "htp_arch": soc.htp_arch, "target": device.target}
+    return DeviceConfig.model_validate(entry | {"workdir": device.workdir})
 
 
 def _with_workdir(device: AttachedDevice) -> tuple[AttachedDevice, DeviceAnswers]:

@@ -41,7 +41,6 @@ class Selection:
         """Reserve places of the lab's sources instead of only listing them."""
         self._reserved = ExitStack()
         self._named_runtimes: dict[tuple[str, ...], DeviceRuntimes] = {}
-        self._addressed: dict[str, str] = {}
 
     @cached_property
     def lab(self) -> Lab:
@@ -52,25 +51,24 @@ class Selection:
         # devices that are named by addresses need no lab
         alone = bool(devices) and all("://" in name for name in devices)
         find = self._reserve if self.reserves_places else methodcaller("find")
-        if not devices:
-            return load_lab(file, find=find)
-        lab = load_lab(file, find=None if alone else find) if file.exists() else None
+        lab = load_lab(file, names=devices, find=None if alone else find)
+        if not lab.undescribed_devices:
+            return lab
         from harness.core.state_folders import cache_root, simulated_root
         from harness.lab.lab_device import OpenLab
-        from harness.lab.new_devices import with_named
+        from harness.lab.new_devices import with_hardware
 
         def open_lab(lab: Lab) -> OpenLab:
             # without a lease: the device is only queried, even if a worker uses it
             cache = cache_root()
             return OpenLab(lab, key_folder=cache / "keys", storage_root=simulated_root(cache))
 
-        lab, self._addressed = with_named(lab, devices, open_lab)
-        return load_lab(file, names=devices) if lab is None else lab
+        return with_hardware(lab, open_lab)
 
     @cached_property
     def _names(self) -> list[str]:
-        _ = self.lab
-        return [self._addressed.get(name, name) for name in self.options.axes["device"]]
+        named = ((name, self.lab.find(name)) for name in self.options.axes["device"])
+        return [name if device is None else device.name for name, device in named]
 
     def _reserve(self, source: DeviceSource) -> Iterable[SourceDevice]:
         return source.reserve(self._reserved)

@@ -17,7 +17,6 @@ from harness.core.guarded_process import spawn_guarded
 from harness.doctor.examine import index_problem
 from harness.history.database import open_database
 from harness.lab.lease import Leases
-from harness.lab.new_devices import with_addresses
 from harness.nightly.night import lock_nights
 from harness.probe.build import ProbeBuilder, read_sources
 from harness.runtimes.catalog import Catalog
@@ -42,7 +41,6 @@ def in_the_way(folder: Path) -> Path:
         (lambda folder: BisectFolder.newest(folder), ConfigError),
         (lambda _: read_sources("*.none"), ConfigError),
         (lambda folder: names_of(in_the_way(folder).parent), InfraError),
-        (lambda _: with_addresses(None, [], None), ConfigError),
         (lambda folder: spawn_guarded(["x"], cwd=folder / "gone"), InfraError),
         (lambda folder: download("http://[::1/x", folder, BOUNDS), InfraError),
         (lambda folder: download(f"http://{'a' * 64}.example/x", folder, BOUNDS), InfraError),

@@ -5,11 +5,13 @@ import shutil
 import subprocess
 import sys
 
+import onnx
 import pytest
 
 from tests.integration.conftest import ContextFor
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.simulator.conftest import AdbClient, StartDevice
+from tests.planted import cnn
 
 
 @pytest.fixture
@@ -39,6 +41,11 @@ def test_serials(lab: DeviceRuns, serial: str, context_for: ContextFor) -> None:
     assert record["device"]["serial"] == serial
     lab.environment["ANDROID_SERIAL"] = serial
     assert "MB freed" in called(lab, "devices", "clean")
+    fits = json.loads(called(lab, "runtimes", "fit", "tiny.bin", "--json"))
+    assert fits["device"] == serial
+    onnx.save(cnn(0), lab.folder / "a.onnx")
+    layers = json.loads(called(lab, "model", "layers", "a.onnx", "--json"))
+    assert layers["first"] is None
     again = json.loads(called(lab, "run", "tiny.bin", "--json", "--rounds=1"))
     assert again["case"] == record["case"]
     name = record["device"]["name"]

@@ -140,7 +140,7 @@ def test_a_person_has_a_device_within_a_case_and_the_run_ends_whole(shared: Devi
         ) as person:
             person.wait_for("waiting for device one")
             gate.unlink()
-            assert person.wait_for("one is reserved for 30m") < 20 * CASE_S
+            assert person.wait_for("one is reserved for 30:00") < 20 * CASE_S
             start = time.time()
             output = shared.qnn_harness("devices", "list", "--lab", shared.file).stdout
             assert "devices reserve: look" in output

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import yaml
@@ -20,7 +21,7 @@ from harness.lab.new_devices import (
     FoundDevice,
     find_devices,
     identify_soc,
-    with_addresses,
+    with_hardware,
 )
 from harness.transport.adb_address import USER_SERVER, TcpAddress
 from harness.transport.adb_device import AdbDevice
@@ -120,39 +121,39 @@ class TestAddresses:
         monkeypatch.setattr(new_devices, "_visit", lambda *mock_arguments: listed[0])
         return listed
 
-    def added(self, lab: Lab | None, *urls: str) -> tuple[Lab, dict[str, str]]:
-        return with_addresses(lab, urls, lambda mock_lab: pytest.fail("it is mocked"))
+    def added(self, file: Path, *urls: str) -> Lab:
+        lab = load_lab(file, names=urls)
+        return with_hardware(lab, lambda mock_lab: pytest.fail("it is mocked"))
 
-    def test_one_becomes_a_device_of_the_lab(self) -> None:
-        lab, names = self.added(None, self.URL, self.URL)
+    def test_one_becomes_a_device_of_the_lab(self, tmp_path: Path) -> None:
+        lab = self.added(tmp_path / "none", self.URL, self.URL)
         (config,) = lab.devices
-        assert names == {self.URL: config.name}
+        assert lab.find(self.URL) is config
         assert isinstance(config, AdbDeviceConfig)
         shown = (config.name, config.address, config.serial, config.soc, config.workdir)
         assert shown == ("1a2b", self.URL, "1a2b", "SM8650", "/opt/x")
         assert (config.target, config.htp_arch) == ("android-arm64", 75)
 
-    def test_one_that_the_lab_has_is_that_one(self) -> None:
-        (known,) = self.added(None, self.URL)[0].devices
-        lab = Lab.model_validate({"schema": 1, "devices": [{"name": "desk", "address": self.URL}]})
-        same = "adb://LAB-PC.invalid:5037/1a2b"
-        assert self.added(lab, same) == (lab, {same: "desk"})
-        assert lab.select(["desk"])
-        other = "adb://other.invalid/1a2b"
-        more, names = self.added(lab, other)
-        assert names == {other: known.name}
+    def test_one_that_the_lab_has_is_that_one(self, tmp_path: Path) -> None:
+        file = tmp_path / "lab.yaml"
+        file.write_text(f"schema: 1\ndevices: [{{name: desk, address: '{self.URL}'}}]")
+        (known,) = load_lab(file).devices
+        assert self.added(file, same := "adb://LAB-PC.invalid:5037/1a2b").select([same]) == [known]
+        more = self.added(file, other := "adb://other.invalid/1a2b")
         assert [device.name for device in more.select()] == ["desk", "1a2b"]
-        (added,) = more.select(["1a2b"])
+        (added,) = more.select([other])
         assert isinstance(added, AdbDeviceConfig)
         assert added.address == other
 
-    def test_one_that_does_not_say_what_it_is(self, says: list[FoundDevice]) -> None:
+    def test_one_that_does_not_say_what_it_is(
+        self, says: list[FoundDevice], tmp_path: Path
+    ) -> None:
         says[0] = found(replace(FACTS, soc=None, soc_id=None), text=BOARD)
         with pytest.raises(ConfigError) as caught:
-            self.added(None, self.URL)
+            self.added(tmp_path / "none", self.URL)
         assert f"--device: {self.URL}: " in str(caught.value)
         with pytest.raises(ConfigError):
-            self.added(None, "ssh://-oX/A")
+            self.added(tmp_path / "none", "ssh://-oX/A")
         (entry,) = re.findall("`- ({.*})`", str(caught.value))
         assert AdbDeviceConfig.model_validate(yaml.safe_load(entry)).address == self.URL
 

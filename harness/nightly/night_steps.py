@@ -89,6 +89,7 @@ _LAST_RUN_S: Final = 2400.0
 _OTHER: Final = "tests without a device, or outputs that drift"
 """Failures of a run that are in no record, so that nobody knows whether they are new."""
 _REFUSED: Final = {
+    2: "pytest does not accept these arguments or tests, see above",
     4: "pytest does not accept these arguments, see above; options of nightly itself stand before "
     "`--`",
     5: "pytest found no device test with these arguments; write one as in "

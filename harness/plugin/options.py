@@ -610,7 +610,7 @@ def read_options(config: pytest.Config) -> Options:
 
     Files that are neither named nor there come from the package: the lab of simulated devices, by
     their names, and the known issues of the packaged suites (`--pyargs harness.suites`). Raises
-    UsageError for an unknown engine or simulated device.
+    ConfigError for an unknown engine or simulated device.
     """
     here, reports = config.invocation_params.dir, config.getoption("--qnn-reports")
     root = config.rootpath
@@ -619,14 +619,11 @@ def read_options(config: pytest.Config) -> Options:
     packaged = any(str(argument).startswith(_SUITES) for argument in config.invocation_params.args)
     if packaged and options.known_issues is None and _KNOWN_ISSUES.exists():
         options = replace(options, known_issues=_KNOWN_ISSUES)
-    try:
-        if (engine := config.getoption("--qnn-engine")) is not None:
-            find_engine(engine)
-        devices, lab = options.axes["device"], config.getoption("--qnn-lab")
-        if devices and lab is None and not options.lab.exists():
-            from harness.lab.inventory import shipped_lab
+    if (engine := config.getoption("--qnn-engine")) is not None:
+        find_engine(engine)
+    devices, lab = options.axes["device"], config.getoption("--qnn-lab")
+    if devices and lab is None and not options.lab.exists():
+        from harness.lab.inventory import shipped_lab
 
-            options = replace(options, lab=shipped_lab(devices) or options.lab)
-    except ConfigError as error:
-        raise pytest.UsageError(str(error)) from error
+        options = replace(options, lab=shipped_lab(devices) or options.lab)
     return options

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import sys
 import traceback
 from collections.abc import Generator
 from dataclasses import replace
@@ -148,6 +149,17 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Recorder(config, run), "qnn-harness-recorder")
         run.live = Live(config)
         config.pluginmanager.register(run.live, "qnn-harness-live")
+
+
+@pytest.hookimpl(tryfirst=True, specname="pytest_cmdline_main")
+def pytest_check_options(config: pytest.Config) -> int | None:
+    """Report an unknown engine or simulated device as other wrong input is."""
+    try:
+        read_options(config)
+    except ConfigError as error:
+        sys.stderr.write(f"error: {with_our_options(config, str(error))}\n")
+        return int(error.exit_code)
+    return None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -114,7 +114,7 @@ def placements(
     powers = tuple(dict.fromkeys(voted)) or (None,)
     reasons: dict[str, None] = {}
     if not chosen:
-        reasons[f"{NOT_ASKED} backend {' or '.join(named)}, asked for {', '.join(backends)}"] = None
+        reasons[f"{NOT_ASKED} backend {' or '.join(named)}, not {', '.join(backends)}"] = None
     fitting = []
     for device in devices:
         own_runtimes = runtimes.compilers.get(device.name, {})
@@ -126,7 +126,7 @@ def placements(
                 reasons[f"{device.name}: {'; '.join(problems)}"] = None
             elif backend != "htp" and None not in powers:
                 asked = ", ".join(profiles)
-                only = f"{NOT_ASKED} power {DEFAULT_POWER} on {backend}, asked for {asked}"
+                only = f"{NOT_ASKED} power {DEFAULT_POWER} on {backend}, not {asked}"
                 reasons[only] = None
             elif chosen:
                 fitting += [

@@ -96,7 +96,7 @@ def _note_reproduction(
     packed = workload.plan.qnn if workload.plan is not None else None
     outcome = "was reproduced" if reproduced else "was not reproduced"
     if packed and packed != bench.placement.qnn_version and not reproduced:
-        outcome += f" (the bundle is from QNN {packed}: --qnn {packed})"
+        outcome += f" (the bundle was packed with QNN {packed}; try --qnn {packed})"
     bench.conclude(
         f"the outcome in the bundle {outcome}: {expects.outcome if reproduced else expects}"
     )

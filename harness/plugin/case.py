@@ -167,7 +167,7 @@ class Case:
         if device.name != self.placement.device:
             # the result of another device is no verdict about the one in the case's name
             message = (
-                f"ran on {device.name} instead of {self.placement.device}, a bug of the harness"
+                f"ran on {device.name} instead of {self.placement.device}: a bug in qnn-harness"
             )
             self._outcome, self._cause = "error", "harness"
             self._error = ErrorRecord.of(message=message)

@@ -51,7 +51,7 @@ _DEVICE: Final = "device"
 _BENCH: Final = "bench"
 _UNMARKED: Final = (
     "uses the fixture `bench`, but has no marker; add @pytest.mark.device to the test, its class "
-    "or its module (that of a pytest.param or from a hook comes too late)"
+    "or its module (in a pytest.param or a hook it comes too late)"
 )
 
 

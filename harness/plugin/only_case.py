@@ -42,9 +42,7 @@ def only_case(name: str, items: Sequence[pytest.Item], here: Path) -> list[pytes
         by_rest.setdefault(rest, []).append(item)
     if not by_rest:
         reason = f": {skipped[0]}" if skipped and skipped[0] else ""
-        raise ConfigError(
-            f"no case of a device test is called {base}{reason}", field="qnn_only_case"
-        )
+        raise ConfigError(f"there is no device test {base}{reason}", field="qnn_only_case")
     if wanted is not None:
         meant, problem = matching_rest(wanted, by_rest), f"{base} has no case [{wanted[:200]}]"
     else:

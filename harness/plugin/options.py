@@ -95,12 +95,10 @@ def rounds_option(options: ContextOptions, *, is_bundle: bool = False) -> Rounds
     usual = _AUTO_WARMUP if warmup is None else warmup
     if options.profile_run is not None:
         if is_bundle:
-            problem = "the contexts of a bundle run as they were packed; extract them"
+            problem = "a bundle runs as it was packed; run what `qnn-harness model extract` writes"
             raise ConfigError(problem, field="--profile-run")
         if options.rounds is not None:
-            problem = (
-                "--profile-run full makes as many rounds as MLPerf asks for; leave out --rounds"
-            )
+            problem = "--profile-run full sets the number of rounds itself; leave out --rounds"
             raise ConfigError(problem, field="--rounds")
         return replace(FULL, warmup=usual)
     if most == _AUTO:

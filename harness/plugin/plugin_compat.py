@@ -21,7 +21,8 @@ from harness.plugin.pytest_internals import names_of_options, root_for, take_pat
 
 _WITH_VALUE: Final = WITH_VALUE | {short for short, name in LONG.items() if name in WITH_VALUE}
 _TIMEOUT: Final = (
-    "The case has no verdict. For one, use the deadline of the plan: bench.run(plan, timeout_s=...)"
+    "The case has no verdict; to get one, set a deadline in the test: "
+    "bench.run(plan, timeout_s=...)"
 )
 
 LIMIT: Final = pytest.StashKey[Any]()
@@ -115,14 +116,15 @@ def refuse_programs_beside_files(config: pytest.Config, known: Namespace) -> Non
             program = folder / "conftest.py"
             ini = config.inipath
             if not known.noconftest and program.is_file():
-                path, advice = program, "--noconftest leaves it out"
+                path, option = program, "--noconftest"
             elif ini is not None and not known.inifilename and ini.parent == folder:
-                path, advice = ini, f"`-c {os.devnull} --rootdir=.` leaves it out"
+                path, option = ini, f"`-c {os.devnull} --rootdir=.`"
             else:
                 continue
             raise pytest.UsageError(
-                f"pytest would execute {path}, since it is in the folder of {file.name}; {advice}, "
-                f"`qnn-harness run` does not execute it, and --rootdir={folder} trusts it"
+                f"pytest would execute {path}, which is in the folder of {file.name}; run the file "
+                f"with `qnn-harness run`, leave {path.name} out with {option}, or trust it with "
+                f"--rootdir={folder}"
             )
 
 

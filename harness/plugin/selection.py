@@ -214,7 +214,7 @@ class Selection:
             device: {name: names[name] for name in names if name in of_test.get(device, ())}
             for device, names in self.runtimes.compilers.items()
         }
-        reasons = [f"{NOT_ASKED} QNN {' or '.join(specs)}, asked for {', '.join(selected)}"]
+        reasons = [f"{NOT_ASKED} QNN {' or '.join(specs)}, not {', '.join(selected)}"]
         runtimes = replace(self.runtimes, compilers=both, reasons=())
         return runtimes, [] if any(both.values()) else reasons
 

@@ -155,7 +155,7 @@ def _call_plugins(session: pytest.Session, run: Run, folder: RunFolder, data: Ru
         try:
             lines = call() or ()
             if isinstance(lines, str):
-                raise TypeError("it returns a text instead of lines")
+                raise TypeError("it returns a string instead of a list of lines")
             for line in lines:
                 write_lines(session.config, line)
         except Exception as error:

@@ -179,8 +179,7 @@ def _whole_files(path: Path, engine: Engine, options: ContextOptions) -> list[So
     artefact, options = _open(path, options)
     path = artefact.path
     if options.numbers or options.residencies:
-        all_at_once = f"{engine.title} loads the whole file at once"
-        problem = f"{all_at_once}, without a number of contexts or a residency"
+        problem = f"{engine.title} loads a whole file at once; leave out --copies and --residency"
         raise ConfigError(problem, file=path)
     wholes = engine.cases(path, _model_options(path, engine, options))
     return [_with_bundle(whole, artefact) for whole in wholes]

@@ -100,7 +100,7 @@ def test_only_htp_votes_for_power(
     places, reasons = placements([V73], {}, axes, runtimes_of({"a": {"2": ["2"]}}))
     assert [place.power for place in places if place.backend == "htp"] == htp
     assert [place.power for place in places if place.backend == "cpu"] == cpu
-    only = "it needs power default on cpu, asked for burst, balanced"
+    only = "it needs power default on cpu, not burst, balanced"
     assert reasons == ([] if cpu else [only])
 
 

@@ -194,7 +194,7 @@ def test_rounds_that_are_asked_for(tmp_path: Path) -> None:
     assert full.timeout_s == 700
     with pytest.raises(ConfigError, match="leave out --rounds"):
         asked("qnn_profile_run=full", "qnn_rounds=1")
-    with pytest.raises(ConfigError, match="--profile-run: the contexts of a bundle run as they"):
+    with pytest.raises(ConfigError, match="--profile-run: a bundle runs as it was packed"):
         rounds_option(read(tmp_path, "qnn_profile_run=full").contexts, is_bundle=True)
 
 

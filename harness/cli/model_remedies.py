@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from typing import Final
 
-from harness.cli.run import run_files
+import pytest
+
+from harness.cli.run import RunWatcher, run_files
 from harness.cli.say import say, say_result
 from harness.containers.artefact import Artefact
 from harness.core.errors import ConfigError
 from harness.models.fit_text import Fit, fit_lines
+from harness.plugin.terminal import RECORDS, write_lines
+from harness.results.record import CaseRecord
 
 _NOTHING_WORKS = 1
+_ONLY_PROGRESS: Final = ("--no-summary", "--tb=no", "-o", "console_output_style=classic")
+_OPTIONS: Final = {"--qnn-version": "--qnn", "--qnn-lab": "--lab"}
 
 
 def require_one(artefacts: Sequence[Artefact]) -> Artefact:
@@ -37,16 +44,44 @@ def try_remedies(artefact: Artefact, forecast: Fit, words: Sequence[str], as_jso
             say(line)
     left_out = _left_out(artefact, forecast)
     names = ",".join(name for name in REMEDIES if name not in left_out)
-    words = [f"--qnn-copies={len(forecast.contexts)}", "-o", f"qnn_remedies={names}", *words]
-    code, watch = run_files([artefact.path], words, quiet=True)
+    arguments = [f"--qnn-copies={len(forecast.contexts)}", "-o", f"qnn_remedies={names}", *words]
+    watch = _Progress()
+    code = run_files([artefact.path], [*arguments, *_ONLY_PROGRESS], watch, quiet=True)
     if watch.interrupted and watch.folder is not None:
         say(f"stopped; {watch.folder.resume_hint}", err=True)
     if watch.interrupted or watch.folder is None:
         return watch.exit_code(code)
     tables = on_devices(watch.folder.contents().cases, left_out)
     report = RemedyReport(1, str(artefact.path), watch.folder.path.name, forecast, tables)
-    say_result(report, remedy_lines(report), as_json)
+    named = [word.partition("=") for word in words]
+    options = [f"{_OPTIONS[name]}={value}" for name, _, value in named if name in _OPTIONS]
+    say_result(report, remedy_lines(report, *options), as_json)
+    if not as_json:
+        say(f"report: {watch.folder.path / 'report.html'}")
     return 0 if report.works else watch.exit_code(code) or _NOTHING_WORKS
+
+
+class _Progress(RunWatcher):
+    """Prints a line for each remedy that was tried, instead of pytest's dots."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_report_teststatus(
+        self,
+    ) -> Generator[None, tuple[str, object, object], tuple[str, str, str]]:
+        category, _, _ = yield
+        return category, "", ""
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        super().pytest_configure(config)
+        self._config = config
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        from harness.experiments.remedy_ranking import progress_line
+
+        for record in getattr(report, RECORDS, ()):
+            if isinstance(record, CaseRecord):
+                write_lines(self._config, progress_line(record))
 
 
 def _left_out(artefact: Artefact, forecast: Fit) -> dict[str, str]:

@@ -123,7 +123,8 @@ def run(
         require_name(path)
     engine = options["engine"]
     _require_engines({engine} if engine else {default_engine(path).name for path in paths}, options)
-    code, watch = run_files(paths, [*_options(options), *pytest_arguments], quiet=as_json)
+    watch = RunWatcher()
+    code = run_files(paths, [*_options(options), *pytest_arguments], watch, quiet=as_json)
     if as_json:
         try:
             _print_results(watch)
@@ -133,29 +134,24 @@ def run(
     if watch.interrupted and watch.folder is not None:
         say(f"stopped; {watch.folder.resume_hint}", err=True)
     elif code == 1 and watch.folder is not None:
-        _say_bundle(watch.folder, options)
-        _say_remedy(watch.folder, options)
+        _say_next(watch.folder, options)
     for error in wrong:
         say(f"error: not run: {error}", err=True)
     return watch.exit_code(code) or (_WRONG if wrong else 0)
 
 
 def run_files(
-    paths: Iterable[Path], words: Sequence[str], *, quiet: bool
-) -> tuple[int, RunWatcher]:
-    """Run files with pytest and these arguments; return its exit code, and what was seen of it.
-
-    `quiet` leaves stdout to the caller.
-    """
+    paths: Iterable[Path], words: Sequence[str], watch: RunWatcher, *, quiet: bool
+) -> int:
+    """Run files with pytest and these arguments. `quiet` leaves stdout to the caller."""
     from harness.plugin.user_files import isolated_arguments
 
     # the current folder is the root, wherever the files are
     arguments = ["-m", "device", "-p", "no:cacheprovider", *isolated_arguments(Path.cwd())]
-    arguments += ["-q", *words]
+    arguments += ["-rN", *words]
     arguments += [os.path.join(os.curdir, path) for path in paths]  # no name is an option
-    watch = RunWatcher()
     with contextlib.redirect_stdout(sys.stderr) if quiet else contextlib.nullcontext():
-        return int(pytest.main(arguments, plugins=[watch])), watch
+        return int(pytest.main(arguments, plugins=[watch]))
 
 
 def _engine_of_models() -> str:
@@ -178,34 +174,19 @@ def _require_engines(names: Collection[str], options: Mapping[str, Any]) -> None
                 raise ConfigError(problem, field="--backend", choices=engine.backends)
 
 
-def _say_bundle(folder: RunFolder, options: Mapping[str, Any]) -> None:
-    """Print the command that bundles the first failing case, unless it came from a bundle."""
-    from harness.plugin.user_files import is_of_a_file
-
-    for record in folder.contents().cases:
-        is_bundle = "came_again" in record.measurements
-        if record.cause == "target" and is_of_a_file(record.case) and not is_bundle:
-            words = ["qnn-harness", "model", "bundle", record.case]
-            words += [f"--run={os.path.relpath(folder.path)}"]
-            words += [] if options["lab"] is None else [f"--lab={options['lab']}"]
-            say(
-                f"to share the first failing case: {shlex.join([*words, '-o', 'case.zip'])}",
-                err=True,
-            )
-            return
-
-
-def _say_remedy(folder: RunFolder, options: Mapping[str, Any]) -> None:
-    """Print how to load the contexts of the first case that found no room, or what finds that."""
+def _say_next(folder: RunFolder, options: Mapping[str, Any]) -> None:
+    """Print what loads the first contexts that found no room, and how to share a failing case."""
     from harness.diagnosis.diagnosis import PD_EXHAUSTED
     from harness.experiments.remedy_ranking import known_remedies
+    from harness.plugin.user_files import is_of_a_file
 
-    for record in folder.contents().cases:
+    failed = [record for record in folder.contents().cases if record.cause == "target"]
+    lab = [] if options["lab"] is None else [f"--lab={options['lab']}"]
+    for record in failed:
         known = record.error.diagnosis if record.error is not None else None
         if record.device is None or known is None or known.id != PD_EXHAUSTED:
             continue
         file, name = record.case.partition("::")[0], record.device.name
-        lab = [] if options["lab"] is None else [f"--lab={options['lab']}"]
         number, reports = record.axes.get("contexts"), folder.path.parent
         rows = known_remedies(reports, name, record.files_sha256, number)
         found = next((row for row in rows if row.use["run"]), None)
@@ -214,9 +195,17 @@ def _say_remedy(folder: RunFolder, options: Mapping[str, Any]) -> None:
             lead, words = f"it worked with {found.remedy}", ["run", *str(found.use["run"]).split()]
         words += [f"--copies={number}"] if options["copies"] else []
         words += [f"--qnn={record.axes['qnn']}"] if options["qnn"] and "qnn" in record.axes else []
-        words += [f"--device={name}", *lab, file]
-        say(f"{lead}: {shlex.join(['qnn-harness', *words])}", err=True)
-        return
+        _say_command(lead, *words, f"--device={name}", *lab, file)
+        break
+    for record in failed:
+        if is_of_a_file(record.case) and "came_again" not in record.measurements:  # of a bundle
+            words = ["model", "bundle", record.case, f"--run={os.path.relpath(folder.path)}"]
+            _say_command("to share the first failing case", *words, *lab, "-o", "case.zip")
+            break
+
+
+def _say_command(lead: str, *words: str) -> None:
+    say(f"{lead}:\n    {shlex.join(['qnn-harness', *words])}", err=True)
 
 
 def _print_results(watch: RunWatcher) -> None:
@@ -247,7 +236,8 @@ class RunWatcher:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
-        config.stash[LIVE_FROM] = -1
+        config.stash[LIVE_FROM] = -2
+        config.option.verbose = config.option.verbose or -2  # the summary has all that pytest says
         config.stash[SPELLED] = {}  # messages use the option names of `run`
         if config.option.qnn_lab is None:
             with contextlib.suppress(ConfigError):  # the plug-in reports it

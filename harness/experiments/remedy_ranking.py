@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -33,12 +34,7 @@ _OF_OUTCOMES: Final[Mapping[str, Result]] = {
     "error": "not tried",
     "skipped": "not tried",
 }
-_TOOLS: Final = {
-    "run": "qnn-harness run",
-    "qnn": "QNN",
-    "ort": "ONNX Runtime",
-    "executorch": "ExecuTorch",
-}
+_TOOLS: Final = {"qnn": "QNN", "ort": "ONNX Runtime", "executorch": "ExecuTorch"}
 _SHARES_BUFFERS: Final = "reused-io-limit"
 """The remedy whose contexts execute with the same buffers, which `run` does not give them."""
 _OPTIONS: Final = ("--remedies", "qnn_remedies")
@@ -146,8 +142,18 @@ def known_remedies(
     return []
 
 
-def remedy_lines(report: RemedyReport) -> Iterator[str]:
-    """Yield for each device a table of the remedies, and below it how to use those that work."""
+def progress_line(record: CaseRecord) -> str:
+    """Return a line about a remedy that has just been tried."""
+    row, number = _row_of(record), record.axes.get("contexts")
+    loaded = f"{row.loaded} of {number} contexts loaded" if row.loaded else ""
+    return f"{row.remedy:<18} {row.result:<12} {loaded}".rstrip()
+
+
+def remedy_lines(report: RemedyReport, *options: str) -> Iterator[str]:
+    """Yield for each device a table of the remedies, and below it how to use those that work.
+
+    `options` are those of `qnn-harness run` for the same lab and version.
+    """
     for table in report.devices:
         contexts = counted(table.contexts, "context")
         yield ""
@@ -160,8 +166,12 @@ def remedy_lines(report: RemedyReport) -> Iterator[str]:
                 since = f" (QNN {row.since} or newer)" if row.since else ""
                 yield f"{row.remedy}: {row.title}{since}"
                 yield f"    costs: {row.costs}; forbids: {row.forbids}"
+                if run := row.use["run"]:
+                    words = [f"--copies={table.contexts}", f"--device={table.device}", *options]
+                    yield f"    qnn-harness run {run} {shlex.join([*words, report.file])}"
                 for tool, title in _TOOLS.items():
-                    yield f"    {title}: {row.use[tool] or 'no option for it'}"
+                    if use := row.use[tool]:
+                        yield f"    {title}: {use}"
             else:
                 reason = f"{row.result}: {row.reason or 'no reason was given'}"
                 alike.setdefault(reason, []).append(row.remedy)
@@ -171,7 +181,7 @@ def remedy_lines(report: RemedyReport) -> Iterator[str]:
 _FIGURES: Final = ("loaded", "executed", "load_us", "first_us", "steady_us", "memory_bytes")
 _COLUMNS: Final = (
     *("", "remedy", "result", "loaded", "executed", "outputs"),
-    *("load", "first", "steady", "turn", "memory"),
+    *("load all", "first run", "next runs", "with load", "memory"),
 )
 
 
@@ -221,7 +231,7 @@ def _row(name: str, result: Result, reason: str, figures: Mapping[str, Any]) -> 
         costs=remedy.costs,
         forbids=remedy.forbids,
         since=remedy.since or None,
-        use=_use(remedy, options) if result == "works" else dict.fromkeys(_TOOLS),
+        use=_use(remedy, options) if result == "works" else dict.fromkeys(("run", *_TOOLS)),
         turn_us=turn_us,
         **numbers,
     )
@@ -233,4 +243,4 @@ def _use(remedy: Remedy, options: Mapping[str, Any]) -> dict[str, str | None]:
     words += [f"--residency={remedy.residency}{size}"] if remedy.name in RESIDENCIES else []
     words = [] if remedy.name == _SHARES_BUFFERS else words
     lines = remedy.lines(defaultdict(str, options))
-    return {tool: lines.get(tool) for tool in _TOOLS} | {"run": " ".join(words) or None}
+    return {"run": " ".join(words) or None} | {tool: lines.get(tool) for tool in _TOOLS}

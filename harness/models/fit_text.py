@@ -124,7 +124,8 @@ def fit_lines(answer: Fit) -> Iterator[str]:
     )
     is_measured = any(context.source == "measured" for context in answer.contexts)
     notes = [note if is_measured else "", answer.simulated or ""]
-    conditions = f"QNN {answer.qnn}, {answer.residency}, budget {answer.budget}"
+    source = "measured" if answer.budget == "calibrated" else answer.budget
+    conditions = f"QNN {answer.qnn}, {answer.residency}, limit {source}"
     if any(context.refused for context in answer.contexts):
         refused_count = sum(context.refused for context in dict.fromkeys(answer.contexts))
         refuses = f"QNN {answer.qnn} refuses {counted(refused_count, 'context')} even alone"

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from harness.models.contexts import Source
     from harness.plugin.collection import Collected
     from harness.plugin.scheduling import Forecast
-    from harness.plugin.terminal import Live
+    from harness.plugin.terminal import Failures, Live
     from harness.report.sections import RunData, Since
     from harness.results.journal import Records as JournaledRecords
     from harness.results.known_issues import CollectedTests
@@ -537,6 +537,7 @@ class Run:
         self.problem: HarnessError | None = None
         self.collected: Collected | None = None
         self.live: Live | None = None
+        self.failures: Failures | None = None
         self.forecast: Forecast | None = None
         self.homes: Mapping[str, str] = {}
         """The device with which a worker of pytest-xdist begins that gets this case first."""

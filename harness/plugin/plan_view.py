@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -67,7 +68,7 @@ def show_plan(session: pytest.Session, run: Run) -> None:
                 wrong.append(error)
                 plan = plan.model_copy(update={"error": str(error)})
             plans.append(plan)
-            for line in _lines(plan):
+            for line in _lines(plan, files=session.config.option.verbose > 0):
                 write_line(reporter, line)
     distinct = {(plan.device, file) for plan in plans for file in plan.files}
     report = PlanReport(
@@ -84,11 +85,13 @@ def show_plan(session: pytest.Session, run: Run) -> None:
         raise join_mistakes(wrong)
 
 
-def _lines(plan: CasePlan) -> Iterator[str]:
+def _lines(plan: CasePlan, *, files: bool) -> Iterator[str]:
     if plan.error is not None:
         yield f"{plan.case}  cannot run: {plan.error}"
         return
-    total = decimal(sum(file.size for file in plan.files))
-    yield f"{plan.case}  ({counted(len(plan.files), 'file')}, {total})"
+    sizes = Counter[str]()
     for file in plan.files:
+        sizes[file.origin] += file.size
+    yield f"{plan.case}: {', '.join(f'{name} {decimal(size)}' for name, size in sizes.items())}"
+    for file in plan.files if files else ():
         yield f"    {decimal(file.size):>10}  {file.name}  [{file.origin}]"

@@ -59,6 +59,7 @@ from harness.plugin.terminal import (
     RETRIED,
     STOPPED_BY,
     UNSUPPORTED,
+    Failures,
     Live,
     clean_report,
     show_notices,
@@ -147,7 +148,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Controller(run), "qnn-harness-controller")
     if not run.records.is_worker:
         config.pluginmanager.register(Recorder(config, run), "qnn-harness-recorder")
-        run.live = Live(config)
+        run.live, run.failures = Live(config), Failures()
+        config.pluginmanager.register(run.failures, "qnn-harness-failures")
         config.pluginmanager.register(run.live, "qnn-harness-live")
 
 
@@ -566,9 +568,13 @@ class _Outermost:
                 pytest_terminal_summary(reporter, session.config)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     run = config.stash[RUN]
-    if run.records.folder is not None and not run.records.is_worker:
+    if run.failures is not None:
+        run.failures.restore()
+    quiet = config.getoption("no_summary", False) or run.records.is_worker
+    if run.records.folder is not None and not quiet:
         with run.ending.uninterrupted():
             show_summary(terminalreporter, run, run.records.folder)
     show_skipped(terminalreporter)

@@ -42,7 +42,7 @@ class RunCounts:
             self.lab_errors += lab and not failed
 
     def plain_line(self, seconds: float) -> str:
-        bad = {"failed unexpectedly": self.failed, "without a verdict": self.lab_errors}
+        bad = {"failed": self.failed, "without a result": self.lab_errors}
         parts = [f"{self.finished} of {counted(self.total, 'case')}"]
         parts += [f"{count} {words}" for words, count in bad.items() if count]
         if self.finished:

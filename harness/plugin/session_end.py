@@ -21,6 +21,7 @@ from harness.plugin.terminal import (
     OURS,
     RECORDS,
     stop,
+    wrapped,
     write_line,
     write_lines,
 )
@@ -40,6 +41,7 @@ _EXIT_NOTHING_WRONG = (0, 1)
 _SAID_CHARS = 1000
 _MANY_CASES = 20
 _MOST_NEW = 10
+_WIDTH = 1000
 
 
 class Recorder:
@@ -210,26 +212,29 @@ def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
 
     terminalreporter.section("qnn-harness")
     cases = folder.contents().cases
-    shown = terminalreporter.config.option.tbstyle != "no"
-    failed = [*terminalreporter.getreports("failed"), *terminalreporter.getreports("error")]
-    above = "\n".join(str(report.longrepr) for report in failed if shown)
+    above = run.failures.shown if run.failures is not None else ()
+    verbosity = terminalreporter.config.option.verbose
     coverage = folder.coverage()
     many = (coverage.selected or coverage.judged) > _MANY_CASES
-    brief = many and terminalreporter.config.option.verbose <= 0
+    brief = many and verbosity <= 0
+    page = folder.path / "report.html"
     summary = partial(
-        summary_lines, coverage=coverage, report=folder.path, above=above, brief=brief
+        summary_lines, coverage=coverage, report=page, above=above, brief=brief, width=_WIDTH
     )
     collected = run.collected.tests() if run.collected and run.selection.known_issues else None
     remarks = partial(run.records.remarks, collected=collected, brief=brief)
     figures = () if brief else (figure_blocks,)
     summed_up, remarked, *blocks = read_once(cases, summary, remarks, *figures)
+    is_whole = not coverage.not_run and not run.records.earlier and coverage.selected is not None
+    if is_whole and verbosity >= -1:
+        del summed_up[0]  # pytest's last line counts the same cases
     if not brief:
         compared = [grid_lines(grid) for grid in grids(cases) if grid.compares]
         summed_up += [*lines(*blocks), *chain.from_iterable(compared)]
     for line in (*summed_up, *_since_lines(run.records.since if coverage.is_whole else None)):
-        write_line(terminalreporter, line)
+        write_line(terminalreporter, wrapped(terminalreporter, line))
     for line in (*drift_lines(folder.drift()), *remarked):
-        write_line(terminalreporter, line, yellow=True)
+        write_line(terminalreporter, wrapped(terminalreporter, line), yellow=True)
 
 
 def _since_lines(since: Since | None) -> Iterator[str]:

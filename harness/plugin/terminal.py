@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import textwrap
 import threading
 import warnings
 from collections import Counter
@@ -111,6 +112,56 @@ def tell_controller(config: pytest.Config, problem: str, exit_code: int) -> None
     """Make the controller end the run with this error, if this is a worker."""
     if hasattr(config, "workeroutput"):
         config.workeroutput[STOPPED_BY] = problem, int(exit_code)  # execnet takes no enum
+
+
+def wrapped(reporter: Any, text: str) -> str:
+    """Break lines that are wider than the terminal at spaces; unchanged without a terminal."""
+    if not reporter.isatty:
+        return text
+    width, lines = reporter.config.get_terminal_writer().fullwidth, []
+    wrapper = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False)
+    for line in text.split("\n"):
+        wrapper.subsequent_indent = f"{line[: len(line) - len(line.lstrip(' |'))]}  "
+        lines += wrapper.wrap(line) or [line]
+    return "\n".join(lines)
+
+
+class Failures:
+    """The section of pytest with the failures of cases: each text once, if not with -v.
+
+    `shown` are the cases whose text was printed.
+    """
+
+    def __init__(self) -> None:
+        self.shown: set[str] = set()
+        self._all: list[tuple[list[Any], list[Any]]] = []
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_terminal_summary(self, terminalreporter: Any) -> Generator[None, object, object]:
+        option, texts = terminalreporter.config.option, set[str]()
+        for name in ("error", "failed") if option.tbstyle != "no" else ():
+            reports = terminalreporter.stats.get(name, [])
+            self._all.append((reports, [*reports]))
+            reports.clear()
+            for report in self._all[-1][1]:
+                text = report.longrepr
+                if getattr(report, OURS, False) and isinstance(text, str):
+                    if text in texts and option.verbose <= 0:
+                        continue
+                    texts.add(text)
+                    report.longrepr = wrapped(terminalreporter, text)
+                reports.append(report)
+                self.shown.add(report.nodeid)
+        try:
+            return (yield)
+        finally:
+            self.restore()
+
+    def restore(self) -> None:
+        """Give pytest all reports back, for its list of cases and its counts."""
+        for reports, every in self._all:
+            reports[:] = every
+        self._all.clear()
 
 
 def show_skipped(reporter: Any) -> None:

@@ -301,7 +301,8 @@ def accuracy(records: Iterable[CaseRecord]) -> list[Block]:
         for skipped in parts(record, "not_compared"):
             name, why = code(str(skipped.get("output"))), Span(str(skipped.get("why")))
             untold.append(Paragraph([name, " is not compared: ", why]))
-    names = ["Case", "Output", "Max error", "Max steps", "Cosine", "SQNR (dB)", "Against", "Inputs"]
+    names = ["Case", "Output", "Max error", "In quantization steps"]
+    names += ["Cosine", "SQNR (dB)", "Against", "Inputs"]
     if not any(row[3] for row in rows):  # nothing is quantised
         names, rows = _without(names, rows, 3)
     hint = [Paragraph(_MADE_UP)] if made_up else []
@@ -346,7 +347,7 @@ FIGURES: Final[tuple[Callable[[Iterable[CaseRecord]], list[Block]], ...]] = (
 def figure_blocks(cases: Iterable[CaseRecord], *, page: bool = False) -> list[Block]:
     """Return all tables about the cases of users' files, after the power profiles of all cases.
 
-    On a `page`, ops have their own section. Only a page has long tables.
+    On a `page`, ops have their own section, and tables are longer.
     """
     suites = {engine.suite for engine in ENGINES.values()}
 
@@ -355,16 +356,15 @@ def figure_blocks(cases: Iterable[CaseRecord], *, page: bool = False) -> list[Bl
 
     shown = [figures for figures in FIGURES if not page or figures is not ops_tables]
     blocks = chain.from_iterable(read_once(cases, power_profiles, *map(of_files, shown)))
-    return [*blocks] if page else [*_cut_tables(blocks)]
+    return [*_cut_tables(blocks, page)]
 
 
-def _cut_tables(blocks: Iterable[Block]) -> Iterator[Block]:
+def _cut_tables(blocks: Iterable[Block], page: bool) -> Iterator[Block]:
+    most, place = (_MOST_ROWS, "results.jsonl") if page else (_MOST_ROWS_BRIEF, "the report")
     for block in blocks:
-        if isinstance(block, Table) and len(block.rows) > _MOST_ROWS_BRIEF:
-            yield replace(block, rows=block.rows[:_MOST_ROWS_BRIEF])
-            yield Paragraph(
-                f"... and {counted(len(block.rows) - _MOST_ROWS_BRIEF, 'more row')} in the report"
-            )
+        if isinstance(block, Table) and (more := len(block.rows) - most) > 0:
+            yield replace(block, rows=block.rows[:most])
+            yield Paragraph(f"... and {counted(more, 'more row')} in {place}")
         else:
             yield block
 
@@ -375,11 +375,9 @@ def parts(record: CaseRecord, name: str) -> list[Mapping[str, Any]]:
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Line]]) -> Iterator[Block]:
-    """Yield a table, and how many rows were cut; nothing without rows."""
+    """Yield a table; nothing without rows."""
     if rows:
-        yield Table(title, columns, rows[:_MOST_ROWS])
-    if len(rows) > _MOST_ROWS:
-        yield Paragraph(f"... and {counted(len(rows) - _MOST_ROWS, 'more row')}: see the records")
+        yield Table(title, columns, rows)
 
 
 def _usual(graph: Mapping[str, Any], name: str) -> str:

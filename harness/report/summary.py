@@ -7,14 +7,15 @@ differ in nothing else.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby, takewhile
 from pathlib import PurePath
 from typing import Any, Final, get_args
 
 from harness.core.matrix_axes import AXES, IN_AXES, VERSIONS
-from harness.core.outgoing_text import counted
+from harness.core.outgoing_text import counted, first_names
 from harness.diagnosis.error_record import Diagnosis, ErrorRecord, Outcome
 from harness.lab.health import DeviceEvent
 from harness.report.document import aligned
@@ -160,16 +161,16 @@ def summary_lines(
     report: PurePath | str,
     *,
     width: int = _WIDTH,
-    above: str = "",
+    above: Collection[str] = (),
     brief: bool = False,
 ) -> list[str]:
     """Return the lines to print at the end of a run.
 
-    None is longer than `width` (at least 60) characters, but for the report's path. A diagnosis
-    whose words are in `above` is only named. With `brief`, only what went wrong has lines of its
+    None is longer than `width` (at least 60) characters, but for the report's path. The failures of
+    the cases in `above` have been explained. With `brief`, only what went wrong has lines of its
     own; expected failures and unsupported cases are counted by their reasons.
     """
-    readers = () if brief else (outputs_lines, _conclusions)
+    readers = () if brief else (outputs_lines, partial(_conclusions, above=above))
     groups, *others = read_once(cases, failure_groups, *readers)
     behind, concluded = others or ([], [_FOR_MORE])
     lines = [coverage.headline()]
@@ -179,10 +180,12 @@ def summary_lines(
     lines += behind
     shown = [group for group in groups if not brief or section(group.first) not in _COUNTED]
     for group in shown[:_MAX_LINES]:
-        lines.append(_group_line(group, width))
+        explained = [case for case in group.cases if case in above]
+        if len(explained) < len(group.cases) or len(explained) > 1:
+            lines.append(_group_line(group, width))
         known = group.diagnosis
-        if known is not None and section(group.first) != "expected":
-            lines.append(_diagnosis_line(known, width, above))
+        if known is not None and not explained and section(group.first) != "expected":
+            lines += [f"       {line}" for line in known.lines()]
     if len(shown) > _MAX_LINES:
         lines.append(f"... and {counted(len(shown) - _MAX_LINES, 'more signature')}")
     # those that are only counted are of the last sections
@@ -202,14 +205,14 @@ def _reasons(groups: Iterable[FailureGroup]) -> str:
     return ", ".join(f"{reason} ({count})" for reason, count in counts.most_common())
 
 
-def _conclusions(cases: Iterable[CaseRecord]) -> list[str]:
-    """Return the conclusions of cases, each once, and how many cases were tried again."""
+def _conclusions(cases: Iterable[CaseRecord], above: Collection[str]) -> list[str]:
+    """Return the conclusions of other cases, each once, and how many cases were tried again."""
     lines: list[str] = []
     concluded: dict[tuple[str, str], list[str]] = {}
     retried = 0
     for record in cases:
         retried += record.attempt > 1
-        if record.conclusion is not None:
+        if record.conclusion is not None and record.case not in above:
             name = record.case.rpartition("/")[2]
             concluded.setdefault((name.partition("[")[0], record.conclusion), []).append(name)
     for (_, conclusion), (name, *others) in concluded.items():
@@ -286,20 +289,19 @@ def _group_line(group: FailureGroup, width: int) -> str:
     parts = [] if error is None else [error.call, _why(error)]
     text = " ".join(part for part in parts if part) or "no explanation"
     # keep the end of a long node id, which has the axes
-    tail = f"  [first: {_fit(record.case, width // 3, keep_end=True)}]"
+    first = f"first: {_fit(record.case, width // 3, keep_end=True)}"
+    tail = f"  [{_fit(', '.join(_places(group)), width // 3)}; {first}]"
+    tail = f"  [{first}]" if len(group.cases) == 1 else tail
     head = f"{len(group.cases):>4} x {label}{lost}: {text}"
     return _fit(head, width - len(tail)) + tail
 
 
-def _diagnosis_line(known: Diagnosis, width: int, above: str) -> str:
-    """Return a diagnosis and its fix; a long line keeps the link."""
-    if known.words in above:
-        return f"       {known.name}"
-    tail = f"  [{known.thread}]" if known.thread else ""
-    if len(tail) > width // 2:
-        tail = ""
-    text = known.model_copy(update={"thread": None}).text()
-    return _fit(f"       {text}", width - len(tail)) + tail
+def _places(group: FailureGroup) -> Iterator[str]:
+    """Yield the devices and versions of a group's cases."""
+    places = {"on": group.devices, **group.versions}
+    if group.versions["compiler"] == group.versions["qnn"]:
+        del places["compiler"]
+    yield from (f"{title} {first_names(names)}" for title, names in places.items() if names)
 
 
 def _why(error: ErrorRecord) -> str:

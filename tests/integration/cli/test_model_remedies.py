@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import shutil
 from subprocess import STDOUT
@@ -53,14 +54,14 @@ def test_a_run_without_room_names_what_worked_there_before(
     stderr, record = run()
     words = "--copies=55 --qnn=2.51.0 --device=sim-v73 model.bin"
     assert (
-        f"to find an option with which it loads: qnn-harness model fit --remedies {words}\n"
+        f"to find an option with which it loads:\n    qnn-harness model fit --remedies {words}\n"
         in stderr
     )
     tried = of("window", contexts=55, device="sim-v73")
     tried = tried.model_copy(update={"files_sha256": record["files_sha256"]})
     run_folder(lab.reports, tried, command=("qnn-harness", "model", "fit", "--remedies"))
     stderr, record = run()
-    assert f"it worked with window: qnn-harness run --residency=window {words}\n" in stderr
+    assert f"it worked with window:\n    qnn-harness run --residency=window {words}\n" in stderr
     assert "these contexts worked with window; " in stderr
     fix = record["error"]["diagnosis"]["fix"]
     assert fix.startswith("on sim-v73 these contexts worked with window; ")
@@ -114,8 +115,8 @@ def test_following_what_a_run_without_room_prints_passes(
     def printed() -> tuple[list[str], dict[str, Any]]:
         code, stderr, (record,) = lab.run_files("m.pte")
         assert (code, record["measurements"]["loaded"]) == (1, 54), stderr
-        line = next(line for line in reversed(stderr.splitlines()) if ": qnn-harness " in line[:80])
-        return shlex.split(line.partition(": qnn-harness ")[2]), record["error"]["diagnosis"]
+        (command, *_) = re.findall(r"^    qnn-harness (.*)", stderr, re.MULTILINE)
+        return shlex.split(command), record["error"]["diagnosis"]
 
     words, diagnosis = printed()
     assert words == ["model", "fit", "--remedies", "--device=sim-v73", "m.pte"]

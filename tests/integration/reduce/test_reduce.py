@@ -117,7 +117,7 @@ def test_inputs_and_expected_outputs_go_along(lab: DeviceRuns, context_for: Cont
     code, output, (record,) = lab.run_files("tiny.bin", "--qnn=2.51.0", *way, *tensors)
     assert (code, record["outcome"], record["outputs"]) == (1, "failed", "reference"), output
     (command,) = re.findall(
-        r"(?<=^to share the first failing case: qnn-harness ).*", output, re.MULTILINE
+        r"(?<=^to share the first failing case:\n    qnn-harness ).*", output, re.MULTILINE
     )
     packed = lab.qnn_harness(*shlex.split(command), code=0)
     assert "    wrong-outputs (known): " in packed.stdout
@@ -205,7 +205,7 @@ def test_a_bundle_fails_again_with_the_harness_and_without(
         write_packed(lab)
     code, output, (record,) = lab.run_files(file, "--qnn=2.51.0", *arguments)
     assert code == 1, output
-    (command,) = re.findall(r"to share the first failing case: qnn-harness (.+)", output)
+    (command,) = re.findall(r"to share the first failing case:\n    qnn-harness (.+)", output)
     lab.qnn_harness(*shlex.split(command), code=0)
     bundle = lab.folder / "case.zip"
     told_nothing_of_here(bundle, lab)

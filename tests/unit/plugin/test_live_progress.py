@@ -84,7 +84,7 @@ def test_the_run_and_its_devices(terminal: Emulated) -> None:
     terminal.counts.ended(CASES[0], failed=True)
     report_progress("R5CX", name="phone", case=CASES[1], loaded=3, contexts=6)
     run, phone = terminal.look()
-    assert run.startswith("qnn-harness: 1 of 4 cases, 1 failed unexpectedly, about 0:0")
+    assert run.startswith("qnn-harness: 1 of 4 cases, 1 failed, about 0:0")
     assert phone == "phone  3/6 contexts  test[1]"
     report_progress("phone", doing="pushing", done=30e6, total=120e6, unit="MB")
     assert "phone  pushing  30.0/120.0 MB  test[1]" in terminal.look()[1]

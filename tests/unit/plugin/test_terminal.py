@@ -9,7 +9,7 @@ from _pytest.terminal import TerminalReporter
 from xdist.dsession import Interrupted
 
 from harness.plugin.parallel import Controller
-from harness.plugin.terminal import write_lines
+from harness.plugin.terminal import OURS, Failures, wrapped, write_lines
 
 
 @pytest.mark.parametrize("before", ["", "..F", "test_a.py ..F", "..F\n"])
@@ -23,6 +23,34 @@ def test_what_is_written_begins_a_line(pytestconfig: pytest.Config, before: str)
     write_lines(cast(pytest.Config, config), "so")
     line = "" if not before or before.endswith("\n") else "\n"
     assert written.getvalue() == f"{before}{line}so\n"
+
+
+def test_lines_break_at_spaces_of_a_terminal_only() -> None:
+    writer = SimpleNamespace(fullwidth=20)
+    config = SimpleNamespace(get_terminal_writer=lambda: writer)
+    text = f"failed in step 59: it returned 1002\n\n  | remedy: {'x' * 30} or `fewer contexts`"
+    reporter = SimpleNamespace(isatty=True, config=config)
+    assert wrapped(reporter, text).splitlines() == [
+        *("failed in step 59:", "  it returned 1002", ""),
+        *("  | remedy:", f"  |   {'x' * 30}", "  |   or `fewer", "  |   contexts`"),
+    ]
+    reporter.isatty = False
+    assert wrapped(reporter, text) == text
+
+
+@pytest.mark.parametrize(("verbose", "printed"), [(0, ["a", "c", "d", "e"]), (1, [*"abcde"])])
+def test_equal_failures_of_cases_are_printed_once(verbose: int, printed: list[str]) -> None:
+    texts = {"a": "x", "b": "x", "c": "y", "d": ("x",), "e": ("x",)}
+    failed = [SimpleNamespace(nodeid=k, longrepr=v, **{OURS: True}) for k, v in texts.items()]
+    config = SimpleNamespace(option=SimpleNamespace(tbstyle="auto", verbose=verbose))
+    reporter = SimpleNamespace(stats={"failed": [*failed]}, config=config, isatty=False)
+    failures = Failures()
+    summary = failures.pytest_terminal_summary(reporter)
+    next(summary)
+    assert [report.nodeid for report in reporter.stats["failed"]] == printed
+    assert sorted(failures.shown) == printed
+    summary.close()
+    assert reporter.stats["failed"] == failed
 
 
 @pytest.mark.parametrize(

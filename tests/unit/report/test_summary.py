@@ -101,20 +101,15 @@ def test_the_conclusions_of_cases(snapshot: Snapshot) -> None:
 def test_what_is_known_of_a_failure_stands_below_it_unless_it_was_expected() -> None:
     known = diagnosed("failed", error())
     failed = record(outcome="failed", error=known)
-    wide = lines_of([failed], "r", width=400)[2]
-    assert wide.strip().startswith(f"pd-exhausted (known): {known.diagnosis.words}; ")
-    assert wide.endswith(f"[{known.diagnosis.thread}]")
-    cut = lines_of([failed], "r", width=160)[2]
-    assert len(cut) == 160
-    assert cut.endswith(f"...  [{known.diagnosis.thread}]")
-    assert len(lines_of([failed], "r", width=60)[2]) == 60
+    lines = lines_of([failed], "r", width=400)[2:-1]
+    assert [line.strip() for line in lines] == [*known.diagnosis.lines()]
+    assert {len(line) for line in lines_of([failed], "r", width=60)[2:4]} == {60}
     expected = record(outcome="failed", error=known, expected={"known_issue": "x"})
     assert len(lines_of([expected], "r")) == 3
-    cannot = record(outcome="unsupported", error=known)
-    assert lines_of([cannot], "r", width=400)[3] == wide
-    above = f"failed in step 2\n  | diagnosis: {known.diagnosis.text()}"
-    assert lines_of([failed], "r", above=above)[2] == "       pd-exhausted (known)"
-    assert lines_of([failed], "r", width=400, above="diagnosis: another")[2] == wide
+    assert len(lines_of([record(outcome="unsupported", error=known)], "r")) == 7
+    assert lines_of([failed], "r", above=[failed.case]) == ["1 failure", "report: r"]
+    pair = [failed, failing("b", error=known)]
+    assert len(lines_of(pair, "r", above=[failed.case])) == 3
 
 
 @pytest.mark.parametrize(
@@ -202,18 +197,6 @@ def test_a_line_is_as_wide_as_it_may_be_and_keeps_the_end_of_a_case() -> None:
     assert len(lines_of([wide], "r")[1]) == 300
     tab = failing("x", error=plain("a\tb \nc"))
     assert lines_of([tab], "r")[1] == "   1 x FAILED: a b   [first: x]"
-
-
-@pytest.mark.parametrize(
-    ("thread", "is_told"), [("o/r#12345678901234567", True), ("t" * 26, True), ("t" * 27, False)]
-)
-def test_a_thread_stays_if_it_takes_half_of_a_line_at_most(thread: str, is_told: bool) -> None:
-    known = Diagnosis(id="x", confidence="known", words="w" * 90, thread=thread)
-    record_of_error = error().model_copy(update={"diagnosis": known})
-    line = lines_of([failing("a", error=record_of_error)], "r", width=60)[2]
-    assert len(line) == 60
-    assert line.endswith(f"...  [{thread}]" if is_told else "...")
-    assert line.startswith("       x")
 
 
 @given(st.text("`'<@[](!_*\\| a\n"))

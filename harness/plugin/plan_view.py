@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Literal
 
 import pytest
@@ -68,8 +67,7 @@ def show_plan(session: pytest.Session, run: Run) -> None:
                 wrong.append(error)
                 plan = plan.model_copy(update={"error": str(error)})
             plans.append(plan)
-            for line in _lines(plan, files=session.config.option.verbose > 0):
-                write_line(reporter, line)
+            write_line(reporter, _line(plan))
     distinct = {(plan.device, file) for plan in plans for file in plan.files}
     report = PlanReport(
         cases=tuple(plans), files=len(distinct), bytes=sum(file.size for _, file in distinct)
@@ -85,13 +83,10 @@ def show_plan(session: pytest.Session, run: Run) -> None:
         raise join_mistakes(wrong)
 
 
-def _lines(plan: CasePlan, *, files: bool) -> Iterator[str]:
+def _line(plan: CasePlan) -> str:
     if plan.error is not None:
-        yield f"{plan.case}  cannot run: {plan.error}"
-        return
+        return f"{plan.case}  cannot run: {plan.error}"
     sizes = Counter[str]()
     for file in plan.files:
         sizes[file.origin] += file.size
-    yield f"{plan.case}: {', '.join(f'{name} {decimal(size)}' for name, size in sizes.items())}"
-    for file in plan.files if files else ():
-        yield f"    {decimal(file.size):>10}  {file.name}  [{file.origin}]"
+    return f"{plan.case}: {', '.join(f'{name} {decimal(size)}' for name, size in sizes.items())}"

@@ -26,7 +26,6 @@ from harness.results.op_events import most_expensive
 from harness.results.record import CaseRecord, is_figure
 
 _MOST_CASES: Final = 20
-_MOST_NODES: Final = 20
 _MOST_OPS: Final = 8
 _MOST_CHARS: Final = 160
 
@@ -99,12 +98,10 @@ def _lines(rows: Sequence[_Row]) -> Iterator[Sequence[Line]]:
     if rest := sum(number for _, number in counts.most_common()[shown:]):
         yield counted(rest, "node"), counted(len(counts) - shown, "other op"), "", ""
     others = [row for row in rows if row[3]]
-    for node, op, place, reason in others[:_MOST_NODES]:
+    for node, op, place, reason in others:
         # a number alone would read as a count
         name = f"node {node}" if node.isdecimal() else node
         yield Span(name[:_MOST_CHARS]), Span(op), place, Span(reason[:_MOST_CHARS])
-    if (more := len(others) - _MOST_NODES) > 0:
-        yield f"... and {more} more", "", "", "the record has them all"
 
 
 _SHOWN: Final = 10

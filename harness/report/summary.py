@@ -15,7 +15,7 @@ from pathlib import PurePath
 from typing import Any, Final, get_args
 
 from harness.core.matrix_axes import AXES, IN_AXES, VERSIONS
-from harness.core.outgoing_text import counted, first_names
+from harness.core.outgoing_text import counted, first_names, shortened
 from harness.diagnosis.error_record import Diagnosis, ErrorRecord, Outcome
 from harness.lab.health import DeviceEvent
 from harness.report.document import aligned
@@ -286,12 +286,10 @@ def _group_line(group: FailureGroup, width: int) -> str:
     lost = f", {LOST_TO[record.standing]}" if record.standing in LOST_TO else ""
     known = record.known_issue if record.standing == "known" else None
     label = f"expected, {known}: {record.outcome}" if known else record.outcome.upper()
-    parts = [] if error is None else [error.call, _why(error)]
-    text = " ".join(part for part in parts if part) or "no explanation"
-    # keep the end of a long node id, which has the axes
-    first = f"first: {_fit(record.case, width // 3, keep_end=True)}"
-    tail = f"  [{_fit(', '.join(_places(group)), width // 3)}; {first}]"
-    tail = f"  [{first}]" if len(group.cases) == 1 else tail
+    parts = () if error is None else (error.call, _why(error))
+    text = " ".join(filter(None, parts)) or "no explanation"
+    places = _fit(f"{', '.join(_places(group))}; ", width // 3) if len(group.cases) > 1 else ""
+    tail = f"  [{places}first: {_fit(record.case, width // 3)}]"
     head = f"{len(group.cases):>4} x {label}{lost}: {text}"
     return _fit(head, width - len(tail)) + tail
 
@@ -315,13 +313,8 @@ def _first_line(message: str) -> str:
     return message.strip().partition("\n")[0]
 
 
-def _fit(text: str, width: int, *, keep_end: bool = False) -> str:
-    """Return one printable line of at most `width` characters."""
-    text = "".join(char if char.isprintable() else " " for char in text)
-    if len(text) <= width:
-        return text
-    room = max(width - 3, 0)
-    return f"...{text[len(text) - room :]}" if keep_end else f"{text[:room]}..."
+def _fit(text: str, width: int) -> str:
+    return shortened("".join(char if char.isprintable() else " " for char in text), width)
 
 
 def rerun_command(record: CaseRecord, *lab: str) -> list[str]:

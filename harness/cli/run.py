@@ -205,7 +205,8 @@ def _say_next(folder: RunFolder, options: Mapping[str, Any]) -> None:
 
 
 def _say_command(lead: str, *words: str) -> None:
-    say(f"{lead}:\n    {shlex.join(['qnn-harness', *words])}", err=True)
+    say(f"{lead}:", err=True)
+    say(f"    {shlex.join(['qnn-harness', *words])}", err=True)
 
 
 def _print_results(watch: RunWatcher) -> None:

@@ -71,11 +71,6 @@ class Diagnosis(Part):
         if self.thread:
             yield f"see {self.thread}"
 
-    def text(self) -> str:
-        """Return one line of text."""
-        parts = (f"{self.name}: {self.words}", self.fix, self.thread)
-        return "; ".join(part for part in parts if part)
-
 
 class OrtCode(Part):
     """The OrtErrorCode that ONNX Runtime returned, which names only the kind of error."""

@@ -75,7 +75,7 @@ def take_baseline(device: Transport, *, timeout_s: float) -> Baseline:
         state_script(token),
         timeout_s=timeout_s,
         max_output_bytes=_STATE_BYTES,
-        doing="ask for its clock",
+        doing="read its clock",
     )
     baseline = baseline_of(split_sections(answer.stdout, token))
     if baseline is None:
@@ -145,7 +145,7 @@ class CaseEvidence:
         )
         sections = split_sections(answer, token)
         if not sections:
-            self._note("the device answered nothing")
+            self._note("the device gave no answer")
         report = Report(self._note, self.baseline, last_s, self.limits.file_bytes)
         report.read(sections)
         if self._pid is not None:
@@ -179,7 +179,7 @@ class CaseEvidence:
                 timeout_s=timeout_s,
                 on_stdout=answer.extend,
                 max_output_bytes=most,
-                doing="ask for evidence",
+                doing="collect logs",
                 collect=False,
             )
             if completed.truncated:

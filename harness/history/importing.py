@@ -73,7 +73,8 @@ def runs_in(path: Path) -> list[Path]:
     if (path / JOURNAL).is_file():
         return [path]
     if not (folders := run_folders(path)):
-        raise ConfigError(f"has no run: no {JOURNAL} in this folder or in its folders", file=path)
+        problem = f"has no run: neither this folder nor those in it have a {JOURNAL}"
+        raise ConfigError(problem, file=path)
     return folders
 
 

@@ -137,7 +137,7 @@ def notify(lab_file: Path, message: Message, sent: Path | None = None) -> list[s
 
 def _failures(failures: Mapping[str, str | None]) -> list[str]:
     return [
-        f"channel {name} was not notified: {why}; test it with `qnn-harness notify --test`"
+        f"channel {name} was not notified: {why.rstrip('.')}; to test it: qnn-harness notify --test"
         for name, why in failures.items()
         if why is not None
     ]

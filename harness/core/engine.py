@@ -68,15 +68,15 @@ class FileRun:
 
 
 class Engine:
-    """What executes the contexts or models of a case; a subclass is one engine.
+    """Base class of engines: an engine executes the contexts or models of a case.
 
-    Its module is imported at each start of pytest: import what is heavy in the methods.
+    Its module is imported at each start of pytest, so import large modules inside of methods.
     """
 
     name: str
-    """In markers (`device(engine=NAME)`), options (`--engine NAME`) and records."""
+    """The name in markers (`device(engine=NAME)`), options (`--engine NAME`) and records."""
     title: str
-    """In texts for people."""
+    """The name in messages and reports."""
     kinds: tuple[str, ...] = ()
     """The files that it runs as they are: kinds as `inspect` names them, or suffixes ("acme")."""
     default_for: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ class Engine:
     option: str | None = None
     """The option that chooses its version or names a user's own build, without dashes."""
     takes_contexts: bool = False
-    """It loads contexts one by one: from a compiler, or extracted from files."""
+    """It loads contexts one by one: compiled ones, or those of files."""
     takes_models: bool = False
     """It builds graphs on the device itself."""
     takes_context_options: bool = False
@@ -125,7 +125,7 @@ class Engine:
         return ()
 
     def program(self, prepared: PreparedPlacement) -> EngineProgram | None:
-        """Make what it needs on this computer; return what it brings to the device of a case.
+        """Return the program and files that a case needs on its device, built on this computer.
 
         Raises HarnessError.
         """

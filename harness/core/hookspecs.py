@@ -1,9 +1,9 @@
-"""Hooks by which another package adds to the harness, without a change to it.
+"""Hooks by which other packages extend the harness.
 
 An implementation is marked by `@pytest.hookimpl`, and may leave out parameters. It is found in a
 conftest.py, in a plug-in of pytest, or in a module that an entry point of the group `qnn_harness`
-names; commands other than pytest load the last only. The harness's own parts are added by the same
-hooks.
+names; commands other than pytest load only the last kind. The harness adds its own parts by the
+same hooks.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ hookspec = pluggy.HookspecMarker("pytest")
 
 @hookspec
 def qnn_engines() -> Iterable[Engine]:
-    """Return engines: what executes the contexts or models of a case.
+    """Return engines, which execute the contexts or models of a case.
 
-    The first ones are the harness's own, `qnn_engines` of `harness.engines`.
+    The harness's own come first, from `qnn_engines` of `harness.engines`.
     """
     raise NotImplementedError
 
@@ -74,7 +74,7 @@ def qnn_report_sections(run: RunData) -> Iterable[Section]:
 
     Called each time that the page of a run is made. `run` has its run.json, its folder, and all of
     its records; the content of a section is made later, from the records of the cases. An exception
-    is printed, and stands in the page in place of the section.
+    is printed, and shown in the page instead of the section.
     """
     raise NotImplementedError
 

@@ -645,7 +645,7 @@ def lines(report: HistoryReport) -> Iterator[str]:
         if kind.facts is not None:
             yield f"        {as_text(facts_line(kind.facts))}"
     if len(report.kinds) > _SHOWN:
-        yield f"... and {counted(len(report.kinds) - _SHOWN, 'more kind')}"
+        yield f"... and {counted(len(report.kinds) - _SHOWN, 'more cause')}"
     troubled = [case for case in report.cases if case.failed or case.flaky_runs]
     limits = dict[str, None]()
     for case in troubled[:_SHOWN]:

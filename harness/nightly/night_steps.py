@@ -89,12 +89,11 @@ _LAST_RUN_S: Final = 2400.0
 _OTHER: Final = "tests without a device, or outputs that drift"
 """Failures of a run that are in no record, so that nobody knows whether they are new."""
 _REFUSED: Final = {
-    2: "pytest does not accept these arguments or tests, see above",
     4: "pytest does not accept these arguments, see above; options of nightly itself stand before "
     "`--`",
-    5: "pytest found no device test with these arguments; write one as in "
-    "howto/nightly-and-ci.md (see `qnn-harness --help`), or use --pyargs harness.suites for the "
-    "suites of qnn-harness",
+    5: "pytest found no device test with these arguments; write one (howto/write-tests.md of the "
+    "pages that `qnn-harness --help` names), or use --pyargs harness.suites for the suites of "
+    "qnn-harness",
 }
 _log = logging.getLogger(__name__)
 
@@ -253,9 +252,8 @@ class Chain:
             code = self._pytest_run(self._left_s, run)
             run = self._begun_run()
             if code is None:
-                budget = clock(self.night.budget_s)
-                problem = f"the time of the night ({budget}) was over before its run{_so_far(run)}"
-                raise InfraError(problem)
+                budget = f"the time of the night ({clock(self.night.budget_s)})"
+                raise InfraError(f"{budget} was over before its run ended{_so_far(run)}")
         if run is None:
             raise self._refused(code)
         if not run.info().get("finished"):

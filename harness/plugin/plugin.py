@@ -155,12 +155,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True, specname="pytest_cmdline_main")
 def pytest_check_options(config: pytest.Config) -> int | None:
-    """Report an unknown engine or simulated device as other wrong input is."""
+    """Report an unknown engine or simulated device in the form of other errors."""
     try:
         read_options(config)
     except ConfigError as error:
         sys.stderr.write(f"error: {with_our_options(config, str(error))}\n")
-        return int(error.exit_code)
+        return pytest.ExitCode.USAGE_ERROR
     return None
 
 

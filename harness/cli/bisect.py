@@ -22,8 +22,15 @@ from harness.bisect.result import BisectionResult, Finding
 from harness.bisect.search import CornerSpec, Task
 from harness.bisect.search_loop import RunEnd, Watcher, pytest_arguments_to_resume
 from harness.bisect.version_search import Bisection
-from harness.cli.common_options import CommandGroup, json_option, lab_option, reports_option
+from harness.cli.common_options import (
+    CommandGroup,
+    NamedPath,
+    json_option,
+    lab_option,
+    reports_option,
+)
 from harness.cli.lab_options import (
+    Number,
     PytestCommand,
     device_option,
     duration_option,
@@ -243,7 +250,7 @@ class _PytestGroup(PytestCommand, CommandGroup):
 )
 @click.option(
     "--repeat",
-    type=click.IntRange(1, 1000),
+    type=Number(1, 1000),
     metavar="N",
     help="Runs of each version: bad if any is bad; of figures the median counts (default: 1).",
 )
@@ -307,7 +314,7 @@ def bisect(context: click.Context, /, **values: Any) -> int:
 
 
 @bisect.command()
-@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.argument("folder", required=False, type=NamedPath())
 @reports_option
 def log(folder: Path | None, reports: Path) -> None:
     """Show the runs and answers of a bisection (default: the newest)."""
@@ -318,7 +325,7 @@ def log(folder: Path | None, reports: Path) -> None:
 
 
 @bisect.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=NamedPath())
 @reports_option
 @json_option
 def replay(file: Path, reports: Path, as_json: bool) -> int:

@@ -16,8 +16,9 @@ DEFAULT_LAB: Final = Path("devices.yaml")
 class NamedPath(click.Path):
     """A path that is not empty, unlike that of an unset shell variable."""
 
-    def __init__(self) -> None:
-        super().__init__(path_type=Path, readable=False)  # opening it reports that
+    def __init__(self, *, file_okay: bool = True) -> None:
+        # opening it reports whether it can be read
+        super().__init__(path_type=Path, readable=False, file_okay=file_okay)
 
     def convert(
         self,

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from harness.bisect.new_failures import NewFailure
-from harness.cli.common_options import json_option, lab_option
+from harness.cli.common_options import NamedPath, json_option, lab_option
 from harness.cli.lab_options import lab_to_name
 from harness.cli.say import say, say_json
 from harness.history.comparison import BISECTED, Bisectable, Category, FailOn, Pair, apply_history
@@ -27,7 +27,7 @@ _LATEST: Final = Path("reports/latest")
 
 
 @click.command()
-@click.argument("runs", nargs=-1, metavar="[BASE] [NEW]", type=click.Path(path_type=Path))
+@click.argument("runs", nargs=-1, metavar="[BASE] [NEW]", type=NamedPath())
 @click.option(
     "--previous",
     is_flag=True,

@@ -14,7 +14,7 @@ from typing import BinaryIO, cast
 
 import click
 
-from harness.cli.common_options import json_option
+from harness.cli.common_options import NamedPath, json_option
 from harness.cli.say import say_result
 from harness.core.errors import ConfigError
 from harness.diagnosis.explain_log import Explained, Explanation, explain as explain_log
@@ -35,9 +35,9 @@ _NO_TEXT = bytes({*range(1, 32)} - {*b"\b\t\n\f\r\x1b"})
 
 
 @click.command()
-@click.argument("file", default=_STDIN, type=click.Path())
+@click.argument("file", default=_STDIN, type=NamedPath())
 @json_option
-def explain(file: str, as_json: bool) -> int:
+def explain(file: Path, as_json: bool) -> int:
     """Explain the failure in a log of any program that uses QNN or FastRPC.
 
     FILE (default: standard input) may be of logcat, qnn-net-run, Genie, LiteRT, ExecuTorch, ONNX
@@ -52,7 +52,7 @@ def explain(file: str, as_json: bool) -> int:
     \b
     Exit codes: 0 a failure of QNN was found, 1 none was, 2 the log cannot be read.
     """
-    log = _read(file)
+    log = _read(str(file))
     explanation = surest_first(explain_log(log.lines))
     text = (*_answer_lines(explanation, log), *explanation.numbers)
     say_result(explanation, text, as_json)

@@ -10,7 +10,13 @@ from typing import Final
 import click
 
 from harness.bisect.new_failures import NewFailure
-from harness.cli.common_options import CommandGroup, json_option, lab_option, reports_option
+from harness.cli.common_options import (
+    CommandGroup,
+    NamedPath,
+    json_option,
+    lab_option,
+    reports_option,
+)
 from harness.cli.lab_options import device_option, lab_to_name
 from harness.cli.say import say, say_result
 from harness.core.errors import ConfigError
@@ -69,7 +75,7 @@ def history() -> None:
 @history.command("list")
 @click.argument("text", required=False, default="")
 @click.option("--diagnosis", default="", metavar="ID", help="Only failures of this diagnosis.")
-@device_option("Only cases of this device.", default="")
+@device_option("Only cases of this device.")
 @click.option(
     "--since",
     default="",
@@ -83,7 +89,7 @@ def history() -> None:
 def list_command(
     text: str,
     diagnosis: str,
-    device: str,
+    device: str | None,
     since: str,
     reports: Path,
     lab_file: Path,
@@ -96,7 +102,7 @@ def list_command(
     \b
     Exit codes: 0 cases are listed, 1 no case matches, 2 wrong input.
     """
-    query = Filter(case=text, diagnosis=diagnosis, device=device, since=since)
+    query = Filter(case=text, diagnosis=diagnosis, device=device or "", since=since)
     db = open_history(reports)
 
     def bisectable(pair: Pair, state: CaseState | None) -> Bisectable:
@@ -112,7 +118,7 @@ def list_command(
 
 
 @history.command("import")
-@click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("runs", nargs=-1, type=NamedPath())
 @reports_option
 def import_command(runs: tuple[Path, ...], reports: Path) -> None:
     """Import RUNS into the history: folders of runs, or their parents (default: --reports).

@@ -15,6 +15,7 @@ from harness.cli.common_options import DEFAULT_LAB, NamedPath
 from harness.cli.say import say
 from harness.core.durations import parse_duration
 from harness.core.errors import ConfigError
+from harness.core.matrix_axes import nonblank
 from harness.core.state_folders import cache_root, lease_root, simulated_root
 from harness.lab.inventory import Lab, load_lab, shipped_lab
 from harness.lab.lab_device import OpenLab
@@ -48,6 +49,18 @@ class Checked(click.ParamType[str]):
         except argparse.ArgumentTypeError as error:
             self.fail(str(error), param, ctx)
         return value
+
+
+class Number(click.IntRange):
+    """A whole number within limits."""
+
+    name = "whole number"
+
+
+class RealNumber(click.FloatRange):
+    """A number within limits."""
+
+    name = "number"
 
 
 class Duration(click.ParamType[float]):
@@ -90,11 +103,11 @@ class PytestCommand(click.Command):
         try:
             return super().parse_args(ctx, args[:end])
         except click.NoSuchOption as error:
-            from harness.plugin.options import LIMITS
+            from harness.plugin.options import SPELLINGS
 
-            name, advice = error.option_name.removeprefix("--"), "options of pytest follow `--`"
-            if name in LIMITS and any("--limit" in option.opts for option in self.params):
-                advice = f"use `--limit {name}={LIMITS[name]}`"
+            advice, spelling = "options of pytest follow `--`", SPELLINGS.get(error.option_name, "")
+            if any(spelling.split()[:1] == option.opts for option in self.params):
+                advice = f"use `{spelling}`"
             problem = f"No such option {error.option_name!r}; {advice}."
             raise click.NoSuchOption(error.option_name, problem, error.possibilities, ctx) from None
 
@@ -125,7 +138,7 @@ def duration_option(name: str, parameter: str, help: str, default: str | None = 
 
 def device_option(help: str, **more: Any) -> Decorator:
     """Return `-s/--device`, given to the command as `device`."""
-    return click.option("-s", "--device", metavar="NAME", help=help, **more)
+    return click.option("-s", "--device", metavar="NAME", type=Checked(nonblank), help=help, **more)
 
 
 def output_option(help: str, *, metavar: str = "FILE", **more: Any) -> Decorator:

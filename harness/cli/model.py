@@ -15,6 +15,7 @@ from harness.cli.common_options import CommandGroup, NamedPath, json_option, lab
 from harness.cli.lab_options import (
     HOST_TARGET,
     Checked,
+    Number,
     device_option,
     files_argument,
     host_runtime,
@@ -258,7 +259,7 @@ def _content(file: Path) -> str:
 @files_argument
 @click.option(
     "--copies",
-    type=click.IntRange(1, MOST_CONTEXTS),
+    type=Number(1, MOST_CONTEXTS),
     metavar="N",
     help="Number of contexts to load, those of FILEs in turn (default: each once).",
 )
@@ -272,11 +273,11 @@ def _content(file: Path) -> str:
 )
 @click.option(
     "--budget",
-    type=click.IntRange(1),
+    type=Number(1),
     metavar="BYTES",
     help="Memory of one protection domain (PD).",
 )
-@click.option("--sessions", type=click.IntRange(1, 64), metavar="N", help="Number of PDs.")
+@click.option("--sessions", type=Number(1, 64), metavar="N", help="Number of PDs.")
 @click.option(
     "--soc",
     default="QCS8550",

@@ -15,6 +15,7 @@ from harness.cli.common_options import (
 )
 from harness.cli.lab_options import (
     SERIAL,
+    RealNumber,
     device_option,
     lab_or_simulated,
     lab_with_named,
@@ -53,7 +54,7 @@ _INTERRUPTED = 130
 )
 @click.option(
     "--threshold",
-    type=click.FloatRange(0.0),
+    type=RealNumber(0.0),
     metavar="E",
     help="Relative error above which an op is wrong (default: by its kind).",
 )

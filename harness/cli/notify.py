@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from harness.cli.common_options import lab_option
+from harness.cli.common_options import NamedPath, lab_option
 from harness.cli.say import say
 from harness.core.errors import ConfigError, InfraError
 from harness.core.files import read_bounded
@@ -20,7 +20,7 @@ _MOST_BYTES: Final = 64 << 20
 
 
 @click.command()
-@click.argument("folder", default=_LATEST, type=click.Path(path_type=Path))
+@click.argument("folder", default=_LATEST, type=NamedPath())
 @click.option("--test", is_flag=True, help="Send a test message instead.")
 @click.option("--dry-run", is_flag=True, help="Print the message and the channels only.")
 @lab_option

@@ -23,7 +23,7 @@ def report() -> None:
 
 
 @report.command()
-@click.argument("run", type=click.Path(path_type=Path), default=Path("reports/latest"))
+@click.argument("run", type=NamedPath(), default=Path("reports/latest"))
 def write(run: Path) -> None:
     """Write the reports of RUN (default: reports/latest) again, and print its summary."""
     folder = RunFolder.open(run)
@@ -65,7 +65,7 @@ def merge(runs: tuple[Path, ...], output: Path) -> None:
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=NamedPath(file_okay=False),
     default=Path("site"),
     show_default=True,
     help="The folder of the site.",

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from harness.cli.common_options import CommandGroup, NamedPath, lab_option
-from harness.cli.lab_options import open_lab, output_option, require_output
+from harness.cli.lab_options import Number, open_lab, output_option, require_output
 from harness.cli.say import say
 from harness.core.errors import ConfigError, InfraError
 from harness.core.files import write_whole
@@ -45,6 +45,8 @@ def build_dsp_command(source: Path | None) -> None:
     from harness.dsp.emulator import VARIABLE, build_loader, find_qemu, why_no_loader
     from harness.dsp.qemu_build import build_qemu
 
+    if source is not None and not source.is_file():
+        raise ConfigError("is not a file", file=source, field="--source")
     cache = cache_root() / BOARDS
     # a console that is no terminal shows no progress
     with Console(file=sys.stderr).status("looking around ...") as spinner:
@@ -117,7 +119,7 @@ def start_command(name: str | None, lab_file: Path) -> None:
 @click.option(
     "--devices",
     "count",
-    type=click.IntRange(1, _MOST_DEVICES),
+    type=Number(1, _MOST_DEVICES),
     metavar="N",
     default=8,
     show_default=True,

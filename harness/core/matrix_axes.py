@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -120,6 +121,13 @@ if TYPE_CHECKING:
     AxisName = str
 else:  # for models and their schemas, which name the values
     AxisName = Literal[SEARCHED]
+
+
+def nonblank(text: str) -> str:
+    """Return names; reject a blank text, as from a shell variable that is not set."""
+    if not text.strip(" ,"):
+        raise argparse.ArgumentTypeError("the value is empty; leave the option out for its default")
+    return text
 
 
 def check_names(axes: Mapping[str, Sequence[str]], field: str | None = None) -> None:

@@ -23,7 +23,7 @@ from harness.core.durations import parse_duration
 from harness.core.engine import find_engine
 from harness.core.error_codes import PROFILES, ProfileAsked
 from harness.core.errors import ConfigError
-from harness.core.matrix_axes import AXES, IN_AXES, LISTED
+from harness.core.matrix_axes import AXES, IN_AXES, LISTED, nonblank
 from harness.plugin.pytest_internals import names_of_options
 from harness.probe.plan import DEFAULT_WINDOW, FULL, Rounds
 from harness.results.case_names import placement_in, split_node_id
@@ -60,7 +60,7 @@ def residencies(text: str) -> str:
     """Return residencies, of which one may have the size of a window. Raises ArgumentTypeError."""
     from harness.models.session_plan import RESIDENCIES
 
-    for part in split_list([text]):
+    for part in split_list([text]) or [""]:
         name, equals, size = part.partition("=")
         if name not in RESIDENCIES or (equals and name != "window"):
             valid = ", ".join((*RESIDENCIES, "window=N"))
@@ -73,7 +73,7 @@ def residencies(text: str) -> str:
 def limits(text: str) -> dict[str, float]:
     """Return the limits of `NAME=X[,NAME=X]` by name. Raises ArgumentTypeError."""
     values = {}
-    for part in split_list([text]):
+    for part in split_list([text]) or [""]:
         name, _, value = part.partition("=")
         try:
             values[name] = float(value) if name != "drift" else int(value)
@@ -237,7 +237,7 @@ PREFLIGHT: Final[tuple[Preflight, ...]] = get_args(Preflight)
 """The choices of `qnn_preflight`."""
 
 _Words = dict[str, Any]
-_WORDS: Final[_Words] = {"action": "append", "read": _tuple, "chooses": True}
+_WORDS: Final[_Words] = {"action": "append", "type": nonblank, "read": _tuple, "chooses": True}
 _DIR: Final[_Words] = {"type": nonempty, "read": _path, "chooses": True}
 
 
@@ -281,6 +281,10 @@ LIMITS: Final = {
     "drift": "STEPS",
 }
 """The limits of outputs, with their values."""
+SPELLINGS: Final = {f"--{name}": f"--limit {name}={value}" for name, value in LIMITS.items()} | {
+    "--contexts": "--copies N"
+}
+"""How options that people may try are spelled here."""
 
 _LIMIT: Final = Option(
     "--qnn-limit",
@@ -406,6 +410,7 @@ _ENGINE: Final = Option(
         "help": "the engine for a file (default: qnn; litert for a .tflite): qnn (the probe), "
         "ort (ONNX Runtime), executorch (ExecuTorch), litert (LiteRT), or one of a plug-in",
         "metavar": "NAME",
+        "type": nonblank,
     },
     chooses=True,
 )
@@ -432,7 +437,12 @@ class Options:
         *(
             Option(
                 axis.option,
-                {"action": "append", "metavar": axis.type.upper(), "help": axis.help},
+                {
+                    "action": "append",
+                    "type": nonblank,
+                    "metavar": axis.type.upper(),
+                    "help": axis.help,
+                },
                 chooses=axis.type == "name",
             )
             for axis in LISTED

@@ -35,6 +35,7 @@ from harness.plugin.collection import (
 from harness.plugin.device_run import Run
 from harness.plugin.options import (
     SPELLED,
+    SPELLINGS,
     add_options,
     add_short_forms,
     read_options,
@@ -110,6 +111,9 @@ def pytest_load_initial_conftests(
     known = known_arguments(early_config, parser, args)
     refuse_a_moved_rootdir(early_config, known)
     refuse_programs_beside_files(early_config, known)
+    tried = [SPELLINGS[name] for word in args if (name := word.partition("=")[0]) in SPELLINGS]
+    if tried:  # shown if pytest does not know that option
+        parser.extra_info["hint"] = f"use {' '.join(tried)}"
     try:
         return (yield)
     finally:  # a conftest.py may have claimed some, too

@@ -72,10 +72,10 @@ def test_all_three_beside_us(folder: Path, way: str, workers: tuple[str, ...]) -
 
 
 def test_a_part_of_a_name_is_no_option(folder: Path) -> None:
-    for word in ("--qnn-dev=x", "--devic=x"):
+    for word, hint in {"--qnn-dev=x": "", "--devic=x": "", "--max-error=1": "  hint: use "}.items():
         code, output = run(folder, word)
         assert code == 4
-        assert f"unrecognized arguments: {word}\n" in output
+        assert f"unrecognized arguments: {word}\n{hint}" in output
 
 
 def test_an_unknown_engine_is_reported_in_our_form(folder: Path) -> None:

@@ -120,11 +120,6 @@ def _failure(record: CaseRecord) -> str:
     return (error.call or shortened(error.headline, _TITLE_CHARS)) if error is not None else ""
 
 
-def bound_text(most_runs: int) -> str:
-    """Return the most runs of a search, as text."""
-    return f"at most {counted(most_runs, 'run')}, plus one for each that cannot be tested"
-
-
 def held_text(versions: Mapping[Any, str]) -> str:
     """Return the versions at which axes are held, as text."""
     return ", ".join(f"{axis} {version}" for axis, version in versions.items())

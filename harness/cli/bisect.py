@@ -16,7 +16,7 @@ from click.core import ParameterSource
 
 from harness.bisect.bad_condition import Judged, Point, Question, Stopped
 from harness.bisect.folder import LOG, Answered, BisectFolder, BisectLog, Concluded, Resumed
-from harness.bisect.reports import bound_text, held_text, summary, write_reports
+from harness.bisect.reports import held_text, summary, write_reports
 from harness.bisect.request import Request, Versions, make_task, replay_log
 from harness.bisect.result import BisectionResult, Finding
 from harness.bisect.search import CornerSpec, Task
@@ -151,7 +151,8 @@ class BisectProgress(RunLines):
 
 def plan_lines(task: Task) -> Iterator[str]:
     """Yield the search and the bound on its runs, then its versions and devices."""
-    yield f"{_search_text(task)}: {bound_text(task.search.most_runs)}"
+    runs = f"at most {counted(task.search.most_runs, 'run')}"
+    yield f"{_search_text(task)}: {runs}, plus one for each that cannot be tested"
     for axis, versions in task.search.versions.items():
         yield f"  {axis}: {', '.join(versions)}"
     yield f"  devices: {', '.join(task.devices)}"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
@@ -259,14 +259,9 @@ def load_rules(path: Path) -> tuple[Rule, ...]:
         return re.sub(r"%\{(\w+)\}", lambda match: named[match[1]], pattern)
 
     def with_patterns(sign: Sign) -> Sign:
-        return replace(
-            sign,
-            text=expanded(sign.text),
-            evidence=expanded(sign.evidence),
-            absent=expanded(sign.absent),
-            api=expanded(sign.api),
-            foreseen=expanded(sign.foreseen),
-        )
+        names = ("text", "evidence", "absent", "api", "foreseen")
+        fields: dict[str, Any] = {name: expanded(getattr(sign, name)) for name in names}
+        return replace(sign, **fields)
 
     try:
         for name, pattern in content.patterns.items():

@@ -147,11 +147,6 @@ def reasons_text(failed_on: Iterable[str]) -> str:
     return ", ".join(_MEANS.get(reason, reason) for reason in failed_on)
 
 
-def fails_because(failed_on: Iterable[str]) -> str:
-    """Return the sentence with these reasons."""
-    return f"Fails because of: {reasons_text(failed_on)}."
-
-
 @dataclass(frozen=True)
 class Alike:
     """Cases that ended alike, and advice for them."""
@@ -350,10 +345,8 @@ def _blocks(
     """Yield blocks with at most `cases` of each group; `shorten` shortens texts of records."""
     yield Heading(f"Devices: {view.mark}", level=1)
     yield Paragraph(f"{outgoing(view.verdict)}.", f"verdict {'good' if view.is_good else 'bad'}")
-    for name, run, versions in (
-        ("Run", view.run, view.versions),
-        ("Base", view.base, view.base_versions),
-    ):
+    sides = ("Run", view.run, view.versions), ("Base", view.base, view.base_versions)
+    for name, run, versions in sides:
         if run is not None:
             with_versions = shorten(named_files(versions) or "no version")
             yield Paragraph([f"{name}: ", shorten(run), " with ", with_versions])
@@ -368,7 +361,7 @@ def _blocks(
             "are not compared."
         )
     if view.failed_on:
-        yield Paragraph(fails_because(view.failed_on))
+        yield Paragraph(f"Fails because of: {reasons_text(view.failed_on)}.")
     known = view.base is not None
     for name, title in TITLES.items():
         if listed := view.groups[name]:

@@ -332,14 +332,12 @@ class RunFolder:
         if path.parts == (path.name,) and not path.exists():
             path = _REPORTS / path if (_REPORTS / path).exists() else path
         if not (path / JOURNAL).is_file():
-            problem = f"is not the folder of a run: it has no {JOURNAL}"
-            none = "does not exist; `qnn-harness run FILE` or `pytest -m device` makes a run"
-            runs = run_folders(path if path.exists() else path.parent)
-            raise ConfigError(
-                problem if path.exists() else none,
-                file=path,
-                choices=[str(run) for run in runs[-5:]] or None,
-            )
+            problem, beside = f"is not the folder of a run: it has no {JOURNAL}", path
+            if not path.exists():
+                problem = "does not exist; `qnn-harness run FILE` or `pytest -m device` makes a run"
+                beside = path.parent
+            runs = [str(run) for run in run_folders(beside)[-5:]]
+            raise ConfigError(problem, file=path, choices=runs or None)
         folder = cls(path.resolve())
         folder.info()
         return folder

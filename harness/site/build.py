@@ -20,7 +20,7 @@ from harness.core.json_record import Part, Schema1
 from harness.core.outgoing_text import counted
 from harness.history.attempts import FIGURES
 from harness.history.case_states import format_versions, versions_of
-from harness.history.comparison_text import fails_because
+from harness.history.comparison_text import reasons_text
 from harness.history.database import Database, DeviceSummary, NightSummary, load_nights
 from harness.history.importing import list_runs
 from harness.history.run_changes import (
@@ -315,7 +315,7 @@ def night_blocks(
     )
     yield Paragraph(sentence(site, i, changes), "verdict bad" if bad else "verdict")
     if night is not None and night.failed_on:
-        yield Paragraph(fails_because(night.failed_on))
+        yield Paragraph(f"Fails because of: {reasons_text(night.failed_on)}.")
     if devices := unwell_devices(site, i):
         yield Items([Item([Span(name, style="code"), f": {state}"]) for name, state in devices])
     if night is not None and night.vanished:

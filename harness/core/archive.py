@@ -41,6 +41,7 @@ _ZIP64_LOCATOR_MAGIC = b"PK\x06\x07"
 # after the versions: members on this disk and in all, size and offset of the directory
 _ZIP64_END: Final = struct.Struct("<4s28xQQ8x")
 _ZIP64_END_MAGIC = b"PK\x06\x06"
+_MISPLACED_END = "its zip64 end record is not where its locator points"
 _LOCAL_HEADER_BYTES = 30
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 0x1
@@ -125,7 +126,7 @@ def unpack_once(
             unfinished.mkdir()
             files = unpack(archive, unfinished, is_wanted, limits)
             if any(name.split("/")[0] == MANIFEST for name in files):
-                raise InfraError(f"{archive.name} has a {MANIFEST}, which is a reserved name")
+                raise InfraError(f"{archive.name} contains {MANIFEST}, a reserved name")
             write_manifest(unfinished, facts, data_of(unfinished, files), files)
             publish(unfinished, folder)
 
@@ -186,9 +187,7 @@ def _bound_directory(file: IO[bytes], limits: ArchiveLimits) -> None:
             file, locator, size - len(tail) + position - len(locator)
         )
     if entries > limits.members or directory_bytes > limits.directory_bytes:
-        raise ValueError(
-            f"{entries} members in a directory of {directory_bytes} bytes are too many"
-        )
+        raise ValueError(f"it has too many members: {entries}, listed in {directory_bytes} bytes")
     file.seek(0)
 
 
@@ -200,11 +199,11 @@ def _zip64_end(file: IO[bytes], locator: bytes, locator_at: int) -> tuple[int, i
     """
     position = locator_at - _ZIP64_END.size
     if position < 0 or struct.unpack_from("<Q", locator, 8) != (position,):
-        raise ValueError("its zip64 end is not where it says")
+        raise ValueError(_MISPLACED_END)
     file.seek(position)
     magic, entries, directory_bytes = _ZIP64_END.unpack(file.read(_ZIP64_END.size))
     if magic != _ZIP64_END_MAGIC:
-        raise ValueError("its zip64 end is not where it says")
+        raise ValueError(_MISPLACED_END)
     return entries, directory_bytes
 
 
@@ -247,9 +246,9 @@ def _problem_of(member: zipfile.ZipInfo, limits: ArchiveLimits) -> str | None:
     if member.is_dir() and member.file_size:
         return "is a folder with content"
     if kind == stat.S_IFDIR and not member.is_dir():
-        return "is a folder by its mode and a file by its name"
+        return "has the mode of a folder, but the name of a file"
     if member.file_size > limits.ratio * max(member.compress_size, 4096):
-        return f"unpacks {member.compress_size} bytes to {member.file_size}"
+        return f"expands {member.compress_size} bytes to {member.file_size}, more than accepted"
     return None
 
 
@@ -259,12 +258,12 @@ def _refuse_collisions(members: list[zipfile.ZipInfo]) -> None:
     for member in members:
         name = unicodedata.normalize("NFC", member.filename.removesuffix("/"))
         if name in files:
-            raise ValueError(f"{name[:120]!r} is there twice")
+            raise ValueError(f"{name[:120]!r} is contained twice")
         (folders if member.is_dir() else files).add(name)
         parts = name.split("/")
         folders.update("/".join(parts[:depth]) for depth in range(1, len(parts)))
     if both := files & folders:
-        raise ValueError(f"{min(both)[:120]!r} is a file and a folder")
+        raise ValueError(f"{min(both)[:120]!r} is both a file and a folder")
 
 
 def _refuse_overlaps(members: list[zipfile.ZipInfo], directory_at: int) -> None:
@@ -275,7 +274,7 @@ def _refuse_overlaps(members: list[zipfile.ZipInfo], directory_at: int) -> None:
             raise ValueError(f"{member.filename[:120]!r} overlaps another member")
         end = member.header_offset + _LOCAL_HEADER_BYTES + member.compress_size
     if end > directory_at:
-        raise ValueError("a member reaches into the directory")
+        raise ValueError("a member overlaps the central directory")
 
 
 def _write(opened: zipfile.ZipFile, member: zipfile.ZipInfo, folder: Path) -> str:

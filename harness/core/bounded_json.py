@@ -43,7 +43,7 @@ def parse_json(content: bytes | str) -> Any:
     except JsonError:
         raise
     except ValueError as error:
-        raise JsonError(f"is no JSON: {error}") from error
+        raise JsonError(f"is not valid JSON: {error}") from error
     values = [value]
     while values:
         item = values.pop()
@@ -54,7 +54,7 @@ def parse_json(content: bytes | str) -> Any:
         elif type(item) is int and not -INTEGERS < item < INTEGERS:
             raise JsonError("has an integer of more than 64 bits")
         elif type(item) is float and math.isinf(item):
-            raise JsonError("has a number beyond 1e308")
+            raise JsonError("has a number larger than 1e308")
     return value
 
 
@@ -89,7 +89,7 @@ def problem_in(error: ValueError) -> str:
     if first["loc"][-1:] == ("schema",) and first["type"] == "literal_error":
         return other_schema(first["input"], int(first["ctx"]["expected"]))
     if first["type"] == "json_invalid":
-        return f"is no JSON: {first['ctx']['error']}"
+        return f"is not valid JSON: {first['ctx']['error']}"
     return f"{field}: {first['msg']}" if field else first["msg"]
 
 
@@ -104,7 +104,7 @@ def other_schema(schema: object, known: int) -> str:
     reads = f"this version reads schema {known}"
     if type(schema) is not int:  # true is one for isinstance
         return f"is damaged: its schema is {reprlib.repr(schema)[:40]}, not a number; {reads}"
-    advice = ": a newer qnn-harness wrote it; update this one" if schema > known else ""
+    advice = "; update it to read this file" if schema > known else ""
     return f"{OTHER_SCHEMA}{str(schema)[:20]}; {reads}{advice}"
 
 

@@ -93,19 +93,19 @@ def checked_options(
     take, and an option without the one that it needs.
     """
     if not isinstance(options, Mapping):
-        problem = 'they are no names with values, as {"reused_io_limit_mb": 64}'
+        problem = 'must be a mapping of names to values, as {"reused_io_limit_mb": 64}'
         raise ConfigError(problem, field=field)
     values = {}
     for name, value in options.items():
         if name not in CONTEXT_OPTIONS:
-            problem = f"no context option {str(name)[:80]!r}"
+            problem = f"unknown context option {str(name)[:80]!r}"
             raise ConfigError(problem, field=field, choices=CONTEXT_OPTIONS)
         values[name] = CONTEXT_OPTIONS[name].check(value, field)
     for name in values:
         needed = CONTEXT_OPTIONS[name].needs
         if needed and not values.get(needed):
-            problem = f"{name} has no effect without {needed}"
-            raise ConfigError(problem, field=field, choices=[f"{needed}=1 as well"])
+            problem = f"{name} has no effect without {needed}; add {needed}=1"
+            raise ConfigError(problem, field=field)
     return values
 
 

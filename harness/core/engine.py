@@ -212,5 +212,5 @@ ENGINES: Final[Mapping[str, Engine]] = _Engines()
 def find_engine(name: str) -> Engine:
     """Return the engine that `--engine` names. Raises ConfigError for an unknown one."""
     if name not in ENGINES:
-        raise ConfigError(f"no engine {name!r:.80}", field="--engine", choices=tuple(ENGINES))
+        raise ConfigError(f"unknown engine {name!r:.80}", field="--engine", choices=tuple(ENGINES))
     return ENGINES[name]

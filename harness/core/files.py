@@ -142,7 +142,7 @@ def sha256_of_range(source: BinaryIO, offset: int, size: int) -> str:
         digest.update(part)
         remaining -= len(part)
     if remaining:
-        raise EOFError(f"it ends {remaining} bytes early")
+        raise EOFError(f"it is {remaining} bytes shorter than expected")
     return digest.hexdigest()
 
 
@@ -154,7 +154,7 @@ def copy_range(read: BinaryIO, offset: int, size: int, write: BinaryIO) -> None:
     while size:
         count = os.sendfile(write.fileno(), read.fileno(), offset, min(size, _MOST_AT_ONCE))
         if not count:
-            raise EOFError(f"it ends {size} bytes early")
+            raise EOFError(f"it is {size} bytes shorter than expected")
         offset, size = offset + count, size - count
 
 

@@ -195,14 +195,12 @@ def target_of(machine: str | None, *, android: bool, abis: Sequence[str]) -> tup
         if not android:
             return "linux-arm64", description
         if abis and "arm64-v8a" not in abis:
-            return None, f"{description}: an Android of 32 bits"
+            return None, f"{description}: a 32-bit Android"
         return "android-arm64", description
     if machine == "x86_64":
-        return (
-            (None, f"{description}: an Android for x86") if android else ("linux-x64", description)
-        )
+        return (None, f"{description}: Android for x86") if android else ("linux-x64", description)
     if machine and machine.startswith("arm"):
-        return None, f"{description}: a system of 32 bits"
+        return None, f"{description}: a 32-bit system"
     return None, description
 
 
@@ -240,26 +238,25 @@ def limits_of_simulation(
         return "these times come from a simulator and say nothing about a phone"
     if target != "linux-x64":
         return (
-            "its DSP is simulated: the libraries are those for devices, but on a phone other "
+            "its DSP is emulated: the libraries are those for devices, but on a phone other "
             "programs share the DSP's memory, and the driver may answer differently"
         )
     if claim == "version":
         return (
-            "it ran on Qualcomm's simulator of these versions; their libraries for devices may "
-            "behave differently"
+            "it ran on Qualcomm's simulator; the same versions for devices may behave differently"
         )
     parsed = sorted(filter(None, map(QnnVersion.found_in, dict.fromkeys(versions))))
     since = QnnVersion.parse(LIMITED_SINCE)
     free = [str(version) for version in parsed if version < since]
     if free and len(free) == len(parsed):
         return (
-            f"the simulator of QNN {', '.join(free)} enforces no limit of memory (only those from "
-            f"{LIMITED_SINCE} on do), so it does not show what fits on a device"
+            f"the simulator of QNN {', '.join(free)} has no memory limit (those from "
+            f"{LIMITED_SINCE} on have one), so it does not show what fits on a device"
         )
     if free:
         return (
-            f"simulators from {LIMITED_SINCE} on enforce a limit of memory, those of "
-            f"{', '.join(free)} do not: a failure of memory that begins there comes from the "
-            "simulator, and shows no change of the libraries for devices"
+            f"simulators have a memory limit from {LIMITED_SINCE} on, those of {', '.join(free)} "
+            "have none: a memory failure that begins there is a change of the simulator, not of "
+            "the libraries for devices"
         )
-    return "this limit of memory is the simulator's (one protection domain); a device has its own"
+    return "this memory limit is the simulator's (one protection domain); a device has its own"

@@ -118,7 +118,7 @@ def open_to_others(folder: Path) -> str | None:
     except OSError:
         return None
     if status.st_uid not in (0, os.geteuid()):
-        return f"belongs to user {status.st_uid}, who could change programs that run from there"
+        return f"belongs to user {status.st_uid}, who could change programs in it; use your own"
     if status.st_mode & 0o022:
         mode = stat.S_IMODE(status.st_mode)
         return (

@@ -171,7 +171,7 @@ def locked(lock: Path, doing: str, *, timeout_s: float) -> Iterator[None]:
         try:
             holder.acquire(timeout=min(_LOOK_S, timeout_s))
         except filelock.Timeout:
-            _log.warning(f"waiting for {locking_process(lock)}, at {doing}")
+            _log.warning(f"waiting for {locking_process(lock)}, which is {doing}")
             holder.acquire(timeout=max(0.0, timeout_s - _LOOK_S))
     except filelock.Timeout as error:
         text = f"{locking_process(lock)} has not finished {doing} within {timeout_s:g} s"
@@ -257,7 +257,7 @@ def _read_manifest(folder: Path) -> dict[str, Any] | None:
     try:
         manifest = parse_json(read_inside(folder, MANIFEST, _MAX_MANIFEST_BYTES))
         if manifest["format"] != _FORMAT:
-            raise FolderChangedError(f"{MANIFEST} has another format")
+            raise FolderChangedError(f"{MANIFEST} has an unknown format")
         for name, entry in manifest["files"].items():
             if name_problem(name) is not None:
                 raise ValueError(name)
@@ -435,4 +435,4 @@ class FetchedFiles:
 
 
 def _difference(path: Path, sha256: str, expected: str | None) -> str:
-    return f"{path.name} has sha256 {sha256}, expected {expected or 'one that was not recorded'}"
+    return f"{path.name} has sha256 {sha256}, {(expected and f'not {expected}') or 'none recorded'}"

@@ -52,7 +52,7 @@ class QnnVersion:
         """Parse "2.51.0" or "v2.51.0". Raises ConfigError for anything else."""
         match = _VERSION.fullmatch(text.strip())
         if match is None:
-            raise ConfigError(f"{text[:80]!r} is not a version, as in 2.51.0")
+            raise ConfigError(f"{text[:80]!r} is not a version such as 2.51.0")
         return cls(tuple(int(part) for part in match[1].split(".")))
 
     @classmethod
@@ -102,7 +102,7 @@ class VersionRange:
             match = _CLAUSE.fullmatch(clause.strip())
             if match is None:
                 raise ConfigError(
-                    f"{text[:80]!r} is not a version range, as in >=2.47,<2.51 or 2.50.40"
+                    f"{text[:80]!r} is not a version range such as >=2.47,<2.51 or 2.50.40"
                 )
             clauses.append((match[1] or "==", QnnVersion.parse(match[2])))
         return cls(tuple(clauses))

@@ -129,7 +129,7 @@ def read_document(path: Path, absent: ConfigError | None = None) -> Document:
         if not path.is_file():
             if path.exists():
                 raise ConfigError("is not a file", file=path)
-            raise absent or ConfigError("no such file", file=path)
+            raise absent or ConfigError("does not exist", file=path)
         content = read_bounded(path, _MAX_BYTES)
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=path) from error
@@ -150,7 +150,7 @@ def parse_document(text: str, file: str) -> Document:
         raise
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        problem = "holds a character that YAML does not allow"
+        problem = "contains a character that YAML does not allow"
         raise ConfigError(problem, file=file, line=line) from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -235,7 +235,7 @@ class _Reader:
             problem = f"has more than {_MAX_VALUES} values once its aliases are filled in"
             raise ConfigError(problem, file=self._file, line=line)
         if len(self._open) >= _MAX_DEPTH or any(node is outer for outer in self._open):
-            problem, field = "aliases are nested too deeply, or without end", field_name(location)
+            problem, field = "aliases are too deep or refer to themselves", field_name(location)
             raise ConfigError(problem, file=self._file, line=line, field=field or None)
         self._open.append(node)
         try:
@@ -306,14 +306,14 @@ def _problem_of_text(text: str) -> str | None:
     if len(text) > _MAX_TEXT_CHARS:
         return f"is longer than {_MAX_TEXT_CHARS} characters"
     if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
-        return "holds half of a character (a surrogate)"
+        return "contains half of a character (a surrogate)"
     return None
 
 
 def _syntax_problem(error: yaml.MarkedYAMLError) -> str:
     problem = error.problem or "is not valid YAML"
     if "'\\t'" in problem:
-        return "a tab stands where YAML wants spaces"
+        return "contains a tab where YAML requires spaces"
     context = f" {error.context}" if error.context else ""
     text = " ".join(f"not valid YAML: {problem}{context}".split())
     return shown(text, _MAX_PROBLEM_CHARS)
@@ -366,9 +366,9 @@ _TYPE_NAMES = {
     "model_attributes_type": "must be a mapping of keys to values",
 }
 _BOUNDS = {
-    "greater_than_equal": ("ge", "at least"),
-    "less_than_equal": ("le", "at most"),
-    "string_too_long": ("max_length", "text of no more characters than"),
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+    "string_too_long": "must be text of at most {max_length} characters",
 }
 _Explanation = tuple[str, Sequence[object] | None]
 """A problem, and the valid choices if there are any."""
@@ -485,14 +485,15 @@ def _explain(
         is_literal = typing.get_origin(literal) is Literal
         choices = list(typing.get_args(literal)) if is_literal else []
         word = shown(str(detail["input"]) if written is None else written)
+        if word in map(str, choices):
+            return f"must be {word} without quotes", None
         return f"unknown value {word!r}{did_you_mean(word, choices)}", choices
     if kind == "string_type":
-        quotes = f': put it in quotes, "{shown(written)}"' if written else ", and is empty"
+        quotes = f': put it in quotes, "{shown(written)}"' if written else ", not empty"
         return f"must be text{'' if written is None else quotes}", None
     context = detail.get("ctx", {})
     if kind in _BOUNDS:
-        name, words = _BOUNDS[kind]
-        return f"must be {words} {context[name]}", None
+        return _BOUNDS[kind].format_map(context), None
     problem = _TYPE_NAMES.get(kind) or detail["msg"].removeprefix("Value error, ")
     return problem[:1].lower() + problem[1:], context.get("choices")
 

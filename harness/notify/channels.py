@@ -51,7 +51,7 @@ class _Channels(BaseModel, extra="ignore"):
     notify: tuple[NotifyChannel, ...] = ()
 
 
-_NO_FILE: Final = "no such file; `qnn-harness init` writes one, and --lab FILE names another"
+_NO_FILE: Final = "does not exist; `qnn-harness init` writes one, and --lab FILE names another"
 
 
 def load_channels(lab_file: Path) -> tuple[NotifyChannel, ...]:

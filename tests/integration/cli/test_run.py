@@ -320,7 +320,7 @@ def test_contexts_load_with_options(lab: DeviceRuns, tiny: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["--context-option=a=1"], "--context-option: no context option 'a' (valid: weight_"),
+        (["--context-option=a=1"], "--context-option: unknown context option 'a' (valid: weight_"),
         (["--context-option=init_acceleration=2"], "'2' is not a value of init_acceleration"),
         (
             ["--context-option=init_acceleration=1", "--engine=executorch"],

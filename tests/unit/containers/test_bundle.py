@@ -175,5 +175,5 @@ def test_sizes_that_lie(bundle: Path, tmp_path: Path) -> None:
 
 
 def test_options_that_do_not_exist_are_refused() -> None:
-    with pytest.raises(ValueError, match="no context option 'a'"):
+    with pytest.raises(ValueError, match="unknown context option 'a'"):
         RunPlan(context_options={"a": 1})

@@ -165,7 +165,7 @@ def test_what_is_too_deep_can_be_left_out(deep: int, outer: bytes) -> None:
         (b'{"schema": 3, "number": "1"}', "number: "),
         (b'{"schema": 4}', OTHER_SCHEMA),
         (b'{"schema": null}', "is damaged: "),
-        (b'{"schema": 3, "names": ["\\ud800"]}', "is no JSON: "),
+        (b'{"schema": 3, "names": ["\\ud800"]}', "is not valid JSON: "),
         (b'{"schema": 3, "x": %b1%b}' % (b"[" * 99, b"]" * 99), "is nested "),
     ],
 )

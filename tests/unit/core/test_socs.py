@@ -15,7 +15,7 @@ def test_names_are_keys_and_numbers_of_the_kernel_are_of_socs_that_are_known() -
     assert len(set(KERNEL_SOC_IDS.values())) == len(KERNEL_SOC_IDS)
 
 
-def test_a_limit_of_memory_is_of_certain_simulators(snapshot: Snapshot) -> None:
+def test_certain_simulators_have_a_memory_limit(snapshot: Snapshot) -> None:
     several: list[list[str | None]] = [
         ["2.47.0"],
         ["2.48.40", "2.47.0"],

@@ -181,7 +181,7 @@ def test_json_keeps_to_its_schema() -> None:
     assert (document["vanished"][0]["after"], document["untested"]) == (None, 1)
 
 
-LIMITS = "simulators from", "it ran on Qualcomm's", "this limit of memory"
+LIMITS = "simulators have", "it ran on Qualcomm's", "this memory limit"
 
 
 @pytest.mark.parametrize(

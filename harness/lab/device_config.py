@@ -383,7 +383,7 @@ class AdbDeviceConfig(DeviceConfig):
         place = parse_device_url(info.data.get("address") or "")
         if place is not None:
             if serial:
-                raise _wrong("`address` says that already")
+                raise _wrong("cannot be combined with `address`")
             return place[1]
         if serial == "" and "address" in info.data:
             problem = "is missing: a device needs one unless it is `simulated: true`"
@@ -396,7 +396,7 @@ class AdbDeviceConfig(DeviceConfig):
     @classmethod
     def _check_host(cls, host: str | None, info: ValidationInfo) -> str | None:
         if host is not None and info.data.get("address") is not None:
-            raise _wrong("`address` says that already")
+            raise _wrong("cannot be combined with `address`")
         return host
 
     def server(self, lab: Hosts) -> ServerAddress:
@@ -520,12 +520,12 @@ class SimulatedDeviceConfig(DeviceConfig):
     def _check_shown(cls, is_shown: bool, info: ValidationInfo) -> bool:
         soc, target = info.data.get("soc"), info.data.get("target", EMULATED_TARGET)
         if not is_shown and info.data.get("dsp") is not None:
-            raise _wrong("is needed by `dsp`: libraries choose their skel by the SoC")
+            raise _wrong("must be true with `dsp`: libraries choose their skel by the SoC")
         if is_shown and target != EMULATED_TARGET:
             hint = "other simulated devices show the SoC of this computer"
             raise _wrong(f"needs target {EMULATED_TARGET}: {hint}")
         if is_shown and "dsp" in info.data and soc not in (None, *KERNEL_SOC_IDS):
-            raise _wrong(f"the kernel's number of {soc} is not known", KERNEL_SOC_IDS)
+            raise _wrong(f"the kernel's soc_id of {soc} is unknown", KERNEL_SOC_IDS)
         return is_shown
 
     @field_validator("prepares_gpu")

@@ -498,37 +498,35 @@ def read_facts(way: Transport, folder: str) -> DeviceFacts:
 
     Raises DeviceError if it does not answer in time or answers endlessly.
     """
-    answer = _ask(way, f"set -- {shlex.quote(folder)}\n{SCRIPT}", 15.0, "ask what it is")
+    answer = _ask(way, f"set -- {shlex.quote(folder)}\n{SCRIPT}", 15.0, "read its facts")
     if answer.truncated:
-        raise DeviceError(
-            "the answer with the facts of the device exceeds 1 MiB", serial=way.serial
-        )
+        raise DeviceError("its facts exceed 1 MiB", serial=way.serial)
     return parse_facts(answer.stdout.decode("utf-8", "replace"))
 
 
 def ask_vitals(way: Transport, workdir: str, *, timeout_s: float = VITALS_S) -> Vitals:
     """Read a device's vitals in one round trip. Raises DeviceError."""
     script = f"set -- {shlex.quote(workdir)}\n{VITALS_SCRIPT}"
-    answer = _ask(way, script, timeout_s, "ask how it is")
+    answer = _ask(way, script, timeout_s, "read its health")
     vitals = parse_vitals(answer.stdout.decode("utf-8", "replace"))
     if vitals is None:
-        problem = "the answer about the health of the device is incomplete"
+        problem = "its answer about its health is incomplete"
         raise DeviceError(problem, serial=way.serial, output=answer.stdout[-400:])
     return vitals
 
 
 def ask_load(way: Transport) -> float | None:
     """Measure the load of a device's processors for one second, 0 to 1. Raises DeviceError."""
-    answer = _ask(way, f"set -- ''\n{LOAD_SCRIPT}", 15.0, "ask how busy it is")
+    answer = _ask(way, f"set -- ''\n{LOAD_SCRIPT}", 15.0, "measure its load")
     return parse_load(answer.stdout.decode("utf-8", "replace"))
 
 
 def query_device(way: Transport, workdir: str, target: Target) -> DeviceAnswers:
     """Ask a device all questions of the doctor in one round trip. Raises DeviceError."""
-    answer = _ask(way, script_for(PLATFORMS[target], workdir), 20.0, "ask what it has")
+    answer = _ask(way, script_for(PLATFORMS[target], workdir), 20.0, "read what doctor checks")
     answers = parse_answers(answer.stdout.decode("utf-8", "replace"))
     if answers is None:
-        problem = "its answer is incomplete"
+        problem = "its answer to the checks of doctor is incomplete"
         raise DeviceError(problem, serial=way.serial, output=answer.stdout[-400:])
     return answers
 
@@ -538,7 +536,7 @@ def ask_public_libraries(way: Transport) -> frozenset[str] | None:
 
     Raises DeviceError.
     """
-    answer = _ask(way, f"set -- ''\n{PUBLIC_SCRIPT}", 15.0, "ask what it offers to apps")
+    answer = _ask(way, f"set -- ''\n{PUBLIC_SCRIPT}", 15.0, "read its public libraries")
     lines = parse_sections(answer.stdout.decode("utf-8", "replace")).get("public-libraries", [])
     # a name, perhaps 32 or 64, a comment
     words = [line.partition("#")[0].split() for line in lines[:_MAX_PUBLIC]]

@@ -321,7 +321,7 @@ class Quarantine:
 
     def _problem(self, action: str, error: OSError) -> InfraError:
         return InfraError(
-            f"cannot {action} which devices are in quarantine in {self._folder}: {error.strerror}; "
+            f"cannot {action} the quarantine of devices in {self._folder}: {error.strerror}; "
             f"remove what is there, or set {QUARANTINE_VARIABLE} to a writable folder"
         )
 

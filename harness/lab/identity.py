@@ -57,7 +57,7 @@ def give_device_id(way: Transport, workdir: str) -> DeviceId | None:
     """
     script = f"set -- {shlex.quote(workdir)}\n{_SCRIPT.replace('NAME', _NAME)}"
     answer = way.shell(
-        script, timeout_s=_TIMEOUT_S, max_output_bytes=4096, doing="ask for its device id"
+        script, timeout_s=_TIMEOUT_S, max_output_bytes=4096, doing="read its device id"
     )
     lines = answer.stdout.decode("utf-8", "replace").split()
     if len(lines) != 2 or not re.fullmatch(r"[0-9a-f-]{8,64}", lines[1]):
@@ -108,7 +108,7 @@ def require_same_device(serial: str, first: Sequence[str], now: Sequence[str]) -
             if name != known[kind]:
                 raise DeviceError(
                     f"another device answers here: it reports {kind} {name}, "
-                    f"expected {kind} {known[kind]}",
+                    f"not {kind} {known[kind]}",
                     serial=serial,
                 )
             return
@@ -140,7 +140,7 @@ def require_target(config: DeviceConfig, facts: DeviceFacts, serial: str) -> Tar
         if facts.machine is None and config.target is not None:
             return config.target
         why = f"device {config.name} is not a supported target: {facts.target_reason}"
-        raise WrongTarget(f"{why} (known: {', '.join(PLATFORMS)})", serial=serial)
+        raise WrongTarget(f"{why} (valid: {', '.join(PLATFORMS)})", serial=serial)
     if config.target not in (None, facts.target):
         raise WrongTarget(
             f"devices.yaml has target {config.target} for {config.name}, but the device is "

@@ -88,8 +88,8 @@ def mistakes_between_fields(document: Document) -> Iterator[ConfigError]:
     for index, device in by_adb.items():
         name = device.get("host")
         if isinstance(name, str) and name not in names:
-            problem = f"no such adb host{did_you_mean(name, names)}"
-            yield document.mistake(("devices", index, "host"), problem, names or ["(none)"])
+            hint = did_you_mean(name, names) if names else "; the lab has no `hosts`"
+            yield document.mistake(("devices", index, "host"), f"unknown adb host{hint}", names)
 
 
 def _unlike_pools(
@@ -109,7 +109,7 @@ def _unlike_pools(
         if pool in names:
             problem = "is also the name of a device"
         elif device.get("soc") is None:
-            problem = "needs a `soc` for each of its devices, since a verdict is for all of them"
+            problem = "needs a `soc` in each of its devices: a verdict counts for all of them"
         elif unlike:
             problem = f"is also the pool of {other.get('name')}, which has another `{unlike[0]}`"
         if problem is not None:
@@ -132,10 +132,9 @@ Who names none of them gets the first.
 """
 
 _NO_FILE: Final = (
-    "no such file; name another one with --lab FILE. `qnn-harness init` writes one for the "
-    "attached devices, `qnn-harness init --simulated` for a simulated one. pytest, `qnn-harness "
-    "run` and `bisect` need none for simulated devices: --device sim-v73 (or sim-v68, sim-v69, "
-    "sim-v75, sim-v79, sim-v81, sim-arm64, sim-arm64-sm8650, sim-v73-dsp)"
+    "does not exist; `qnn-harness init` writes it for the attached devices, `qnn-harness init "
+    "--simulated` for a simulated one. pytest, `run` and `bisect` also work without it on "
+    "simulated devices: --device sim-v73"
 )
 _UNLISTED: Final = ", and `adb devices` does not list {};"
 
@@ -396,7 +395,7 @@ def _with_sources(lab: Lab, find: Callable[[DeviceSource], Iterable[SourceDevice
                 details = (f"{detail['loc'][0]} {detail['msg']}" for detail in error.errors())
                 raise ConfigError("; ".join(details), file=lab._file, field=field) from None
             if device.name in places or device.name in lab._by_name:
-                problem = f"is a second device called {device.name}"
+                problem = f"another device is already named {device.name}"
                 raise ConfigError(problem, file=lab._file, field=field)
             devices.append(device)
             places[device.name] = place

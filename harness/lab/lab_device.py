@@ -462,7 +462,7 @@ class LabDevice:
                 for key in self._leased:
                     self.lab.leases.require(key)
                 if (holding := self._lock_on_device()) is not None:
-                    raise LeaseLost(f"device {self.name} is held by {holding}")
+                    raise LeaseLost(f"device {self.name} is in use by {holding}")
         except LeaseLost:
             self._free()
             self.release()
@@ -534,7 +534,7 @@ class LabDevice:
         with plugin_faults(self.config, "open", file=file, field=field):
             transport: object = self.config.open(self.lab)
             if not isinstance(transport, Transport):
-                raise TypeError(f"returned {transport!r}, no Transport")
+                raise TypeError(f"returned {transport!r}, which is not a Transport")
         return transport
 
     def _connect(self) -> AttachedDevice:

@@ -287,7 +287,7 @@ def _danger(folder: os.stat_result) -> str | None:
     user's folder is accepted if everybody may write to it.
     """
     if not stat.S_ISDIR(folder.st_mode):
-        return "its folder is no folder"
+        return "its parent is not a folder"
     sticky = bool(folder.st_mode & stat.S_ISVTX)
     if folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
         return "others can remove files from its folder; run chmod +t on the folder"
@@ -463,7 +463,7 @@ class Lease(LockedFile):
                 self.device_lock.try_acquire(self._line, wait=False)
                 if self.device_lock.last_holder.strip() != self._line.strip():
                     holder = parse_holder(self.device_lock.last_holder)
-                    self._lose(f"its link was interrupted, and {holder or 'another computer'} took")
+                    self._lose(f"its connection was cut, and {holder or 'another computer'} took")
         except DeviceError as error:
             _log.info(f"cannot lock device {self.name}: {error}")
         return None
@@ -509,7 +509,7 @@ class Leases:
     def require(self, key: str) -> None:
         """Raise LeaseLost if the lease of a device is lost, or was given back."""
         if (lease := self._leases.get(key)) is None:
-            raise LeaseLost(f"the lease of {key} was given back")
+            raise LeaseLost(f"the lease of {key} was released")
         lease.require()
 
     def lock_on_device(self, key: str, lock: DeviceLock, *, wait: bool) -> Held | None:
@@ -519,7 +519,7 @@ class Leases:
         Raises LeaseLost.
         """
         if (lease := self._leases.get(key)) is None:
-            raise LeaseLost(f"the lease of {key} was given back")
+            raise LeaseLost(f"the lease of {key} was released")
         return lease.lock_on_device(lock, self._holder().content(), wait=wait)
 
     def acquire(self, key: str, name: str, *, wait_s: float = 0.0) -> None:
@@ -607,7 +607,7 @@ class Leases:
                     reported = str(holding.holder)
                     if name not in reporters:
                         reporters[name] = waits.enter_context(progress_reporter(name))
-                    reporters[name](f"waiting: held by {holding}")
+                    reporters[name](f"waiting: in use by {holding}")
                     if not ours:
                         warned = name
                         is_loan = holding.holder is not None and holding.holder.is_loan

@@ -98,7 +98,7 @@ def _refuse_impossible(keyword: str, values: tuple[object, ...]) -> None:
         fits = isinstance(value, str) if choices is None else value in choices
         # True == 1 in Python, but htp_arch=True and simulated=1 are mistakes.
         if not fits or (isinstance(value, bool) is not (keyword == "simulated")):
-            text = f', which is not a text; write "{value}"' if choices is None else ""
+            text = f', which is not a string; write "{value}"' if choices is None else ""
             problem = f"a device test cannot require {value!r}{text}"
             raise ConfigError(problem, field=keyword, choices=choices)
 

@@ -139,7 +139,7 @@ def _config_of(visited: FoundDevice, described: DeviceConfig) -> DeviceConfig:
     entry = described.model_dump(include=described.model_fields_set)
     if device is None or (soc.name is None and soc.htp_arch is None):
         fields = (f"{key}: {json.dumps(value)}" for key, value in entry.items())
-        advice = f"Add it to devices.yaml, as in `- {{{', '.join(fields)}, soc: QCS8550}}`"
+        advice = f"Add it to devices.yaml, for example `- {{{', '.join(fields)}, soc: QCS8550}}`"
         raise ConfigError(
             f"{entry.get('address', visited.serial)}: {soc.why}. {advice}", field="--device"
         )

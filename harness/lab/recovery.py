@@ -145,7 +145,7 @@ class Recovery:
                 is_lost, again = False, before is not None and vitals.boot_id == before
                 if vitals.booted is not False and not again:
                     return
-                why = "is still the same boot" if again else "has not finished booting"
+                why = "has not rebooted" if again else "has not finished booting"
                 raise InfraError(f"device {device.name} {why}")
             except DeviceHeld:
                 raise
@@ -166,7 +166,7 @@ class Recovery:
         except DeviceHeld:
             raise
         except InfraError as error:
-            text = f"not back {deadline.seconds:g} s after a reboot: {error}"
+            text = f"it did not come back within {deadline.seconds:g} s of a reboot: {error}"
             raise DeviceTimeout(text, serial=way.serial, command="reboot") from error
 
     def _wait_until_down(self, way: Transport, deadline: Deadline) -> None:

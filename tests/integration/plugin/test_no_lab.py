@@ -93,7 +93,7 @@ def test_names_of_ones_own_may_be_like_ours(folder: Path) -> None:
 def test_who_asks_for_devices_is_told(folder: Path, options: str, file: str) -> None:
     code, output = run(folder, *(word.replace("%", " ") for word in options.split()))
     assert code == 2
-    assert output.count(f"{file}: no such file") == 1
+    assert output.count(f"{file}: does not exist") == 1
     assert "!!" not in output, "the error is all"
 
 

@@ -74,12 +74,10 @@ def test_a_board_with_a_dsp_shows_its_soc(
 
 
 def test_what_a_missing_lab_is_told(tmp_path: Path, snapshot: Snapshot) -> None:
-    with snapshot.raises(ConfigError) as caught:
+    with snapshot.raises(ConfigError):
         load_lab(tmp_path / "lab.yaml")
-    named = re.findall(r"sim-[\w-]+", str(caught.value))
-    with pytest.raises(ConfigError, match="no such file, and `adb devices` does not list 1A2B;"):
+    with pytest.raises(ConfigError, match="does not exist, and `adb devices` does not list 1A2B;"):
         load_lab(tmp_path / "lab.yaml", names=["1A2B", "sim-v73"])
-    assert sorted(named) == sorted(device.name for device in load_lab(SIMULATED_LAB).devices)
 
 
 def test_devices_that_need_no_file(snapshot: Snapshot) -> None:

@@ -23,8 +23,8 @@ STATE_ADVICE: Final[Mapping[str, str]] = {
     "unauthorized": "unlock it and accept this computer's key; if it does not ask, revoke the keys "
     "in its developer options and plug it in again",
     "authorizing": "unlock it and accept this computer's key",
-    "offline": "reconnect its cable or network, or run `qnn-harness devices recover`; reboot it if "
-    "that does not help",
+    "offline": "reconnect its cable or network, or run `qnn-harness devices recover DEVICE`; if "
+    "that does not help, reboot it",
     "no permissions": "the adb server has no permission for its USB node; add the udev rule "
     '`SUBSYSTEM=="usb", ATTR{idVendor}=="ID", MODE="0660", GROUP="plugdev", TAG+="uaccess"` (ID as '
     "`lsusb` has it) to /etc/udev/rules.d/51-android.rules, then `adb kill-server` and `adb "
@@ -120,7 +120,7 @@ class AdbServer:
                 self.disconnect(address)
                 raise InfraError(f"{address} is unauthorized: {STATE_ADVICE['unauthorized']}")
             if any(word in why for word in _HOPELESS):
-                raise InfraError(f"{address} cannot be connected: {why}")
+                raise InfraError(f"cannot connect to {address}: {why}")
             if state is not None:
                 # `connect` does nothing for a device it already knows
                 self.disconnect(address)

@@ -165,7 +165,7 @@ def receive_file(
         with file:
             fetch(write)
         if is_sized and status.size != size:
-            problem = f"{size} of {status.size} bytes arrived"
+            problem = f"only {size} of {status.size} bytes arrived"
             raise DeviceError(problem, serial=serial, command=command)
         with local_faults(local):
             partial.chmod(stat.S_IMODE(status.mode) & 0o777 | stat.S_IRUSR | stat.S_IWUSR)

@@ -312,7 +312,7 @@ class RemoteShell(ABC):
     ) -> Completed:
         """Run a POSIX shell script; wait for it and for every process that keeps its output open.
 
-        `doing` names the purpose in errors, as in "ask what it is".
+        `doing` names the purpose in errors, as in "read its facts".
 
         A non-zero exit code is no exception. `on_stdout` and `on_stderr` get the output as it
         arrives; it is collected as well, without `collect` only its end. When `max_output_bytes`

@@ -96,4 +96,4 @@ class SshBoard(CommandTransport):
         with contextlib.suppress(DeviceLost, DeviceTimeout):
             completed = self.shell(_REBOOT, timeout_s=timeout_s, doing="reboot")
             if not completed.ok:
-                raise self._refused("it does not reboot", "reboot", completed.stderr)
+                raise self._refused("its `reboot` command failed", "reboot", completed.stderr)

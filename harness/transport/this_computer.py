@@ -55,4 +55,4 @@ class ThisComputer(CommandTransport):
 
     def reboot(self, *, timeout_s: float) -> None:
         """Raise DeviceRefused: the tests run here, too."""
-        raise self._refused("this computer is not rebooted", "reboot")
+        raise self._refused("the harness does not reboot this computer", "reboot")

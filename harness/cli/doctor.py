@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
@@ -20,7 +20,7 @@ from harness.cli.common_options import json_option, lab_option
 from harness.cli.lab_options import SERIAL, duration_option, qnn_option
 from harness.cli.say import say, say_json
 from harness.core.notices import Notices, shown_by
-from harness.core.outgoing_text import outgoing
+from harness.core.outgoing_text import first_names, outgoing
 from harness.core.state_folders import cache_path
 from harness.doctor.check_results import Checked, DoctorReport, Status, report_of
 from harness.doctor.device_visit import Options
@@ -85,7 +85,7 @@ def show_report(report: DoctorReport, as_json: bool) -> None:
 @contextlib.contextmanager
 def show_progress() -> Iterator[Spinner]:
     """Show progress, on a terminal only, and warnings, until the block ends."""
-    with Console(file=sys.stderr).status("looking around ...") as spinner:
+    with Console(file=sys.stderr).status("checking ...") as spinner:
         notices = Notices(
             progress=lambda text: spinner.update(Text(outgoing(f"{text} ..."))),
             warn=lambda text: say(f"qnn-harness: {text}", err=True),
@@ -114,7 +114,7 @@ def lines_of(report: DoctorReport, *, plain: bool = True) -> list[str]:
             table.add_row(Text("  ") + status, Text(outgoing(check.name)), text)
     with console.capture() as shown:
         console.print(table)
-        console.print(sums(report))
+        console.print(Text(outgoing(sums(report))))
     # without padding, lines are easier to copy and compare
     return [line.rstrip() for line in shown.get().splitlines()]
 
@@ -127,11 +127,25 @@ def grouped(checks: tuple[Checked, ...]) -> list[tuple[str, list[Checked]]]:
         is_own = check.group != "lab" or check.subject == "lab"
         named = check if is_own else replace(check, name=f"{check.subject}: {check.name}")
         groups.setdefault(title, []).append(named)
-    return list(groups.items())
+    return [(title, list(merged(group))) for title, group in groups.items()]
+
+
+def merged(checks: Iterable[Checked]) -> Iterator[Checked]:
+    """Merge the checks of a group that were not made for the same reason into one row."""
+    rows: dict[object, list[Checked]] = {}
+    for check in checks:
+        is_made = check.status not in ("unknown", "not-applicable")
+        reason = id(check) if is_made else (check.status, check.found, check.advice)
+        rows.setdefault(reason, []).append(check)
+    for first, *others in rows.values():
+        found = f"{first.found}: {', '.join(check.name for check in (first, *others))}"
+        yield replace(first, name=f"{1 + len(others)} checks", found=found) if others else first
 
 
 def sums(report: DoctorReport) -> str:
-    """Return the numbers of checks by status, as one line."""
+    """Return the numbers of checks by status, and which failed."""
     counts = asdict(report.summary)
     del counts["exit_code"]
-    return ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in counts.items() if n)
+    numbers = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in counts.items() if n)
+    failed = [f"{check.subject}: {check.name}" for check in report.checks if check.status == "fail"]
+    return numbers + (f"\nfailed: {first_names(failed, 8)}" if failed else "")

@@ -377,7 +377,7 @@ def unplug(trial: Trial) -> CheckResult:
         return CheckResult("unknown", f"the device was not unplugged within {PERSON_S:.0f} s")
     trial.prompt(f"plug {trial.name} in again")
     deadline = Deadline(PERSON_S)
-    problem = "it did not come back"
+    problem = "no answer"
     while not deadline.expired:
         try:
             trial.lab_device.reconnect(within_s=min(5.0, deadline.remaining()))
@@ -391,7 +391,7 @@ def unplug(trial: Trial) -> CheckResult:
         seconds = PERSON_S - deadline.remaining()
         serial = returned.transport.serial
         return CheckResult("ok", f"the loss was detected; {serial} was back after {seconds:.0f} s")
-    text = f"not back after {PERSON_S:.0f} s: {problem}"
+    text = f"it did not come back within {PERSON_S:.0f} s: {problem}"
     return CheckResult("fail", text, "see `qnn-harness devices list`")
 
 
@@ -475,7 +475,7 @@ def accept(
         if check.found != NO_SMOKE:  # there is a step for that
             yield check
     if not reachable:
-        text = "not tested: the device does not answer, or must not be used now"
+        text = "not tested: see the failed checks above"
         yield Checked("acceptance", name, "steps", "unknown", text)
         return
     lab = load_lab(options.lab_file, names=[name])
@@ -501,9 +501,9 @@ def run_steps(trial: Trial, steps: Sequence[Stage], enabled: Collection[str]) ->
         for step in steps:
             _log.info(f"{trial.name}: {step.name}")
             if step.option is not None and step.option not in enabled:
-                result = CheckResult("not-applicable", f"not asked for ({step.option})")
+                result = CheckResult("not-applicable", f"only with {step.option}")
             elif blocked is not None:
-                result = CheckResult("unknown", f"not tried: {blocked}")
+                result = CheckResult("unknown", f"not tested: {blocked}")
             else:
                 finished = run_step(step, trial)
                 blocked = lost_reason(trial) if finished else f"{step.name} did not end"
@@ -517,7 +517,7 @@ def run_steps(trial: Trial, steps: Sequence[Stage], enabled: Collection[str]) ->
     cleaned = run_step(clean, trial) or _given_up(clean)
     if trial.is_doubtful:
         cleaned = cleaned._replace(
-            advice=f"the next acceptance removes what is left in {FOLDER} of the workdir"
+            advice=f"the next acceptance run removes what is left in {FOLDER} of the workdir"
         )
     yield Checked("acceptance", trial.name, clean.name, *cleaned)
 
@@ -558,7 +558,7 @@ def lost_reason(trial: Trial) -> str | None:
     try:
         trial.device.transport.shell("exit 0", timeout_s=_BACK_S)
     except HarnessError:
-        return "the device went away"
+        return "the device no longer answers"
     return None
 
 

@@ -23,9 +23,9 @@ from harness.lab.health import HealthFinding, HealthRules, judge_health
 from harness.lab.lab_device import AttachedDevice
 from harness.runtimes.runtime import LibraryFacts
 
-_NO_ANSWER: Final = CheckResult("unknown", "the device gives no answer")
-_NO_BATTERY: Final = CheckResult("not-applicable", "it shows none")
-_NOT_KNOWN: Final = "the SoC is not in the table of the harness"
+_NO_ANSWER: Final = CheckResult("unknown", "the device does not report it")
+_NO_BATTERY: Final = CheckResult("not-applicable", "the device reports none")
+_NOT_KNOWN: Final = "the harness does not know this SoC"
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,8 @@ def _soc(examined: ExaminedDevice) -> CheckResult:
     name = configured or reported
     text = f"{name or 'unknown'}{number}"
     if examined.device.htp_arch is not None:
-        arch = f"{text}, HTP v{examined.device.htp_arch}"
-        return CheckResult("ok", arch + ("" if name in SOCS else f" by devices.yaml; {_NOT_KNOWN}"))
+        source = "" if name in SOCS else f" (from devices.yaml; {_NOT_KNOWN})"
+        return CheckResult("ok", f"{text}, HTP v{examined.device.htp_arch}{source}")
     if name in SOCS:
         return CheckResult("ok", f"{text}, which has no HTP")
     return unknown_soc(name, text)
@@ -121,7 +121,9 @@ def _system(examined: ExaminedDevice) -> CheckResult:
         return CheckResult("ok", text)
     interpreter = examined.platform.interpreter
     return CheckResult(
-        "fail", text, f"programs of the harness need glibc, but {interpreter} is missing"
+        "fail",
+        text,
+        f"the probe needs glibc; use an image with {interpreter}",
     )
 
 
@@ -263,7 +265,7 @@ def dsp_layers(
     if session.result.status == "ok" and no_dsp is None:
         for name, (status, text, _) in answers.items():
             if name not in (SESSION, GRAPH) and status not in ("ok", "not-applicable"):
-                answers[name] = CheckResult("ok", f"{text}; but a session was opened")
+                answers[name] = CheckResult("ok", f"{text}; a session was opened all the same")
     for attempt in (session, graph):
         if attempt.result.status == "fail" and (layer := _ended_at(attempt)):
             answers[layer] = _result_for_failure(attempt, answers[layer])
@@ -285,7 +287,8 @@ def summary_result(answers: Mapping[str, CheckResult]) -> CheckResult:
     if all(answers[name].status == "not-applicable" for name in (SESSION, GRAPH)):
         return CheckResult("not-applicable", answers[SESSION].found)
     first = answers[SESSION] if not passed else answers[GRAPH]
-    return CheckResult("unknown", f"no fault found in a visible layer; {first.found}", first.advice)
+    text = f"no fault found in the layers that can be checked; {first.found}"
+    return CheckResult("unknown", text, first.advice)
 
 
 def _ended_at(attempt: DspAttempt) -> str | None:
@@ -334,7 +337,7 @@ def _selinux(examined: ExaminedDevice) -> CheckResult:
     mode, answers = examined.answers.selinux, examined.answers
     if mode is None and not answers.denials:
         glibc = examined.platform.libc == "glibc"
-        return CheckResult("not-applicable", "there is none") if glibc else _NO_ANSWER
+        return CheckResult("not-applicable", "the device has none") if glibc else _NO_ANSWER
     context = re.search(r"context=(\w+:\w+:\w+)", answers.account or "")
     source = f"scontext={context[1]}" if context else "scontext="
     refused = [line for line in answers.denials if "permissive=1" not in line]
@@ -421,7 +424,7 @@ def _stub_and_skel(
     if not examined.platform.has_dsp:
         return CheckResult("not-applicable", examined.no_dsp or "")
     if libraries is None:
-        return CheckResult("unknown", "no runtime was looked at")
+        return CheckResult("unknown", "no runtime was checked")
     arch = examined.device.htp_arch
     files = [file for kind in _OF_ONE_BUILD for file in _select(libraries, kind, arch)]
     kinds = {file.kind for file in files}
@@ -433,7 +436,7 @@ def _stub_and_skel(
         )
     builds = [file.build for file in files if file.build is not None]
     if any(not build.agrees_with(builds[0]) for build in builds):
-        return CheckResult("fail", f"of two builds: {shown}", "use all of them from one SDK")
+        return CheckResult("fail", f"from different builds: {shown}", "use those of one SDK")
     return CheckResult("ok" if len(builds) == len(files) else "unknown", shown)
 
 

@@ -22,6 +22,7 @@ from harness.lab.lab_device import AttachedDevice
 from harness.lab.lease import DeviceHeld, Leases
 from harness.probe.build import ProbeBuilder
 from harness.probe.self_test import built_probe_problem
+from harness.transport.transport_errors import server_lost
 
 _SEE_HOST: Final = "see the probe for this target in the section of the host"
 
@@ -78,10 +79,10 @@ def visit(workbench: Workbench, name: str, options: Options) -> Iterator[Checked
         return
     except WrongTarget as error:
         yield of(REACHABLE, "ok", "it answers")
-        yield of("target", "fail", str(error), "correct devices.yaml, or the device")
+        yield of("target", "fail", str(error), "correct `target` in devices.yaml")
         return
     except InfraError as error:
-        advice = "check that it is on, and its connection; it is used as soon as it answers"
+        advice = "" if server_lost(str(error)) else "check its power and its connection"
         yield of(REACHABLE, "fail", str(error), advice)
         yield from absent_checks(workbench, name, options)
         return
@@ -96,7 +97,7 @@ def visit(workbench: Workbench, name: str, options: Options) -> Iterator[Checked
     if health.state == "bad":
         yield from host_needs(workbench, name, device.target, options)
         yield from untried(
-            examined, CheckResult("unknown", f"not tested: the device is not healthy: {health}")
+            examined, CheckResult("unknown", f"not tested: the device is unhealthy: {health}")
         )
         return
     probe = probe_result(device, options)
@@ -149,6 +150,6 @@ def probe_result(device: AttachedDevice, options: Options) -> CheckResult:
     except HarnessError as error:
         return CheckResult("fail", str(error), f"qnn-harness devices recover {device.name}")
     if why is not None:
-        advice = "the device does not run programs for this target, or not in `workdir`"
+        advice = "the device cannot run programs for this target, or none in `workdir`"
         return CheckResult("fail", f"it does not run: {why}", advice)
     return CheckResult("ok", f"{probe.parent.name}/{probe.name} runs")

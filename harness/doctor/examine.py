@@ -122,7 +122,7 @@ def probe_origin(builder: ProbeBuilder, target: str, needs: LabNeeds) -> CheckRe
         return CheckResult("fail", "none", advice)
     if target == "android-arm64" and needs.no_target:
         names = ", ".join(needs.no_target)
-        text = f"none; {names} may be a phone, since devices.yaml has no `target` for it"
+        text = f"none; {names} may be a phone: devices.yaml has no `target` for it"
         return CheckResult("warn", text, advice)
     return CheckResult("not-applicable", "none; no device of the lab needs one")
 
@@ -146,7 +146,7 @@ def _adb_server(needs: LabNeeds) -> CheckResult:
     if not needs.server:
         return CheckResult("not-applicable", "not running, and no device of the lab needs it")
     advice = "run `adb start-server` as a user who may open the devices"
-    return CheckResult("fail", f"none answers at {USER_SERVER}", advice)
+    return CheckResult("fail", f"not running at {USER_SERVER}", advice)
 
 
 def _cache(cache: Path) -> CheckResult:
@@ -170,18 +170,18 @@ def _memory() -> CheckResult:
 
 def packages(cached: list[str], missing: list[str], problem: str | None) -> CheckResult:
     """Check that the newest libraries are cached or can be fetched; `problem` says why not."""
-    text = f"the newest is {'' if cached else 'not '}in the cache"
-    text += f": {', '.join(cached)}" if cached else ""
+    text = f"{', '.join(cached)}: in the cache" if cached else ""
     if not missing:
         return CheckResult("ok", text)
+    text = f"{text + '; ' if text else ''}{', '.join(missing)}: not in the cache yet, "
     if problem is None:
-        return CheckResult("ok", f"{text}; {', '.join(missing)} can be fetched")
+        return CheckResult("ok", f"{text}can be fetched")
     advice = (
         "connect this computer to a package index (as pip is configured), or set PIP_FIND_LINKS "
         "to a folder with the wheels"
     )
     status: Status = "warn" if cached else "fail"
-    return CheckResult(status, f"{text}; {', '.join(missing)} cannot be fetched: {problem}", advice)
+    return CheckResult(status, f"{text}cannot be fetched: {problem}", advice)
 
 
 def free_space(folder: Path, least_gb: float, setting: str) -> CheckResult:
@@ -197,7 +197,7 @@ def free_space(folder: Path, least_gb: float, setting: str) -> CheckResult:
 
 
 _ANSWER_S: Final = 5.0
-_NO_LAB: Final = "no lab file; simulated devices need none: qnn-harness run FILE --device sim-v73"
+_NO_LAB: Final = "none; not needed for simulated devices: qnn-harness run FILE --device sim-v73"
 _check = partial(Checked, "lab")
 
 
@@ -220,8 +220,11 @@ def file_check(path: Path, lab: Lab | ConfigError, *, named: bool) -> Checked:
     if isinstance(lab, NoLabError) and not named and path == Path(LAB_FILE):
         return _check("lab", LAB_FILE, "not-applicable", _NO_LAB, "for a phone: qnn-harness init")
     if isinstance(lab, ConfigError):
-        advice = "" if isinstance(lab, NoLabError) else "correct what the message names"
-        return _check("lab", LAB_FILE, "fail", str(lab), advice)
+        mistakes = f"; {counted(len(lab.more), 'more mistake')}" if lab.more else ""
+        advice = "" if isinstance(lab, NoLabError) else "correct it; `devices list` checks it again"
+        return _check(
+            "lab", LAB_FILE, "fail", f"{str(lab).partition(chr(10))[0]}{mistakes}", advice
+        )
     devices, enabled = counted(len(lab.devices), "device"), len(lab.enabled_devices())
     return _check("lab", LAB_FILE, "ok", f"{path}: {devices}, {enabled} enabled")
 
@@ -276,9 +279,9 @@ def examine(options: Options) -> Iterator[Checked]:
         names = list(options.names) or [device.name for device in lab.enabled_devices()]
         devices = lab.select(names) if names else []
     needs = lab_needs(devices)
-    _log.info("looking at this computer")
+    _log.info("checking this computer")
     yield from host_checks(options.cache, _REPORTS, needs, options.environment)
-    _log.info("asking for libraries")
+    _log.info("looking for QNN libraries")
     yield _library_check(options.cache, needs)
     yield file_check(options.lab_file, lab, named=bool(options.names))
     if isinstance(lab, ConfigError):
@@ -288,7 +291,7 @@ def examine(options: Options) -> Iterator[Checked]:
         Catalog.of(lab, options.environment, options.cache)
     except ConfigError as error:
         yield Checked("lab", "lab", "sources", "fail", str(error), "correct `runtimes`")
-    _log.info("asking the lab's adb servers")
+    _log.info("checking the lab's adb servers")
     yield from server_checks(lab, devices)
     yield from visits(options, lab, [device.name for device in devices])
 
@@ -351,7 +354,7 @@ class Visit(threading.Thread):
         """Abandon it after its deadline, and let another one begin."""
         if not self.is_over and time.monotonic() >= self._until:
             text = f"the check did not end within {self._options.timeout_s:g} s and was abandoned"
-            advice = f"reboot it with `qnn-harness devices recover {self.name}`"
+            advice = f"run `qnn-harness devices recover {self.name}`, which reboots it if needed"
             title = "deadline" if self.found else REACHABLE
             self._add(Checked("device", self.name, title, "fail", text, advice))
             self._is_over = True

@@ -29,7 +29,7 @@ def lab_text(
     """
     lines = [
         f"# The devices that `pytest -m device` runs on; written by `qnn-harness init` on {day}.",
-        "# In the pages that `qnn-harness --help` names, howto/lab.md has all keys and rules.",
+        "# All keys: howto/lab.md of the pages that `qnn-harness --help` names.",
         "schema: 1",
         "",
         "devices:",
@@ -78,11 +78,11 @@ def _entry(found: FoundDevice, device: AttachedDevice, host: str | None) -> Iter
         yield f"    soc: {_word(soc.name)}"
     if soc.htp_arch is not None and known is None:
         yield f"    htp_arch: {soc.htp_arch}"
-    yield from _comment(f"by its own words: {facts.target_reason}", "    ")
+    yield from _comment(f"as the device reports: {facts.target_reason}", "    ")
     yield f"    target: {device.target}"
     default = BOARD_WORKDIR if found.is_board else DEFAULT_WORKDIR
     if device.workdir != default:
-        yield from _comment(f"{default} is not writable there, or mounted noexec", "    ")
+        yield from _comment(f"{default} is not writable, or mounted noexec", "    ")
         yield f"    workdir: {device.workdir}"
 
 

@@ -51,7 +51,7 @@ def smoke_checks(
         runtime = workbench.catalog.runtime(name, target)
     except HarnessError as error:
         yield Checked("device", device, "runtime", "fail", str(error), _name_source(target))
-        yield from untried(examined, CheckResult("unknown", "not tested: there is no runtime"))
+        yield from untried(examined, CheckResult("unknown", "not tested: no runtime is available"))
         return
     size = f"{counted(len(runtime.files), 'file')}, {runtime.size / 1e6:.0f} MB"
     yield Checked("device", device, "runtime", "ok", f"QNN {runtime.name} for {target}, {size}")
@@ -87,11 +87,11 @@ def runtime_result(workbench: Workbench, target: str, qnn: str) -> CheckResult:
 
 def _name_source(target: str) -> str:
     if target in QNN_PLATFORMS:
-        return "name a source of libraries for this target, or correct --qnn"
+        return "name a source of this version in `runtimes` of devices.yaml, or correct --qnn"
     return (
-        "PyPI has no libraries for phones: fetch an SDK of Qualcomm, as in `qnn-harness runtimes "
-        f"fetch {QAIRT}:{QairtUrlSource.example} --target {target}`, set QAIRT_SDK_ROOT, name "
-        "another source in `runtimes` of devices.yaml, or correct --qnn"
+        "PyPI has no libraries for phones: run `qnn-harness runtimes fetch "
+        f"{QAIRT}:{QairtUrlSource.example} --target {target}`, set QAIRT_SDK_ROOT to an SDK, or "
+        "name a source in `runtimes` of devices.yaml"
     )
 
 
@@ -139,7 +139,7 @@ def try_backend(
     except NotPassed as failure:
         return DspAttempt(verdict_result(failure.verdict, device, "", logs), failure.verdict.error)
     except ConfigError as error:
-        return DspAttempt(CheckResult("fail", str(error), "correct the lab or --qnn"))
+        return DspAttempt(CheckResult("fail", str(error), "correct devices.yaml or --qnn"))
     except HarnessError as error:
         return DspAttempt(CheckResult("fail", str(error), _lab_failed(device)))
     timing = f"in {time.monotonic() - start:.1f} s with QNN {runtime.name}"

@@ -162,7 +162,7 @@ CHECKS = (
     Checked("device", "<device>", "runtime", "ok", "QNN 2.51.0 for android-arm64"),
     Checked("acceptance", "<device>", "probe", "ok", "started"),
     Checked("acceptance", "<device>", "store, eviction", "ok", ""),
-    Checked("acceptance", "<device>", "reboot", "not-applicable", "not asked for"),
+    Checked("acceptance", "<device>", "reboot", "not-applicable", "only with --reboot"),
     Checked("acceptance", "<device>", "backend htp", "fail", "14001 | skel"),
 )
 

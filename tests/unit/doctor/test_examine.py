@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given, strategies as st
 
+from harness.cli.doctor import lines_of
 from harness.core.errors import ConfigError, NoLabError
 from harness.core.outgoing_text import first_names
 from harness.diagnosis.diagnosis import diagnosed
@@ -134,6 +135,16 @@ def test_other_lines_of_the_lab() -> None:
     needs = LabNeeds(frozenset({"android-arm64"}), no_target=("f",), server=True)
     assert lab_needs([phone, far]) == needs
     assert lab_needs([far]).server is False
+
+
+def test_checks_that_were_not_made_for_one_reason_are_one_row(snapshot: Snapshot) -> None:
+    checks = [
+        Checked("device", "p", "reachable", "fail", "gone", "plug it in"),
+        Checked("device", "p", "SELinux", "not-applicable", "a simulator"),
+        Checked("device", "p", "target", "unknown", "gone"),
+        Checked("device", "p", "DSP skel", "not-applicable", "a simulator"),
+    ]
+    assert lines_of(report_of(checks)) == snapshot
 
 
 def error(api: str, code: int | None, message: str) -> ErrorRecord:

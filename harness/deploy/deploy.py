@@ -297,7 +297,7 @@ class Deployer:
                 if type(error) not in (DeviceError, DeviceRefused) or attempt:
                     raise
                 self._store.discard(f"{self._claim}.{end}")
-                _log.info(f"{error}; once more")
+                _log.info(f"{error}; trying again")
                 continue
             if not damaged:
                 new_folders = {file_set.name: f"{file_set.name}.{end}" for file_set in absent}
@@ -315,7 +315,7 @@ class Deployer:
             _log.info(f"{number} arrived damaged on {self._serial}; pushing again")
             damaged_before |= damaged.keys()
         raise DeviceRefused(
-            f"{_titles(sets)}: files vanish from the device's store after a push",
+            f"{_titles(sets)}: files disappeared from the device's store after the push",
             serial=self._serial,
         )
 

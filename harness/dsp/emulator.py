@@ -122,7 +122,7 @@ def run_build(
     if code is None:
         raise InfraError(f"{name} took longer than {timeout_s:g} s")
     if code != 0:
-        raise ConfigError(f"{shlex.join(command[:3])} ended with {code}:\n" + "\n".join(output))
+        raise ConfigError(f"{shlex.join(command[:3])} failed ({code}):\n" + "\n".join(output))
 
 
 VARIABLE: Final = "QNN_HARNESS_QEMU_HEXAGON"
@@ -174,7 +174,7 @@ def find_qemu(cache: Path, environment: Mapping[str, str] = os.environ) -> Qemu:
             if environment.get(VARIABLE, "").strip():
                 raise ConfigError(str(error), field=VARIABLE) from error
             lacking.append(str(error))
-    problems = "; ".join(lacking) or "there is no qemu-hexagon"
+    problems = "; ".join(lacking) or "no qemu-hexagon found"
     raise ConfigError(
         f"{problems}; run `{SETUP}` to build one that runs a whole skel, install qemu-user of "
         f"Debian 13 for integer code (apt install qemu-user), or name your own in {VARIABLE}"
@@ -237,7 +237,7 @@ def _candidates(cache: Path, environment: Mapping[str, str]) -> Iterator[Path]:
     if named := environment.get(VARIABLE, "").strip():
         program = shutil.which(named, path=path)
         if program is None:
-            raise ConfigError(f"{named} is no program", field=VARIABLE)
+            raise ConfigError(f"{named} is not a program", field=VARIABLE)
         yield Path(program).absolute()
         return
     if (built := built_qemu(cache)).is_file():

@@ -188,7 +188,7 @@ def _compile(folder: Path, archive: Path, step: _Step) -> Path:
     can = emulator.probe_abilities(program, folder)[1]
     if can != {emulator.VECTOR_FLOAT, emulator.HMX}:
         known = ", ".join(sorted(can)) or "none"
-        raise ConfigError(f"the built QEMU executes only some of the patch's instructions: {known}")
+        raise ConfigError(f"the built QEMU lacks instructions of the patch; it executes: {known}")
     return program
 
 

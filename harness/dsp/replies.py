@@ -115,7 +115,7 @@ def _end_of(file: Path, begin: int, most: int) -> tuple[bytes, bool]:
         return b"", False
     with open(fd, "rb", buffering=0) as opened:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise OSError(errno.EINVAL, "is no file", str(file))
+            raise OSError(errno.EINVAL, "is not a regular file", str(file))
         first = max(begin, opened.seek(0, os.SEEK_END) - most)
         return os.pread(fd, most, first), first > begin
 

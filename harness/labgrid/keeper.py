@@ -430,7 +430,7 @@ class Keeper:
             self._coordinator.cancel(token)
         if self._tokens:
             places = counted(number, "place")
-            send(notice=f"continuing with {len(self._places)} of {places} of labgrid")
+            send(notice=f"continuing with {len(self._places)} of {places} from labgrid")
         self._tokens.clear()
         acquired = [asdict(place) for place in self._places.values()]
         text = json.dumps({"wanted": asdict(self._request), "places": acquired})
@@ -545,7 +545,7 @@ class Keeper:
             state = "expired"
         holder = self._holder(name)
         if holder is None:
-            self._lose(name, "it was removed")
+            self._lose(name, "the place was removed")
         elif state in ("allocated", "acquired"):
             if state == "allocated":
                 self._coordinator.acquire(name)
@@ -580,7 +580,7 @@ class Keeper:
             if holder != self._name:
                 change = "was removed" if holder is None else f"was given to {holder}"
                 why = "was released by somebody" if holder == "" else change
-                self._lose(name, f"it {why}")
+                self._lose(name, f"the place {why}")
 
     def _holder(self, name: str) -> str | None:
         place = self._coordinator.place(name)

@@ -122,7 +122,7 @@ class FoundPlace:
         with contextlib.suppress(FileNotFoundError):
             return lost_file(folder, name).read_text()
         if not is_alive(folder):
-            return f"this run lost the labgrid place {name}: the process that held it ended"
+            return f"this run lost the labgrid place {name}: the process that kept it ended"
         return None
 
     @property

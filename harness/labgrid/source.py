@@ -137,7 +137,7 @@ def device_entry(place: Place, known: PlaceDevice) -> dict[str, Any]:
     services = adb_services or list(place.services)
     if len(services) != 1:
         problem = (
-            f"{counted(len(services), 'service')}, of which not exactly one is named adb"
+            f"{counted(len(services), 'service')}; exactly one must be named adb"
             if services
             else "no service"
         )

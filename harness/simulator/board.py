@@ -159,7 +159,7 @@ def libc_version(libraries: Path) -> str:
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=file) from error
     if match is None:
-        raise ConfigError("has no version of glibc in it", file=file)
+        raise ConfigError("contains no version of glibc", file=file)
     return match[1].decode()
 
 

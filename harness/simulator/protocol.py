@@ -115,7 +115,7 @@ class AdbPacketReader:
         if magic != command ^ 0xFFFFFFFF:
             raise BadPacket(f"not a packet: command {command:#010x}, magic {magic:#010x}")
         if length > self.max_payload:
-            raise BadPacket(f"payload of {length} bytes, at most {self.max_payload} are taken")
+            raise BadPacket(f"payload of {length} bytes, at most {self.max_payload} are accepted")
         if available < HEADER_BYTES + length:
             return None
         first = self._start + HEADER_BYTES

@@ -206,9 +206,9 @@ class Connection(asyncio.BufferedProtocol):
             self._hello.cancel()
         self._offline()
         if packet.arg1 < protocol.MIN_PAYLOAD:
-            raise BadPacket(f"maximum payload of {packet.arg1} bytes")
+            raise BadPacket(f"a maximum payload of {packet.arg1} bytes is too small")
         if packet.arg0 < protocol.VERSION:
-            raise BadPacket(f"version {packet.arg0:#x} of adb, which is older than 2017")
+            raise BadPacket(f"adb protocol {packet.arg0:#x} is too old (before 2017)")
         self._greeted = True
         self._max_payload = min(packet.arg1, protocol.MAX_PAYLOAD)
         self._challenge()

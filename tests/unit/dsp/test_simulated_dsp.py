@@ -68,7 +68,7 @@ def test_the_end_of_the_log_is_what_was_printed_since(tmp_path: Path) -> None:
 
 def test_what_stands_in_the_logs_place_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "log")
-    with pytest.raises(OSError, match="is no file"):
+    with pytest.raises(OSError, match="is not a regular file"):
         log_end(tmp_path, 0, 9)
 
 

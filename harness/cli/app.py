@@ -106,12 +106,13 @@ def run_command(
     if watch_s < 1:
         raise ConfigError("is too short; name 1s or more", field="--for")
     if timeout_s < watch_s + END_S:
-        raise ConfigError(f"is too short for {watch_s:.0f} s of watching", field="--timeout")
+        problem = f"is too short; --for {watch_s:.0f}s needs {watch_s + END_S:.0f}s or more"
+        raise ConfigError(problem, field="--timeout")
     inside = read_app(files, lambda pieces: _metadata(pieces, lab_file))
     if inside.is_bundle:
         problem = (
-            "no phone installs a bundle; make an APK of it with `bundletool build-apks "
-            "--mode=universal`, and unpack that from the .apks"
+            "is a bundle, which no phone installs; build an APK with `bundletool build-apks "
+            "--mode=universal`, and unpack it from the .apks"
         )
         raise ConfigError(problem, file=files[0], field="FILE")
     require_package(package := inside.manifest.package)
@@ -143,7 +144,7 @@ def _metadata(pieces: Sequence[Piece], lab_file: Path) -> Answers:
         probes = ProbeBuilder(cache_root() / "probe")
         return read_each(probes, runtime.library("libQnnSystem.so"), pieces)
     except (InfraError, ConfigError) as error:
-        say(f"warning: contexts are only read in part: {error}", err=True)
+        say(f"warning: contexts were read only in part: {error}", err=True)
         return [{}] * len(pieces)
 
 
@@ -155,7 +156,7 @@ def _phone(name: str, lab_file: Path, command: str) -> Iterator[tuple[AttachedDe
     with open_lab(lab, command) as opened:
         attached = opened.device(name).attach()
         if attached.target != TARGET:
-            problem = f"device {name} is no Android phone: its target is {attached.target}"
+            problem = f"device {name} is not an Android phone: its target is {attached.target}"
             raise ConfigError(problem, field="--device")
         public = ask_public_libraries(attached.transport)
         yield attached, Phone(name, preflight_device(attached), public)
@@ -168,7 +169,7 @@ def _lines(result: AppReport) -> Iterator[str]:
         f"libraries are {packing} after the installation"
     )
     if phone := result.device:
-        offers = "?" if phone.offers is None else ", ".join(phone.offers) or "nothing of the DSP"
+        offers = "?" if phone.offers is None else ", ".join(phone.offers) or "no DSP library"
         facts = f"Android API {phone.android_api or '?'}, HTP v{phone.htp_arch or '?'}"
         yield f"{phone.name}: {facts}, offers {offers} to apps"
     for name, version in result.components.items():
@@ -181,7 +182,7 @@ def _lines(result: AppReport) -> Iterator[str]:
             soc = f", SoC model {context.soc_model}" if context.soc_model else ""
             yield f"        made by QNN {context.compiler or 'of an unknown build'} for {arch}{soc}"
     if not result.uses_qnn:
-        yield "nothing of QNN is inside, so there is nothing to check"
+        yield "the APK contains nothing of QNN to check"
         return
     for finding in result.findings:
         yield from _finding_lines(finding)
@@ -193,10 +194,10 @@ def _lines(result: AppReport) -> Iterator[str]:
 
 def _run_lines(result: AppRunReport) -> Iterator[str]:
     before = result.before
-    there = f"version {before} was there, and the app stays" if before else "it was not there"
+    there = f"replaces version {before}, and stays" if before else "was not installed before"
     yield f"{result.package} on {result.device}: {there}"
     if result.activity:
-        shown = f"shown after {result.shown_ms} ms" if result.shown_ms else "not shown in that time"
+        shown = f"shown after {result.shown_ms} ms" if result.shown_ms else "no window appeared"
         yield f"started {result.activity}: {shown}"
     watched = f" (watched for {result.watched_s:g} s)" if result.activity else ""
     yield f"{result.outcome}{watched}"

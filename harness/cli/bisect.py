@@ -80,7 +80,7 @@ def _run_to_end(folder: BisectFolder, stop_at: float | None, command: str, *, as
     catalog = Catalog.of(lab, os.environ, cache_root())
     Versions(catalog, log.spec.target).register(log.spec.paths)
     step: Finding | Stopped | None = None
-    stopped, code = "the time is over", STOPPED
+    stopped, code = "the time limit is reached", STOPPED
     try:
         step = Bisection(folder, BisectProgress(log, folder.path), stop_at=stop_at).run()
         code = code_of(step)
@@ -196,7 +196,7 @@ def _search_text(task: Task) -> str:
         kind = "version" if search.axis in VERSIONS else "profile"
         text = f"bisecting {search.axis} over {counted(len(searched), kind)}, {ends}"
     held_versions = held_text(task.held)
-    return f"{text} ({held_versions} held)" if held_versions else text
+    return f"{text} (with {held_versions})" if held_versions else text
 
 
 _LATEST: Final = "latest"
@@ -354,7 +354,7 @@ def _check_only_resumed(context: click.Context) -> None:
         and parameter.name not in _WITH_RESUME
     ]
     if changed:
-        problem = "--resume continues with the stored options, and accepts only a few"
+        problem = "has no effect with --resume, which uses the stored options"
         choices = ("--reports", "--timeout", "--json", "the same `-- PYTEST_ARGS`")
         raise ConfigError(problem, field=changed[0].opts[0], choices=choices)
 

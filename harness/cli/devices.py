@@ -156,7 +156,7 @@ def notes(row: ListedDevice) -> list[str]:
     lines = [] if row.problem else list(row.findings)
     if row.lease and (holder := row.lease.holder):
         until = f" until {holder.until}" if holder.until else ""
-        lines.insert(0, f"held since {holder.since}{until}")
+        lines.insert(0, f"in use since {holder.since}{until}")
     if entry := row.quarantine:
         state = "in quarantine" if entry.until == "healed" else "out of reach"
         lines.append(f"{state} since {entry.since}: {entry.why}. {entry.end(str(row.name))}")
@@ -344,7 +344,7 @@ def reserve(name: str, loan_s: float, why: str, lab_file: Path) -> None:
                 time.sleep(min(_LOOK_S, ends.remaining()))
         except KeyboardInterrupt:
             pass
-    say(f"{name} is given back")
+    say(f"{name} is released")
 
 
 def _claim(device: LabDevice) -> None:

@@ -116,7 +116,7 @@ def explanation_lines(explanation: Explanation) -> Iterator[str]:
     if located is not None:
         yield from _located_lines(located)
     if explanation.level == "located":
-        yield "no known cause fits; the lines just before it often name it"
+        yield "no known cause matches; the lines just before this one often name the cause"
 
 
 def _located_lines(located: Located) -> Iterator[str]:

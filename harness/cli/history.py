@@ -59,7 +59,7 @@ def _day(context: click.Context, parameter: click.Parameter, value: str) -> str:
     try:
         return date.fromisoformat(value).isoformat() if value else ""
     except ValueError:
-        problem = f"{value!r} is not a day, as in 2026-11-23"
+        problem = f"{value!r} is not a date such as 2026-11-23"
         raise click.BadParameter(problem, context, parameter) from None
 
 
@@ -129,7 +129,7 @@ def import_command(runs: tuple[Path, ...], reports: Path) -> None:
     opened = open_database(history_of_reports(reports))
     imported = [_import(opened, path) for path in paths].count(True)
     summary = f"{counted(imported, 'run')} of {len(paths)} imported"
-    say(f"{summary}, the others were stored already")
+    say(summary + (", the others were stored already" if imported < len(paths) else ""))
 
 
 def _import(database: Database, path: Path) -> bool:

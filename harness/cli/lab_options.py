@@ -86,7 +86,7 @@ def require_output(file: Path, *, new: bool = False) -> None:
     elif new and file.exists():
         problem = "already exists; name another file"
     elif not folder.is_dir():
-        file, problem = folder, "there is no such folder"
+        file, problem = folder, "the folder does not exist"
     elif not os.access(folder, os.W_OK | os.X_OK):
         file, problem = folder, "the folder cannot be written"
     if problem is not None:
@@ -213,7 +213,7 @@ def only_version(spec: str | None, resolve: Callable[..., Sequence[str]], field:
         return all_versions()[-1]
     names = resolve(spec, field=field)
     if len(names) > 1:
-        raise ConfigError(f"{spec!r} is several versions", field=field, choices=names)
+        raise ConfigError(f"{spec!r} is several versions; name one", field=field, choices=names)
     return names[0]
 
 

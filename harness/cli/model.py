@@ -117,7 +117,7 @@ def soc_with_htp(name: str) -> Soc:
     with_htp = {soc.name: soc for soc in SOCS.values() if soc.htp_arch is not None}
     chosen = with_htp.get(name.upper())
     if chosen is None:
-        problem = "has a DSP without HTP" if name.upper() in SOCS else "is not a known SoC"
+        problem = "has a DSP without HTP" if name.upper() in SOCS else "is an unknown SoC"
         near = [soc for soc in near_socs(name) if soc in with_htp]
         raise ConfigError(f"{name[:80]!r} {problem}", field="--soc", choices=near or list(with_htp))
     return chosen
@@ -236,7 +236,7 @@ def diff_command(a: Path, b: Path, qnn: str | None, verbose: bool, as_json: bool
         if side.problems:
             raise ConfigError(side.problems[0])
         if not (side.contexts or side.models):
-            raise ConfigError("has no context, and is no ONNX model", file=file)
+            raise ConfigError("has no context, and is not an ONNX model", file=file)
     failures = known_failures(old, new, all_rules())
     report = model_diff((str(a), str(b)), (old, new), (_content(a), _content(b)), failures)
     say_result(report, diff_lines(report, whole=verbose), as_json)
@@ -328,7 +328,7 @@ def fit_command(
     refuses a model; 2 wrong input, 3 the lab failed.
     """
     if not remedies and (device is not None or resume is not None):
-        raise click.UsageError("--device and --resume are those of --remedies")
+        raise click.UsageError("--device and --resume need --remedies")
     chosen = {"device": device, "resume": resume, "version": qnn, "residency": residency}
     chosen["lab"] = lab_to_name(lab_file) or None
     words = [f"--qnn-{name}={value}" for name, value in chosen.items() if value is not None]
@@ -347,7 +347,7 @@ def fit_command(
     source: Literal["given", "calibrated"] = "given" if budget or sessions else "calibrated"
     qnn = runtime.qnn_version or runtime.name
     if "," in residency:
-        raise click.UsageError("name one --residency")
+        raise click.UsageError("--residency takes one value, not a list")
     name, _, window = residency.partition("=")
     report = fit(
         qnn,

@@ -99,7 +99,7 @@ def layers_command(
         problem = f"QNN {tested} is the tested version; name another one, or set --qnn"
         raise ConfigError(problem, field="--against")
     if other is not None and reference is not None:
-        raise ConfigError("replaces --against; leave one of the two out", field="--reference")
+        raise ConfigError("cannot be combined with --against", field="--reference")
     place = _place(lab_file, device)
     catalog = open_catalog(place.lab)
     host = catalog.compiler_host(tested)

@@ -23,9 +23,9 @@ _OPTIONS: Final = {"--qnn-version": "--qnn", "--qnn-lab": "--lab"}
 def require_one(artefacts: Sequence[Artefact]) -> Artefact:
     """Return the only file. Raises ConfigError for several: their contexts make one case."""
     if len(artefacts) != 1:
-        problem = f"remedies are tried for the contexts of one file, not {len(artefacts)}"
-        advice = "`qnn-harness model extract FILE... -o DIR`, then DIR"
-        raise ConfigError(problem, field="FILE", choices=[advice])
+        advice = "extract their contexts with `model extract FILE... -o DIR`, and name DIR"
+        problem = f"--remedies takes one file, not {len(artefacts)}; {advice}"
+        raise ConfigError(problem, field="FILE")
     return artefacts[0]
 
 
@@ -88,7 +88,7 @@ def _left_out(artefact: Artefact, forecast: Fit) -> dict[str, str]:
     """Return the remedies that cannot apply to these contexts, and why."""
     reasons = {}
     if artefact.kind != "onnx":
-        reasons["weight-sharing"] = "graphs are compiled into one context: needs the .onnx"
+        reasons["weight-sharing"] = "it compiles the graphs into one context, and needs the .onnx"
     if not any(context.spill_fill_bytes for context in forecast.contexts):
         reasons["spill-fill"] = "no context has a spill-fill buffer to share"
     return reasons

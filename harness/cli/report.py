@@ -54,7 +54,7 @@ def merge(runs: tuple[Path, ...], output: Path) -> None:
     if lost_logs:
         logs = counted(len(lost_logs), "log")
         say(
-            f"warning: {logs} missing, or outside the folder of the run: {', '.join(lost_logs)}",
+            f"warning: {logs} missing, or outside the run's folder: {', '.join(lost_logs)}",
             err=True,
         )
     for line in made_of.summary:

@@ -170,7 +170,7 @@ def _require_engines(names: Collection[str], options: Mapping[str, Any]) -> None
             if backend not in engine.backends:
                 problem = f"{engine.title} does not run on {backend[:80]!r}"
                 if backend not in BACKENDS:
-                    problem = f"there is no backend {backend[:80]!r}"
+                    problem = f"unknown backend {backend[:80]!r}"
                 raise ConfigError(problem, field="--backend", choices=engine.backends)
 
 

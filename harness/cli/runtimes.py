@@ -265,7 +265,8 @@ def fit_command(
         lab_file = lab_or_simulated(lab_file, [device])
         (config,) = lab_with_named(lab_file, [device], "runtimes fit").select([device])
         if (named := target or config.target) is None:
-            raise ConfigError(f"device {device} names no target", field="--target", choices=TARGETS)
+            problem = f"device {device} has no `target` in devices.yaml; choose one"
+            raise ConfigError(problem, field="--target", choices=TARGETS)
         target, facts = named, TargetFacts(cast(Target, named), config.soc, config.htp_arch)
     catalog, artefacts = open_catalog(lab_file), [*open_artefacts(files)]
     targets: Sequence[str] = [target] if target else TARGETS
@@ -290,7 +291,7 @@ def _file_fit(
     kind = "context" if artefact.kind in ("manifest", "bundle") else str(artefact.kind)
     pieces = [piece for piece in artefact.pieces if piece.kind == "context"]
     if any(piece.kind == "empty" for piece in artefact.pieces):
-        raise ConfigError("has a cache without content, which nothing loads", file=artefact.path)
+        raise ConfigError("has an EPContext node without a context", file=artefact.path)
     if not pieces:
         engines = [engine.title for engine in ENGINES.values() if kind in engine.kinds]
         return file_fit(str(artefact.path), kind, (), {}, engines)

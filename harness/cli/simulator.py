@@ -16,7 +16,13 @@ from rich.console import Console
 from rich.text import Text
 
 from harness.cli.common_options import CommandGroup, NamedPath, lab_option
-from harness.cli.lab_options import Number, open_lab, output_option, require_output
+from harness.cli.lab_options import (
+    Number,
+    lab_or_simulated,
+    open_lab,
+    output_option,
+    require_output,
+)
 from harness.cli.say import say
 from harness.core.errors import ConfigError, InfraError
 from harness.core.files import write_whole
@@ -49,7 +55,7 @@ def build_dsp_command(source: Path | None) -> None:
         raise ConfigError("is not a file", file=source, field="--source")
     cache = cache_root() / BOARDS
     # a console that is no terminal shows no progress
-    with Console(file=sys.stderr).status("looking around ...") as spinner:
+    with Console(file=sys.stderr).status("checking ...") as spinner:
 
         def show(text: str) -> None:
             spinner.update(Text(outgoing(f"{text} ...")))
@@ -92,6 +98,7 @@ simulator.add_command(build_dsp_command)
 @lab_option
 def start_command(name: str | None, lab_file: Path) -> None:
     """Start the simulated device NAME (default: the lab's first) until Ctrl-C."""
+    lab_file = lab_or_simulated(lab_file, [name] if name else [])
     lab = load_lab(lab_file)
     simulated = [device.name for device in lab.devices if device.simulated]
     chosen = name or next(iter(simulated), None)
@@ -165,7 +172,7 @@ def _wait_while_up(stop: threading.Event, server: str, devices: Sequence[Simulat
             except TimeoutError:
                 continue  # a server that is busy
             except OSError as error:
-                raise InfraError(f"the adb server has ended: {path}: {error.strerror}") from error
+                raise InfraError(f"the adb server at {path} has ended: {error.strerror}") from error
         for device in [device for device in up if not device.running]:
             up.remove(device)
             ended = f"{device.name} has ended: {device.messages() or 'it was killed'}"

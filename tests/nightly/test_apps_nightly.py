@@ -47,4 +47,4 @@ def test_a_real_app_has_no_finding(package: str, tmp_path: Path) -> None:
         completed = qnn_harness("app", "check", path)
         assert completed.returncode == 0, completed.stderr
         assert "targetSdk 3" in completed.stdout
-        assert "nothing of QNN is inside" in completed.stdout
+        assert "contains nothing of QNN" in completed.stdout

@@ -66,7 +66,7 @@ def test_without_qnns_library_contexts_are_read_in_part(
     monkeypatch.setattr(app, "host_runtime", host_runtime)
     completed = qnn_harness("app", "check", with_models(tmp_path))
     assert completed.returncode == 0
-    warning = "contexts are only read in part: the index cannot be reached"
+    warning = "contexts were read only in part: the index cannot be reached"
     assert completed.stderr == f"warning: {warning}\n"
     assert "made by QNN of an unknown build for HTP v" in completed.stdout
     wrong = tmp_path / "lab.yaml"

@@ -105,7 +105,7 @@ def test_an_app_that_runs_is_removed(phone: ScriptedPhone) -> None:
     completed = phone.run("-g", code=0)
     lines = completed.stdout.splitlines()
     assert lines[:2] == [
-        "com.example on phone: it was not there",
+        "com.example on phone: was not installed before",
         "started com.example/.Main: shown after 321 ms",
     ]
     assert lines[2].startswith("running (watched for ")
@@ -140,7 +140,7 @@ def test_a_process_that_ends(phone: ScriptedPhone) -> None:
 def test_an_app_that_was_there_stays(phone: ScriptedPhone) -> None:
     (phone.state / "apps/com.example").write_text("versionCode=1 minSdk=29 targetSdk=35\n")
     completed = phone.run(code=0)
-    assert "version 1.2 (1) was there, and the app stays" in completed.stdout
+    assert "replaces version 1.2 (1), and stays" in completed.stdout
     assert phone.installed == ["com.example"]
     assert "cmd package uninstall" not in phone.calls
 

@@ -149,7 +149,7 @@ def test_a_person_has_a_device_within_a_case_and_the_run_ends_whole(shared: Devi
             ended = time.time()
             person.process.send_signal(signal.SIGINT)
             assert person.end() == 0, person.output
-            assert "one is given back" in person.output
+            assert "one is released" in person.output
         assert run.end() == 0, run.output
     is_whole(shared, "run", 12)
     cases = journal(shared, "run").cases

@@ -13,7 +13,7 @@ from tests.unit.diagnosis.failure_rows import LOG_ROWS
 
 SKEL_CHAIN = LOG_ROWS[0][1]
 MISSING = 'Failed in loading stub: dlopen failed: library "libQnnHtpV79Stub.so" not found'
-OF_THE_RULE = re.compile(r" *(?:what |see )")
+OF_THE_RULE = re.compile(r" *(?:what |how |see )")
 TWO_PROCESSES = (
     "12-07 04:15:01.000    10    10 E tag : QnnDsp <E> qnn_open failed, 0x80000406\n"
     "12-07 04:15:01.100    11    11 E tag : QnnDsp <E> Request feature vtcm size with value 8 "

@@ -103,7 +103,7 @@ def test_who_has_no_lab_runs_on_the_first_of_the_shipped_one() -> None:
 
 
 def test_the_shipped_example_is_valid_when_uncommented(tmp_path: Path) -> None:
-    before, marker, example = (ROOT / "devices.yaml").read_text().partition("of what you need.\n")
+    before, marker, example = (ROOT / "devices.yaml").read_text().partition("that you need.\n")
     uncommented = "".join(
         line.removeprefix("#").removeprefix(" ") for line in example.splitlines(keepends=True)
     )

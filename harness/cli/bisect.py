@@ -35,7 +35,6 @@ from harness.cli.lab_options import (
     device_option,
     duration_option,
     lab_or_simulated,
-    lab_with_named,
 )
 from harness.cli.say import say, say_result
 from harness.core.errors import ConfigError, HarnessError
@@ -45,6 +44,7 @@ from harness.core.outgoing_text import counted, one_line, outgoing
 from harness.core.state_folders import cache_root
 from harness.core.yaml_document import shown
 from harness.lab.inventory import load_lab
+from harness.lab.new_devices import with_hardware
 from harness.runtimes.catalog import Catalog
 
 FOUND: Final = 0
@@ -299,7 +299,7 @@ def bisect(context: click.Context, /, **values: Any) -> int:
         )
     request = _request(values)
     request = replace(request, lab=lab_or_simulated(request.lab, request.devices, notice=True))
-    lab = lab_with_named(request.lab, request.devices, "bisect")
+    lab = with_hardware(load_lab(request.lab, names=request.devices))
     task = make_task(request, lab, Catalog.of(lab, os.environ, cache_root()))
     if values["dry_run"]:
         planned = BisectionPlanned(

@@ -16,9 +16,8 @@ DEFAULT_LAB: Final = Path("devices.yaml")
 class NamedPath(click.Path):
     """A path that is not empty, unlike that of an unset shell variable."""
 
-    def __init__(self, *, file_okay: bool = True) -> None:
-        # opening it reports whether it can be read
-        super().__init__(path_type=Path, readable=False, file_okay=file_okay)
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, readable=False)  # opening it reports that
 
     def convert(
         self,
@@ -57,8 +56,7 @@ class CommonOption(click.Option):
             return super().get_help_record(ctx)
         if self.opts[0] != names[-1]:
             return None
-        noun = "Common option" if len(names) == 1 else "Common options"
-        return ", ".join(names), f"{noun}; see `qnn-harness --help`."
+        return ", ".join(names), "Common options; see `qnn-harness --help`."
 
 
 lab_option = click.option(

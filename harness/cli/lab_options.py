@@ -20,7 +20,6 @@ from harness.core.state_folders import cache_root, lease_root, simulated_root
 from harness.lab.inventory import Lab, load_lab, shipped_lab
 from harness.lab.lab_device import OpenLab
 from harness.lab.lease import Leases
-from harness.lab.new_devices import with_hardware
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.pypi import all_versions
 from harness.runtimes.runtime import Runtime
@@ -46,7 +45,7 @@ class Checked(click.ParamType[str]):
         """Return the text."""
         try:
             self._check(value)
-        except argparse.ArgumentTypeError as error:
+        except (argparse.ArgumentTypeError, ValueError) as error:
             self.fail(str(error), param, ctx)
         return value
 
@@ -55,27 +54,6 @@ class Number(click.IntRange):
     """A whole number within limits."""
 
     name = "whole number"
-
-
-class RealNumber(click.FloatRange):
-    """A number within limits."""
-
-    name = "number"
-
-
-class Duration(click.ParamType[float]):
-    """A duration such as 30s, 5m or 1h30m, as seconds."""
-
-    name = "duration"
-
-    def convert(
-        self, value: str | float, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Return the seconds."""
-        try:
-            return value if isinstance(value, float) else parse_duration(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
 
 
 def require_output(file: Path, *, new: bool = False) -> None:
@@ -128,7 +106,8 @@ def duration_option(name: str, parameter: str, help: str, default: str | None = 
     return click.option(
         name,
         parameter,
-        type=Duration(),
+        type=Checked(parse_duration),
+        callback=lambda _, __, value: None if value is None else parse_duration(value),
         metavar="TIME",
         default=default,
         show_default=default is not None,
@@ -182,11 +161,6 @@ def lab_or_simulated(lab_file: Path, names: Sequence[str], *, notice: bool = Fal
             err=True,
         )
     return shipped
-
-
-def lab_with_named(lab_file: Path, names: Sequence[str], command: str) -> Lab:
-    """Return the lab with devices that are named by serial or address, which are queried."""
-    return with_hardware(load_lab(lab_file, names=names), partial(open_lab, command=command))
 
 
 def open_lab(lab: Lab, command: str, *, loan_s: float = 0.0) -> OpenLab:

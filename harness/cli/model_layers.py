@@ -15,10 +15,8 @@ from harness.cli.common_options import (
 )
 from harness.cli.lab_options import (
     SERIAL,
-    RealNumber,
     device_option,
     lab_or_simulated,
-    lab_with_named,
     only_version,
     open_catalog,
     qnn_option,
@@ -28,6 +26,8 @@ from harness.containers.open import open_artefact
 from harness.core.errors import ConfigError
 from harness.core.files import disk_errors, scratch_folder, write_whole
 from harness.core.socs import SOCS
+from harness.lab.inventory import load_lab
+from harness.lab.new_devices import with_hardware
 from harness.layers.divergence import as_page, lines
 from harness.layers.first_wrong_op import FirstWrong
 from harness.layers.network import Cpu, HtpDevice, Qnn
@@ -54,7 +54,7 @@ _INTERRUPTED = 130
 )
 @click.option(
     "--threshold",
-    type=RealNumber(0.0),
+    type=click.FloatRange(0.0),
     metavar="E",
     help="Relative error above which an op is wrong (default: by its kind).",
 )
@@ -130,7 +130,7 @@ def _place(lab_file: Path, device: str | None) -> HtpDevice:
     """Return the named device, else the first one with a known HTP. Raises ConfigError."""
     names = [device] if device else []
     lab_file = lab_or_simulated(lab_file, names, notice=True)
-    for config in lab_with_named(lab_file, names, "model layers").select(names or None):
+    for config in with_hardware(load_lab(lab_file, names=names)).select(names or None):
         soc = SOCS.get(config.soc or "")
         if arch := config.htp_arch or (soc.htp_arch if soc else None):
             return HtpDevice(lab_file, device or config.name, arch)

@@ -9,6 +9,7 @@ import click
 from harness.cli.common_options import CommandGroup, NamedPath, reports_option
 from harness.cli.lab_options import output_option
 from harness.cli.say import say
+from harness.core.errors import ConfigError
 from harness.core.outgoing_text import counted
 from harness.history.previous_run import since_previous
 from harness.report.ci import qnn_run_finished
@@ -62,14 +63,7 @@ def merge(runs: tuple[Path, ...], output: Path) -> None:
 
 
 @report.command()
-@click.option(
-    "-o",
-    "--output",
-    type=NamedPath(file_okay=False),
-    default=Path("site"),
-    show_default=True,
-    help="The folder of the site.",
-)
+@output_option("The folder of the site.", metavar="DIR", default=Path("site"), show_default=True)
 @reports_option
 def site(output: Path, reports: Path) -> None:
     """Write the pages of the lab into a folder: nights, cases, devices, causes.
@@ -77,6 +71,8 @@ def site(output: Path, reports: Path) -> None:
     The pages need neither a network nor a server. New runs are imported into the history first,
     unless QNN_HARNESS_HISTORY names a database.
     """
+    if output.is_file():
+        raise ConfigError("is a file; name a folder", file=output, field="--output")
     # the history takes long to load
     from harness.cli.history import open_history
     from harness.history.database import load_nights, store_night

@@ -17,7 +17,6 @@ from harness.cli.lab_options import (
     files_argument,
     host_runtime,
     lab_or_simulated,
-    lab_with_named,
     open_catalog,
 )
 from harness.cli.say import say, say_json, say_result, shown_transfers
@@ -31,6 +30,8 @@ from harness.core.matrix_axes import BACKENDS, Backend
 from harness.core.outgoing_text import counted
 from harness.core.socs import HTP_ARCHS, TARGETS, Target
 from harness.core.state_folders import cache_root
+from harness.lab.inventory import load_lab
+from harness.lab.new_devices import with_hardware
 from harness.models.context_metadata import read_each
 from harness.models.runtime_fit import FileFit, RuntimesFit, file_fit, fit_lines, least_qnn
 from harness.probe.build import ProbeBuilder
@@ -263,7 +264,7 @@ def fit_command(
     facts: TargetFacts | None = None
     if device is not None:
         lab_file = lab_or_simulated(lab_file, [device])
-        (config,) = lab_with_named(lab_file, [device], "runtimes fit").select([device])
+        (config,) = with_hardware(load_lab(lab_file, names=[device])).select([device])
         if (named := target or config.target) is None:
             problem = f"device {device} has no `target` in devices.yaml; choose one"
             raise ConfigError(problem, field="--target", choices=TARGETS)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import logging
 import signal
 import socket
-import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
-from rich.console import Console
 from rich.text import Text
 
 from harness.cli.common_options import CommandGroup, NamedPath, lab_option
@@ -26,7 +24,7 @@ from harness.cli.lab_options import (
 from harness.cli.say import say
 from harness.core.errors import ConfigError, InfraError
 from harness.core.files import write_whole
-from harness.core.notices import Notices, followed_by, shown_by
+from harness.core.notices import followed_by
 from harness.core.outgoing_text import counted, outgoing
 from harness.core.state_folders import BOARDS, cache_root
 from harness.lab.inventory import load_lab
@@ -34,49 +32,6 @@ from harness.transport.adb_device import AdbDevice
 
 if TYPE_CHECKING:
     from harness.simulator.device import SimulatedDevice
-
-
-@click.command("build-dsp")
-@click.option(
-    "--source",
-    type=NamedPath(),
-    metavar="FILE",
-    help="QEMU's source as a .tar.xz (default: fetched by apt).",
-)
-def build_dsp_command(source: Path | None) -> None:
-    """Build the emulator for the DSPs of simulated devices; takes minutes, needs no root.
-
-    It is Debian's QEMU with vector instructions for floating point and the matrix unit added.
-    """
-    from harness.dsp.emulator import VARIABLE, build_loader, find_qemu, why_no_loader
-    from harness.dsp.qemu_build import build_qemu
-
-    if source is not None and not source.is_file():
-        raise ConfigError("is not a file", file=source, field="--source")
-    cache = cache_root() / BOARDS
-    # a console that is no terminal shows no progress
-    with Console(file=sys.stderr).status("checking ...") as spinner:
-
-        def show(text: str) -> None:
-            spinner.update(Text(outgoing(f"{text} ...")))
-
-        def follow(_: str, facts: Mapping[str, object]) -> None:
-            if facts.get("doing"):
-                show(f"{facts['doing']}: {facts['done']} of {facts['total']} steps")
-
-        notices = Notices(progress=show, warn=lambda text: say(f"qnn-harness: {text}", err=True))
-        with shown_by(notices), followed_by(follow):
-            built = build_qemu(cache, source=source)
-            used = find_qemu(cache)
-            lacking = why_no_loader(cache)
-            if lacking is None:
-                build_loader(cache)
-    more = f" with {', '.join(sorted(used.can))}" if used.can else ""
-    say(f"{used.path}: QEMU {used.version}{more}")
-    if used.path != built:
-        say(f"note: {built} was built, but {VARIABLE} names another, {used.path}", err=True)
-    if lacking is not None:
-        say(f"note: {lacking}", err=True)
 
 
 _log = logging.getLogger(__name__)
@@ -90,7 +45,44 @@ def simulator() -> None:
     """Start simulated devices, or build the emulator of their DSPs."""
 
 
-simulator.add_command(build_dsp_command)
+@simulator.command("build-dsp")
+@click.option(
+    "--source",
+    type=NamedPath(),
+    metavar="FILE",
+    help="QEMU's source as a .tar.xz (default: fetched by apt).",
+)
+def build_dsp_command(source: Path | None) -> None:
+    """Build the emulator for the DSPs of simulated devices; takes minutes, needs no root.
+
+    It is Debian's QEMU with vector instructions for floating point and the matrix unit added.
+    """
+    from harness.cli.doctor import show_progress
+    from harness.dsp.emulator import VARIABLE, build_loader, find_qemu, why_no_loader
+    from harness.dsp.qemu_build import build_qemu
+
+    if source is not None and not source.is_file():
+        raise ConfigError("is not a file", file=source, field="--source")
+    cache = cache_root() / BOARDS
+    with show_progress() as spinner:
+
+        def follow(_: str, facts: Mapping[str, object]) -> None:
+            if facts.get("doing"):
+                text = f"{facts['doing']}: {facts['done']} of {facts['total']} steps ..."
+                spinner.update(Text(outgoing(text)))
+
+        with followed_by(follow):
+            built = build_qemu(cache, source=source)
+            used = find_qemu(cache)
+            lacking = why_no_loader(cache)
+            if lacking is None:
+                build_loader(cache)
+    more = f" with {', '.join(sorted(used.can))}" if used.can else ""
+    say(f"{used.path}: QEMU {used.version}{more}")
+    if used.path != built:
+        say(f"note: {built} was built, but {VARIABLE} names another, {used.path}", err=True)
+    if lacking is not None:
+        say(f"note: {lacking}", err=True)
 
 
 @simulator.command("start")

@@ -6,10 +6,12 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, NamedTuple
 
 from harness.core.errors import ConfigError, HarnessError
 from harness.core.socs import HTP_ARCHS, KERNEL_SOC_IDS, PLATFORMS, SOCS, near_socs
+from harness.core.state_folders import cache_root, simulated_root
 from harness.core.yaml_document import shown
 from harness.lab.device_config import BOARD_WORKDIR, DEFAULT_WORKDIR, DeviceConfig
 from harness.lab.facts import DeviceAnswers, DeviceFacts, query_device
@@ -124,11 +126,14 @@ def _visit(lab: Lab, config: DeviceConfig, open_lab: Callable[[Lab], OpenLab]) -
     return FoundDevice(config.name, device.transport.serial, device, answers)
 
 
-def with_hardware(lab: Lab, open_lab: Callable[[Lab], OpenLab]) -> Lab:
+def with_hardware(lab: Lab) -> Lab:
     """Return the lab with the hardware of its undescribed devices, which are queried.
 
-    Raises ConfigError for one that does not report enough, InfraError for one that does not answer.
+    They are not leased: another process may use them. Raises ConfigError for one that does not
+    report enough, InfraError for one that does not answer.
     """
+    cache = cache_root()
+    open_lab = partial(OpenLab, key_folder=cache / "keys", storage_root=simulated_root(cache))
     return lab.with_devices(
         [_config_of(_visit(lab, device, open_lab), device) for device in lab.undescribed_devices]
     )

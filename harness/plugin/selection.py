@@ -54,16 +54,9 @@ class Selection:
         lab = load_lab(file, names=devices, find=None if alone else find)
         if not lab.undescribed_devices:
             return lab
-        from harness.core.state_folders import cache_root, simulated_root
-        from harness.lab.lab_device import OpenLab
         from harness.lab.new_devices import with_hardware
 
-        def open_lab(lab: Lab) -> OpenLab:
-            # without a lease: the device is only queried, even if a worker uses it
-            cache = cache_root()
-            return OpenLab(lab, key_folder=cache / "keys", storage_root=simulated_root(cache))
-
-        return with_hardware(lab, open_lab)
+        return with_hardware(lab)
 
     @cached_property
     def _names(self) -> list[str]:

@@ -122,8 +122,7 @@ class TestAddresses:
         return listed
 
     def added(self, file: Path, *urls: str) -> Lab:
-        lab = load_lab(file, names=urls)
-        return with_hardware(lab, lambda mock_lab: pytest.fail("it is mocked"))
+        return with_hardware(load_lab(file, names=urls))
 
     def test_one_becomes_a_device_of_the_lab(self, tmp_path: Path) -> None:
         lab = self.added(tmp_path / "none", self.URL, self.URL)

@@ -95,12 +95,8 @@ def start_command(name: str | None, lab_file: Path) -> None:
     simulated = [device.name for device in lab.devices if device.simulated]
     chosen = name or next(iter(simulated), None)
     if chosen not in simulated:
-        raise ConfigError(
-            f"{name!r} is not a simulated device of {lab_file}" if name else "no simulated device",
-            file=lab_file,
-            field="devices",
-            choices=simulated or None,
-        )
+        problem = f"{name!r} is not a simulated device" if name else "no device is simulated"
+        raise ConfigError(problem, file=lab_file, field="devices", choices=simulated)
     stop = _stop_event()
     with open_lab(lab, "simulator") as opened:
         device = opened.device(chosen).attach()

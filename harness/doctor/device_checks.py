@@ -119,12 +119,8 @@ def _system(examined: ExaminedDevice) -> CheckResult:
     text = f"{build}, C library: {facts.libc or 'unknown'}"
     if answers.has_interpreter:
         return CheckResult("ok", text)
-    interpreter = examined.platform.interpreter
-    return CheckResult(
-        "fail",
-        text,
-        f"the probe needs glibc; use an image with {interpreter}",
-    )
+    advice = f"the probe needs glibc; use an image with {examined.platform.interpreter}"
+    return CheckResult("fail", text, advice)
 
 
 def _opencl(examined: ExaminedDevice) -> CheckResult:
@@ -144,7 +140,7 @@ def _work_folder(examined: ExaminedDevice) -> CheckResult:
         output = answers.exec_said or "no answer"
         advice = "the file system is mounted noexec, or forbids execution; choose another `workdir`"
         return CheckResult("fail", f"nothing can be executed: {output}", advice)
-    return CheckResult("ok", f"files can be written to {examined.device.workdir} and executed")
+    return CheckResult("ok", f"{examined.device.workdir} is writable, and programs run in it")
 
 
 def _programs(examined: ExaminedDevice) -> CheckResult:
@@ -358,7 +354,7 @@ def _processor(examined: ExaminedDevice) -> CheckResult:
     shown = first_names(f"{name}: {state}" for name, state in states.items())
     if "dsp-down" in examined.findings:
         advice = (
-            "reboot it; if the DSP stays down, its firmware (cdsp.mbn) does not load, see dmesg"
+            "reboot it; if the DSP stays down, its firmware (cdsp.mbn) fails to load: see dmesg"
         )
         return CheckResult("fail", shown, advice)
     return CheckResult("ok", shown)

@@ -69,12 +69,8 @@ def visit(workbench: Workbench, name: str, options: Options) -> Iterator[Checked
         device = lab_device.attach()
         answers = query_device(device.transport, device.workdir, device.target)
     except DeviceHeld as error:
-        yield of(
-            "checked",
-            "unknown",
-            f"skipped: {error}",
-            "wait until it is free, then run doctor again",
-        )
+        advice = "wait until it is free, then run doctor again"
+        yield of("checked", "unknown", f"skipped: {error}", advice)
         yield from absent_checks(workbench, name, options)
         return
     except WrongTarget as error:

@@ -246,13 +246,10 @@ def server_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Checked
         try:
             AdbServer(address).version(deadline=Deadline(_ANSWER_S))
         except InfraError as error:
-            advice = f"run `{address.start_command}` there"
-            if address.port:
-                advice += f", and let port {address.port} through"
+            port = f", and let port {address.port} through" if address.port else ""
+            advice = f"run `{address.start_command}` there{port}"
             if isinstance(address, SshAddress):
-                advice = (
-                    "check that ssh connects without a prompt and that an adb server runs there"
-                )
+                advice = "check that ssh needs no prompt, and that an adb server runs there"
             yield _check("lab", f"adb host {name}", "fail", str(error), advice)
         else:
             yield _check("lab", f"adb host {name}", "ok", f"answers at {address}")

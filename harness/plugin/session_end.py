@@ -210,7 +210,7 @@ def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
     from harness.results.journal import read_once
     from harness.results.output_drift import drift_lines
 
-    terminalreporter.section("qnn-harness")
+    terminalreporter.write_sep("=", "qnn-harness")
     cases = folder.contents().cases
     above = run.failures.shown if run.failures is not None else ()
     verbosity = terminalreporter.config.option.verbose

@@ -115,7 +115,7 @@ def tell_controller(config: pytest.Config, problem: str, exit_code: int) -> None
 
 
 def wrapped(reporter: Any, text: str) -> str:
-    """Break lines that are wider than the terminal at spaces; unchanged without a terminal."""
+    """Break lines at spaces to fit the terminal, if there is one."""
     if not reporter.isatty:
         return text
     width, lines = reporter.config.get_terminal_writer().fullwidth, []
@@ -127,10 +127,7 @@ def wrapped(reporter: Any, text: str) -> str:
 
 
 class Failures:
-    """The section of pytest with the failures of cases: each text once, if not with -v.
-
-    `shown` are the cases whose text was printed.
-    """
+    """Prints each text of failed cases once, unless with -v. `shown` are the cases with a text."""
 
     def __init__(self) -> None:
         self.shown: set[str] = set()

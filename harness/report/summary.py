@@ -287,7 +287,7 @@ def _group_line(group: FailureGroup, width: int) -> str:
     known = record.known_issue if record.standing == "known" else None
     label = f"expected, {known}: {record.outcome}" if known else record.outcome.upper()
     parts = () if error is None else (error.call, _why(error))
-    text = " ".join(filter(None, parts)) or "no explanation"
+    text = ": ".join(filter(None, parts)) or "no explanation"
     places = _fit(f"{', '.join(_places(group))}; ", width // 3) if len(group.cases) > 1 else ""
     tail = f"  [{places}first: {_fit(record.case, width // 3)}]"
     head = f"{len(group.cases):>4} x {label}{lost}: {text}"
@@ -296,10 +296,12 @@ def _group_line(group: FailureGroup, width: int) -> str:
 
 def _places(group: FailureGroup) -> Iterator[str]:
     """Yield the devices and versions of a group's cases."""
-    places = {"on": group.devices, **group.versions}
-    if group.versions["compiler"] == group.versions["qnn"]:
-        del places["compiler"]
-    yield from (f"{title} {first_names(names)}" for title, names in places.items() if names)
+    versions = group.versions
+    compiler = {} if versions["compiler"] == versions["qnn"] else versions["compiler"]
+    places = {"on": group.devices, "QNN": versions["qnn"], "ORT": versions["ort"]}
+    for title, names in (places | {"compiled by": compiler}).items():
+        if names:
+            yield f"{title} {first_names(names)}"
 
 
 def _why(error: ErrorRecord) -> str:

@@ -189,10 +189,6 @@ def test_a_line_is_as_wide_as_it_may_be_and_keeps_the_end_of_a_case() -> None:
     line = lines_of([long], "r", width=60)[1]
     assert line.endswith(f"[first: {'x' * 7} ... {'y' * 7}]")
     assert 58 <= len(line) <= 60
-    short = failing("x" * 20, error=plain("m" * 14))
-    assert lines_of([short], "r", width=60)[1] == (
-        f"   1 x FAILED: {'m' * 14}  [first: {'x' * 20}]"
-    )
     wide = failing("x", error=error(message="m" * 999))
     assert 298 <= len(lines_of([wide], "r")[1]) <= 300
     tab = failing("x", error=plain("a\tb \nc"))

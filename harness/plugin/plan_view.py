@@ -89,4 +89,4 @@ def _line(plan: CasePlan) -> str:
     sizes = Counter[str]()
     for file in plan.files:
         sizes[file.origin] += file.size
-    return f"{plan.case}: {', '.join(f'{name} {decimal(size)}' for name, size in sizes.items())}"
+    return f"{plan.case}: {', '.join(f'{name} ({decimal(n)})' for name, n in sizes.items())}"

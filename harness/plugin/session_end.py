@@ -212,7 +212,7 @@ def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
 
     terminalreporter.write_sep("=", "qnn-harness")
     cases = folder.contents().cases
-    above = run.failures.shown if run.failures is not None else ()
+    above = run.failures.shown if run.failures is not None else {}
     verbosity = terminalreporter.config.option.verbose
     coverage = folder.coverage()
     many = (coverage.selected or coverage.judged) > _MANY_CASES

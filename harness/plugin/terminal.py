@@ -127,10 +127,10 @@ def wrapped(reporter: Any, text: str) -> str:
 
 
 class Failures:
-    """Prints each text of failed cases once, unless with -v. `shown` are the cases with a text."""
+    """Prints each text of failed cases once, unless with -v. `shown` has the texts of cases."""
 
     def __init__(self) -> None:
-        self.shown: set[str] = set()
+        self.shown: dict[str, str] = {}
         self._all: list[tuple[list[Any], list[Any]]] = []
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -148,7 +148,7 @@ class Failures:
                     texts.add(text)
                     report.longrepr = wrapped(terminalreporter, text)
                 reports.append(report)
-                self.shown.add(report.nodeid)
+                self.shown[report.nodeid] = str(text)
         try:
             return (yield)
         finally:

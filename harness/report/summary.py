@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, takewhile
 from pathlib import PurePath
+from types import MappingProxyType
 from typing import Any, Final, get_args
 
 from harness.core.matrix_axes import AXES, IN_AXES, VERSIONS
@@ -161,13 +162,13 @@ def summary_lines(
     report: PurePath | str,
     *,
     width: int = _WIDTH,
-    above: Collection[str] = (),
+    above: Mapping[str, str] = MappingProxyType({}),
     brief: bool = False,
 ) -> list[str]:
     """Return the lines to print at the end of a run.
 
-    None is longer than `width` (at least 60) characters, but for the report's path. The failures of
-    the cases in `above` have been explained. With `brief`, only what went wrong has lines of its
+    None is longer than `width` (at least 60) characters, but for the report's path. `above` has
+    the text that was printed for a case. With `brief`, only what went wrong has lines of its
     own; expected failures and unsupported cases are counted by their reasons.
     """
     readers = () if brief else (outputs_lines, partial(_conclusions, above=above))
@@ -180,12 +181,13 @@ def summary_lines(
     lines += behind
     shown = [group for group in groups if not brief or section(group.first) not in _COUNTED]
     for group in shown[:_MAX_LINES]:
-        explained = [case for case in group.cases if case in above]
-        if len(explained) < len(group.cases) or len(explained) > 1:
+        known = None if section(group.first) == "expected" else group.diagnosis
+        texts = [above[case] for case in group.cases if case in above]
+        if known is not None and any(known.id in text for text in texts):
+            known = None
+        if known is not None or len(texts) != 1 or len(group.cases) > 1:
             lines.append(_group_line(group, width))
-        known = group.diagnosis
-        if known is not None and not explained and section(group.first) != "expected":
-            lines += [f"       {line}" for line in known.lines()]
+        lines += [f"       {line}" for line in known.lines()] if known is not None else []
     if len(shown) > _MAX_LINES:
         lines.append(f"... and {counted(len(shown) - _MAX_LINES, 'more signature')}")
     # those that are only counted are of the last sections

@@ -135,7 +135,7 @@ def test_an_engine_names_its_versions_graphs_and_findings(
     module = ENGINE.replace("    def cases(self, path, options):", METHODS)
     module = module.replace("import pytest\n", IMPORTS, 1)
     planned = run_with_plugin(module, tmp_path, "pytest", "-m", "device", "app.acme", "--dry-run")
-    assert planned.stdout.count("acme-tool") == 2, planned.stdout
+    assert planned.stdout.count(", Acme 7 (") == 2, planned.stdout
     completed = run_with_plugin(module, tmp_path, "pytest", "-m", "device", "app.acme")
     assert "running with QNN 2.49.40: Acme takes no other" in completed.stdout
     records = {record["case"].rpartition("-")[2]: record for record in case_records(tmp_path)}

@@ -107,9 +107,10 @@ def test_what_is_known_of_a_failure_stands_below_it_unless_it_was_expected() -> 
     expected = record(outcome="failed", error=known, expected={"known_issue": "x"})
     assert len(lines_of([expected], "r")) == 3
     assert len(lines_of([record(outcome="unsupported", error=known)], "r")) == 7
-    assert lines_of([failed], "r", above=[failed.case]) == ["1 failure", "report: r"]
-    pair = [failed, failing("b", error=known)]
-    assert len(lines_of(pair, "r", above=[failed.case])) == 3
+    above = {failed.case: "diagnosis: pd-exhausted (known)"}
+    assert lines_of([failed], "r", above=above) == ["1 failure", "report: r"]
+    assert len(lines_of([failed], "r", above={failed.case: "it failed"})) == 6
+    assert len(lines_of([failed, failing("b", error=known)], "r", above=above)) == 3
 
 
 @pytest.mark.parametrize(

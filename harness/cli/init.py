@@ -10,13 +10,10 @@ from typing import Final
 import click
 
 from harness.cli.common_options import lab_option
-from harness.cli.lab_options import open_lab
 from harness.cli.say import say
 from harness.core.errors import ConfigError, InfraError
 from harness.core.files import write_whole
 from harness.doctor.new_lab import lab_text
-from harness.lab.inventory import Lab
-from harness.lab.lab_device import OpenLab
 from harness.lab.new_devices import SIMULATED, FoundDevice, find_boards, find_devices
 from harness.transport.adb_address import USER_SERVER, TcpAddress
 from harness.transport.adb_server import AdbServer, adb_binary
@@ -82,10 +79,7 @@ def _address(server: str) -> TcpAddress:
 
 
 def _find_all(address: TcpAddress, boards: Sequence[str], simulated: bool) -> Sequence[FoundDevice]:
-    def look(lab: Lab) -> OpenLab:
-        return open_lab(lab, "init")
-
-    adb, by_ssh = AdbServer(address), find_boards(boards, look)
+    adb, by_ssh = AdbServer(address), find_boards(boards)
     if not adb.is_running():
         if simulated or any(board.device for board in by_ssh):
             return by_ssh
@@ -97,7 +91,7 @@ def _find_all(address: TcpAddress, boards: Sequence[str], simulated: bool) -> Se
             start, place = f"{adb_binary()} {start.removeprefix('adb ')}", ""
         hint = f"`{start}`{place} starts one"
         raise InfraError(f"no adb server answers at {address}; {hint}. {_WITHOUT}")
-    devices = find_devices(adb, look, [board.name for board in by_ssh]) + by_ssh
+    devices = find_devices(adb, [board.name for board in by_ssh]) + by_ssh
     if simulated or any(device.device for device in devices):
         return devices
     seen = "; ".join(f"{device.serial}: {device.problem}" for device in devices)

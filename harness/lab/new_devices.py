@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final, NamedTuple
 
 from harness.core.errors import ConfigError, HarnessError
@@ -65,20 +64,18 @@ class FoundDevice:
         return f"{', '.join(filter(None, (soc.name, arch, target)))}: {soc.why}"
 
 
-def find_devices(
-    server: AdbServer, open_lab: Callable[[Lab], OpenLab], taken_names: Sequence[str] = ()
-) -> list[FoundDevice]:
+def find_devices(server: AdbServer, taken_names: Sequence[str] = ()) -> list[FoundDevice]:
     """Identify each device that an adb server lists. Raises InfraError without a server."""
     devices: list[FoundDevice] = []
     for entry in server.devices():
-        device = _identify(entry, server, open_lab)
+        device = _identify(entry, server)
         names = [SIMULATED, *taken_names, *(other.name for other in devices)]
         target = "" if device.device is None else device.device.target
         devices.append(replace(device, name=free_name(entry.model, target, names)))
     return devices
 
 
-def find_boards(logins: Iterable[str], open_lab: Callable[[Lab], OpenLab]) -> list[FoundDevice]:
+def find_boards(logins: Iterable[str]) -> list[FoundDevice]:
     """Identify each board, [user@]host[:port], over ssh.
 
     Raises ConfigError for a malformed address.
@@ -94,16 +91,14 @@ def find_boards(logins: Iterable[str], open_lab: Callable[[Lab], OpenLab]) -> li
         config = {"name": name, "transport": "ssh", "address": login}
         lab = Lab.model_validate({"schema": 1, "devices": [config]})
         try:
-            board = _visit(lab, lab.devices[0], open_lab)
+            board = _visit(lab, lab.devices[0])
         except HarnessError as error:
             board = FoundDevice(name, login, problem=str(error))
         boards.append(replace(board, serial=login, is_board=True))
     return boards
 
 
-def _identify(
-    listed: SeenDevice, server: AdbServer, open_lab: Callable[[Lab], OpenLab]
-) -> FoundDevice:
+def _identify(listed: SeenDevice, server: AdbServer) -> FoundDevice:
     unreached = FoundDevice("device", listed.serial)
     if listed.state != "device":
         why = f"{listed.state}: {STATE_ADVICE.get(listed.state, 'see `adb devices -l`')}"
@@ -115,13 +110,15 @@ def _identify(
     device = {"name": unreached.name, "serial": listed.serial, "host": HOST}
     lab = Lab.model_validate({"schema": 1, "hosts": [host], "devices": [device]})
     try:
-        return _visit(lab, lab.devices[0], open_lab)
+        return _visit(lab, lab.devices[0])
     except HarnessError as error:
         return replace(unreached, problem=str(error))
 
 
-def _visit(lab: Lab, config: DeviceConfig, open_lab: Callable[[Lab], OpenLab]) -> FoundDevice:
-    with open_lab(lab) as opened:
+def _visit(lab: Lab, config: DeviceConfig) -> FoundDevice:
+    """Query a device without leasing it: another process may use it."""
+    cache = cache_root()
+    with OpenLab(lab, key_folder=cache / "keys", storage_root=simulated_root(cache)) as opened:
         device, answers = _with_workdir(opened.device(config.name).attach())
     return FoundDevice(config.name, device.transport.serial, device, answers)
 
@@ -129,13 +126,10 @@ def _visit(lab: Lab, config: DeviceConfig, open_lab: Callable[[Lab], OpenLab]) -
 def with_hardware(lab: Lab) -> Lab:
     """Return the lab with the hardware of its undescribed devices, which are queried.
 
-    They are not leased: another process may use them. Raises ConfigError for one that does not
-    report enough, InfraError for one that does not answer.
+    Raises ConfigError for one that does not report enough, InfraError for one that does not answer.
     """
-    cache = cache_root()
-    open_lab = partial(OpenLab, key_folder=cache / "keys", storage_root=simulated_root(cache))
     return lab.with_devices(
-        [_config_of(_visit(lab, device, open_lab), device) for device in lab.undescribed_devices]
+        [_config_of(_visit(lab, device), device) for device in lab.undescribed_devices]
     )
 
 

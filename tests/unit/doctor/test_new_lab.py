@@ -105,7 +105,7 @@ def test_a_state_is_called_as_adb_calls_it() -> None:
         def devices(self, *, timeout_s: float = 1.0) -> list[SeenDevice]:
             return [SeenDevice("1a", "no permissions"), SeenDevice("2b", "rescue")]
 
-    near, other = find_devices(MockServer(), lambda lab: pytest.fail("it is not to be asked"))
+    near, other = find_devices(MockServer())
     assert near.problem.startswith("no permissions: ")
     assert other.problem.startswith("rescue: ")
 

@@ -303,7 +303,7 @@ def _places(group: FailureGroup) -> Iterator[str]:
     places = {"on": group.devices, "QNN": versions["qnn"], "ORT": versions["ort"]}
     for title, names in (places | {"compiled by": compiler}).items():
         if names:
-            yield f"{title} {first_names(names)}"
+            yield f"{title} {first_names(sorted(names, key=_order))}"
 
 
 def _why(error: ErrorRecord) -> str:

@@ -14,12 +14,7 @@ import click
 import pytest
 
 from harness.cli.common_options import DEFAULT_LAB, CommonOption, NamedPath, json_option
-from harness.cli.lab_options import (
-    Checked,
-    PytestCommand,
-    files_argument,
-    lab_or_simulated,
-)
+from harness.cli.lab_options import Checked, PytestCommand, files_argument, lab_or_simulated
 from harness.cli.say import say
 from harness.core.engine import ENGINES, find_engine
 from harness.core.errors import ConfigError, HarnessError
@@ -104,11 +99,7 @@ def run(
     if options["profile_run"] is None:
         options["rounds"] = options["rounds"] or "auto"
     from harness.models.artefact_sources import artefacts_with_contexts
-    from harness.plugin.user_files import (
-        context_numbers,
-        default_engine,
-        require_name,
-    )
+    from harness.plugin.user_files import context_numbers, default_engine, require_name
 
     context_numbers(split_list(options["copies"]), "--copies")
     wrong: list[ArtefactError] = []

@@ -24,13 +24,7 @@ from harness.core.end_signals import Ending
 from harness.core.errors import ConfigError, HarnessError, NotYet
 from harness.core.files import read_json
 from harness.core.outgoing_text import counted
-from harness.plugin.collection import (
-    file_options,
-    files_sha256,
-    placement_of,
-    selection,
-    test_code,
-)
+from harness.plugin.collection import file_options, files_sha256, placement_of, selection, test_code
 from harness.plugin.options import Options
 from harness.plugin.selection import Selection
 from harness.plugin.terminal import RECORDS

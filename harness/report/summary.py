@@ -323,14 +323,8 @@ def _fit(text: str, width: int) -> str:
 
 def rerun_command(record: CaseRecord, *lab: str) -> list[str]:
     """Return the command that runs a case again, in the same folder; `lab` are its lab options."""
-    words = [
-        "pytest",
-        "-m",
-        "device",
-        split_node_id(record.case)[0],
-        "-o",
-        f"qnn_only_case={record.case}",
-    ]
+    words = ["pytest", "-m", "device", split_node_id(record.case)[0]]
+    words += ["-o", f"qnn_only_case={record.case}"]
     words += ["--qnn-device", record.device.name] if record.device is not None else []
     for axis in IN_AXES:
         value = getattr(record.placement, axis, None) or record.axes.get(axis)

@@ -22,13 +22,7 @@ from harness.dsp.emulator import lacks_floats
 from harness.lab.lab_device import AttachedDevice
 from harness.models.builtin_models import Model, OnnxFiles
 from harness.models.compiler_options import compiler_options
-from harness.models.context_metadata import (
-    Unreadable,
-    entries,
-    memory_bytes,
-    named_build,
-    needs,
-)
+from harness.models.context_metadata import Unreadable, entries, memory_bytes, named_build, needs
 from harness.models.contexts import Contexts, Source
 from harness.models.session_plan import (
     BACKENDS_BY_ID,

@@ -51,12 +51,7 @@ _LATEST: Final = Path("reports/latest")
 @lab_option
 @json_option
 def compare(
-    runs: tuple[Path, ...],
-    previous: bool,
-    fail_on: str,
-    format: str,
-    lab_file: Path,
-    as_json: bool,
+    runs: tuple[Path, ...], previous: bool, fail_on: str, format: str, lab_file: Path, as_json: bool
 ) -> int:
     """Compare run NEW (default: reports/latest) with run BASE; new failures exit with 1.
 

@@ -14,12 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.cli.common_options import CommandGroup, json_option, lab_option
-from harness.cli.lab_options import (
-    SERIAL,
-    duration_option,
-    lab_or_simulated,
-    open_lab,
-)
+from harness.cli.lab_options import SERIAL, duration_option, lab_or_simulated, open_lab
 from harness.cli.say import say, say_json
 from harness.core.deadline import Deadline
 from harness.core.errors import HarnessError, InfraError

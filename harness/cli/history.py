@@ -23,12 +23,7 @@ from harness.core.errors import ConfigError
 from harness.core.outgoing_text import counted
 from harness.history.case_states import CaseState
 from harness.history.comparison import Bisectable, Pair
-from harness.history.database import (
-    VARIABLE,
-    Database,
-    history_of_reports,
-    open_database,
-)
+from harness.history.database import VARIABLE, Database, history_of_reports, open_database
 from harness.history.importing import (
     import_run,
     list_runs,

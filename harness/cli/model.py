@@ -272,10 +272,7 @@ def _content(file: Path) -> str:
     help="Contexts loaded at once: all (resident), one (sequential) or the last N (window=N).",
 )
 @click.option(
-    "--budget",
-    type=Number(1),
-    metavar="BYTES",
-    help="Memory of one protection domain (PD).",
+    "--budget", type=Number(1), metavar="BYTES", help="Memory of one protection domain (PD)."
 )
 @click.option("--sessions", type=Number(1, 64), metavar="N", help="Number of PDs.")
 @click.option(

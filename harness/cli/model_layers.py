@@ -7,12 +7,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common_options import (
-    NamedPath,
-    json_option,
-    lab_option,
-    reports_option,
-)
+from harness.cli.common_options import NamedPath, json_option, lab_option, reports_option
 from harness.cli.lab_options import (
     SERIAL,
     device_option,

@@ -106,10 +106,7 @@ def nightly(
 
 
 def _night_of(
-    arguments: Sequence[str],
-    timeout_s: float | None,
-    site: Path | None,
-    lab_file: Path,
+    arguments: Sequence[str], timeout_s: float | None, site: Path | None, lab_file: Path
 ) -> Night:
     seconds = _TIMEOUT_S if timeout_s is None else timeout_s
     safe = tuple(map(without_secrets, arguments))

@@ -19,15 +19,7 @@ from harness.diagnosis.error_chain import is_benign, link_of
 from harness.diagnosis.error_record import Confidence
 from harness.diagnosis.line_patterns import patterns_of
 from harness.diagnosis.located import Located, locate
-from harness.diagnosis.log_reader import (
-    API,
-    CLIENT,
-    KERNEL,
-    MAX_LINES,
-    OURS,
-    UNRELATED,
-    LogText,
-)
+from harness.diagnosis.log_reader import API, CLIENT, KERNEL, MAX_LINES, OURS, UNRELATED, LogText
 from harness.diagnosis.rule import CONFIDENCES, FittingRule, Rule, Symptoms, excused, findings
 from harness.diagnosis.rule_sources import all_rules
 

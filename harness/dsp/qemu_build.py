@@ -54,10 +54,7 @@ _Step = Callable[..., None]
 
 
 def build_qemu(
-    cache: Path,
-    *,
-    source: Path | None = None,
-    environment: Mapping[str, str] = os.environ,
+    cache: Path, *, source: Path | None = None, environment: Mapping[str, str] = os.environ
 ) -> Path:
     """Return the qemu-hexagon with our patch, built if it is missing.
 

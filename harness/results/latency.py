@@ -93,9 +93,7 @@ def percentile(times: Sequence[float], part: float) -> Percentile:
     first = math.floor(low * count / independent) - 1
     last = math.ceil(high * count / independent)
     return Percentile(
-        value,
-        ordered[first] if first >= 0 else None,
-        ordered[last] if last < count else None,
+        value, ordered[first] if first >= 0 else None, ordered[last] if last < count else None
     )
 
 

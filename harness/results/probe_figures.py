@@ -11,13 +11,7 @@ from typing import Any, Final
 
 from harness.models.context_metadata import entries
 from harness.probe.transcript import StepResult, Transcript
-from harness.results.latency import (
-    PERCENTILES,
-    is_steady,
-    nearest_rank,
-    percentile,
-    steady_start,
-)
+from harness.results.latency import PERCENTILES, is_steady, nearest_rank, percentile, steady_start
 from harness.results.record import whole_numbers
 
 _VERBS: Final = ("execute", "io-run", "ort-run", "executorch-run")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -11,6 +11,7 @@ from typing import Final
 from harness.core.errors import ConfigError, HarnessError
 from harness.history.attempts import (
     Attempt,
+    CaseAttempts,
     attempts_by_name,
     finder,
     read_attempts,
@@ -115,7 +116,10 @@ def since_previous(folder: RunFolder, base: RunFolder | None = None) -> Since | 
     comparison = compare(before, after)
     became = {pair.shown.case: word for word, pairs in comparison.pairs.items() for pair in pairs}
     not_run = tuple(pair.shown.case for pair in comparison["vanished"] if pair.after is None)
-    return Since(base.run_id, became, not_run, dict[str, str](TITLES.items()))
+    failing = [pair.shown.case for pair in comparison["failing"]]
+    fates = _histories(folder, base, failing, attempts_by_name(after), _PACED_BYTES)
+    began = {case: fate.state.since for case, fate in fates.items() if fate.state is not None}
+    return Since(base.run_id, became, not_run, dict[str, str](TITLES.items()), began)
 
 
 @without_gc()
@@ -129,17 +133,28 @@ def histories(
     """
     before = read_attempts(base.path / JOURNAL)[0] if base is not None else []
     attempts = read_attempts(run.path / JOURNAL)[0]
-    named, info = attempts_by_name(attempts), run.info()
-    by_case = {
-        pair.after.case: CaseHistory(named[pair.after.case])
+    cases = [
+        pair.after.case
         for became, pairs in compare(before, attempts).pairs.items()
         for pair in pairs
         if pair.after is not None
         and (became not in ("passing", "untested") or pair.names & set(also))
-    }
-    compared, seen_runs = False, {attempt.run for attempt in attempts}
-    earlier = _selecting(info.get("selection"), _before(run)) if by_case else ()
-    for older in _last(earlier, _MOST_BYTES):
+    ]
+    return _histories(run, base, cases, attempts_by_name(attempts), _MOST_BYTES)
+
+
+def _histories(
+    run: RunFolder,
+    base: RunFolder | None,
+    cases: Iterable[str],
+    now: Mapping[str, CaseAttempts],
+    most_bytes: int,
+) -> dict[str, CaseHistory]:
+    """Return the histories of cases, read from so many bytes of earlier journals."""
+    by_case = {case: CaseHistory(now[case]) for case in cases}
+    compared, seen_runs = False, {attempts.last.run for attempts in now.values()}
+    earlier = _selecting(run.info().get("selection"), _before(run)) if by_case else ()
+    for older in _last(earlier, most_bytes):
         # verdicts after BASE were reported to nobody
         compared = compared or (base is not None and older.path == base.path)
         with contextlib.suppress(HarnessError):

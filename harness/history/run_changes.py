@@ -73,6 +73,7 @@ class StoredCause(NamedTuple):
     kind: str
     diagnosis: str | None
     error: str | None
+    test: str
 
     @property
     def first(self) -> int:
@@ -101,7 +102,7 @@ def list_causes(database: Database, runs: Sequence[StoredRun]) -> list[StoredCau
     )
     kind = func.coalesce(columns.diagnosis, columns.signature, columns.outcome)
     newest = (
-        select(columns.outcome, kind, columns.diagnosis, columns.error)
+        select(columns.outcome, kind, columns.diagnosis, columns.error, columns.test)
         .where(
             columns.cause_id == bindparam("cause"),
             columns.run == bindparam("of_run"),

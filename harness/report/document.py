@@ -266,6 +266,11 @@ def link(path: str) -> str:
     return "./" + quote(path)
 
 
+def day_and_minute(moment: object) -> str:
+    """Return a time of a record (UTC) without its seconds."""
+    return f"{str(moment)[:16].replace('T', ' ')} UTC"
+
+
 def clip(value: object, most: int) -> str:
     """Return a text, or anything else as JSON, cut to so many characters."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -19,7 +19,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, groupby, islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -29,19 +29,15 @@ from harness.core.matrix_axes import VERSIONS
 from harness.core.outgoing_text import counted, first_names
 from harness.core.paths_inside import open_inside
 from harness.report.document import (
-    Block,
-    Heading,
-    Line,
-    Span,
-    Table,
     asset,
     clip,
+    day_and_minute,
     downsample,
-    html,
     template,
 )
-from harness.report.sections import RunData, Since, outputs_in, remarks, sections_of, shown
+from harness.report.sections import RunData, Since, outputs_in, sections_of, shown
 from harness.report.summary import (
+    COUNTED,
     SECTIONS,
     FailureGroup,
     asked_grids,
@@ -52,8 +48,8 @@ from harness.report.summary import (
     outputs_lines,
     rerun_command,
     section as section_of,
-    totals,
 )
+from harness.results.coverage import LOST_TO
 from harness.results.journal import Reader, read_once
 from harness.results.record import CaseRecord, are_figures
 
@@ -110,6 +106,15 @@ class Rows:
         if since is not None:
             self._became.append(pool.place(since.became.get(record.case)))
         columns["case"].append(record.case)
+
+    def __len__(self) -> int:
+        return len(self._columns["case"])
+
+    def values(self, name: str) -> list[str]:
+        """Return the values of an axis, or the devices, each once."""
+        places = self._columns["device"] if name == "device" else self._axes.get(name, ())
+        values = (self._pool.values[place] for place in dict.fromkeys(places))
+        return [value for value in values if value is not None]
 
     def packed(self, groups: Sequence[FailureGroup], more: dict[str, Any]) -> str:
         group_of = {case: place for place, group in enumerate(groups) for case in group.cases}
@@ -221,8 +226,6 @@ _SHORT_CHARS: Final = 160
 _EVIDENCE_BYTES: Final = 16 << 10
 _MOST_EVIDENCE_BYTES: Final = 1 << 20
 _NEW: Final = ("new", "changed", "added")
-_BREAK: Final = Markup("<br>")
-_NEW_MARK: Final = Markup("<mark>{}</mark> ")
 _LAB_OPTIONS: Final = ("--lab", "--qnn-lab")
 _TEXTS: Final = (".txt", ".log", ".jsonl")
 
@@ -241,7 +244,6 @@ def html_text(run: RunData, cases: Iterable[CaseRecord] | None = None) -> str:
     places = [i for i, word in enumerate(words) if word.partition("=")[0] in _LAB_OPTIONS]
     lab = [word for i in places[:1] for word in words[i : i + 1 + ("=" not in words[i])]]
     readers: dict[str, Reader] = {
-        "totals": totals,
         "groups": failure_groups,
         "behind": outputs_lines,
         "grids": asked_grids,
@@ -256,14 +258,16 @@ def html_text(run: RunData, cases: Iterable[CaseRecord] | None = None) -> str:
     makers = (section.html for section in sections)
     results = read_once(run.cases if cases is None else cases, *readers.values(), *makers)
     parts = dict(zip(readers, results, strict=False))
-    above, below = Markup(), Markup()
+    rows: Rows = parts["rows"]
+    around = {True: Markup(), False: Markup()}
     for section, text in zip(sections, results[len(readers) :], strict=True):
-        if section.above_cases:
-            above += text
-        else:
-            below += text
-    groups = parts["groups"]
-    failing = chain(*(group.cases for group in groups if section_of(group.first) == "failing"))
+        around[section.above_cases] += text
+    # those with new failures first in their section
+    groups = sorted(parts["groups"], key=lambda group: not _new_among(group.cases, since))
+    of_section: dict[str, list[tuple[int, FailureGroup]]] = {name: [] for name in SECTIONS}
+    for number, group in enumerate(groups):
+        of_section[section_of(group.first)].append((number, group))
+    failing = chain(*(group.cases for _, group in of_section["failing"]))
     new = None if since is None else _new_among(failing, since)
     became = Counter(since.became.values() if since else ())
     headline = coverage.headline(new)
@@ -273,23 +277,32 @@ def html_text(run: RunData, cases: Iterable[CaseRecord] | None = None) -> str:
     return template("report.html.j2").render(
         title=f"{headline} qnn-harness {run.run}",
         run=run.run,
+        started=f" of {day_and_minute(info['started'])}" if info.get("started") else "",
         info=info,
         verdict=headline,
         cut=cut,
         since=since,
         coverage=coverage,
         became={word: became[word] for word in since.titles if became[word]} if since else {},
-        totals=parts["totals"],
-        behind=[*parts["behind"], *remarks(parts["drifting"], parts["simulated"])],
+        tested=_tested(rows.values("device"), {axis: rows.values(axis) for axis in VERSIONS}),
+        behind=parts["behind"],
+        drifting=parts["drifting"],
+        simulated=parts["simulated"],
         duration=_seconds(parts["seconds"]),
-        cases=counted(sum(parts["totals"].values()), "case"),
-        above_cases=html(_failure_tables(groups, since, issues)) + above,
-        below_cases=below,
+        cases=counted(len(rows), "case"),
+        causes=of_section["failing"] + of_section["lab"],
+        others={title: of_section[name] for name, title in COUNTED.items()},
+        lost_to=LOST_TO,
+        counted=counted,
+        where=_where,
+        since_of=partial(_since, since=since),
+        above_cases=around[True],
+        below_cases=around[False],
         shown=shown,
         short=partial(clip, most=_SHORT_CHARS),
         issues=issues,
         damage=run.contents.damage,
-        rows=Markup(parts["rows"].packed(groups, more)),
+        rows=Markup(rows.packed(groups, more)),
         blocks=Markup(" ".join(parts["blocks"])),
         scripts=[asset(name) for name in ("report_parts.js", "report_charts.js", "report.js")],
     )
@@ -300,49 +313,27 @@ def _new_among(cases: Iterable[str], since: Since | None) -> int:
     return sum(since.became.get(case) in _NEW for case in cases) if since else 0
 
 
-def _failure_tables(
-    groups: Sequence[FailureGroup], since: Since | None, issues: Mapping[str, str]
-) -> Iterator[Block]:
-    """Yield the sections of failures, a row for each group; unsupported cases are folded."""
-    for name, of_section in groupby(enumerate(groups), lambda entry: section_of(entry[1].first)):
-        listed, title = list(of_section), ""
-        if name == "unsupported":
-            cases = sum(len(group.cases) for _, group in listed)
-            title = f"{SECTIONS[name]}: {counted(cases, 'case')}"
-        else:
-            yield Heading(SECTIONS[name])
-        rows = [_row(*entry, since, issues) for entry in listed]
-        columns = ("Cases", "What", "Call and code", "Where", "")
-        yield Table(title, columns, rows, "stacked reasons", folded=True)
+def _tested(devices: Iterable[str], versions: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return devices, and versions of each kind, in words."""
+    named = [f"{axis} {first_names(values)}" for axis, values in versions.items() if values]
+    return [first_names(devices, 3), *named]
 
 
-def _row(
-    number: int, group: FailureGroup, since: Since | None, issues: Mapping[str, str]
-) -> list[Line]:
-    first, error = group.first, group.first.error
-    cells: list[str | Span] = [Span(first.outcome, mark=first.state), " "]
-    if new := _new_among(group.cases, since):
-        cells.append(_NEW_MARK.format("new" if new == len(group.cases) else f"{new} new"))
-    if error is not None and (known := group.diagnosis) is not None:
-        certainty = f"{known.id}, {known.confidence}"
-        cells += [Span(known.words, style="strong"), " ", Span(certainty, style="dim")]
-        cells += [_BREAK, f"What helps: {known.fix}"] if known.fix else []
-        if known.thread and known.thread.startswith("https://"):
-            cells += [_BREAK, Span(known.thread, link=known.thread)]
-    elif error is not None:
-        cells.append(Span(clip(error.headline, _SHORT_CHARS), style="strong"))
-    if issue := first.known_issue:
-        cells += [_BREAK, "known issue ", Span(issue, link=issues.get(issue, ""))]
-    call: list[str | Span] = [Span((error and error.api) or "", style="code")]
-    if error is not None and error.code is not None:
-        call += [_BREAK, Span(f"{error.code} ({error.hex}) {error.symbol or ''}", style="code")]
-    versions = [f"{axis} {version}" for axis in VERSIONS for version in group.versions[axis]]
-    places: list[str | Span] = [
-        first_names(group.devices, 3),
-        _BREAK,
-        Span(first_names(versions), style="dim"),
-    ]
-    return [str(len(group.cases)), cells, call, places, Span("show", link=f"#group={number}")]
+def _where(group: FailureGroup) -> tuple[str, str]:
+    """Return the files of a group, and its devices with versions."""
+    files = dict.fromkeys(case.partition("::")[0] for case in group.cases)
+    return first_names(files, 2), "; ".join(_tested(group.devices, group.versions))
+
+
+def _since(group: FailureGroup, since: Since | None) -> tuple[str, str]:
+    """Return how much of a group is new, and since when the others fail."""
+    new = _new_among(group.cases, since)
+    if since is None or new == len(group.cases):
+        return "new" if new else "", ""
+    began = min((since.began[case] for case in group.cases if case in since.began), default="")
+    titles = (since.titles.get(since.became.get(case, "")) for case in group.cases)
+    others = began[:10] or ", ".join({title: None for title in titles if title})
+    return f"{new} new" if new else "", others
 
 
 def evidence_of(cases: Iterable[CaseRecord], folder: Path) -> dict[str, str]:

@@ -92,12 +92,12 @@ function drawFilters(data, shown, box) {
   const search = box.querySelector("input") ?? el("input", {type: "search", "aria-label": "Words that must all occur", placeholder: "Words that must all occur ( / )",
     oninput: event => change({q: event.target.value})});
   if (document.activeElement !== search) search.value = state.get("q") ?? "";
-  const states = ORDER.filter(name => data.rows.pool.includes(name) && data.states.has(name));
+  const states = ORDER.filter(name => data.states.has(name));
   const chosen = new Set((state.get("state") ?? "").split(",").filter(Boolean));
   const buttons = states.map(name => el("button", {class: "o o-" + name, "aria-pressed": String(chosen.has(name)), onclick: () => {
     if (!chosen.delete(name)) chosen.add(name);
     change({state: [...chosen].join(",")});
-  }}, name));
+  }}, `${number(data.states.get(name))} ${name}`));
   const varied = data.axisNames.filter(name => data.valuesOf(name).length > 1);
   const pick = name => select(name, data.valuesOf(name), state.get("a." + name) ?? "", value => change({["a." + name]: value}), {any: true});
   const first = varied.filter((name, place) => place < 4 || state.get("a." + name)), others = varied.filter(name => !first.includes(name));
@@ -228,22 +228,22 @@ function bugReport(record) {
   return lines.join("\n");
 }
 
-function figure(value) {
-  if (typeof value === "number") return number(value);
+function figure(value, name = "") {
+  if (typeof value === "number") return measured(name, value);
   if (value === null || typeof value !== "object") return String(value);
   const entries = Object.entries(value), listed = Array.isArray(value);
-  if (listed && entries.length > 1 && value.every(one => typeof one === "number")) return series(value);
+  if (listed && entries.length > 1 && value.every(one => typeof one === "number")) return series(value, name);
   if (entries.length <= 6 && entries.every(([, one]) => one === null || typeof one !== "object"))
-    return entries.map(([key, one]) => listed ? figure(one) : `${key} ${figure(one)}`).join(", ") || "none";
+    return entries.map(([key, one]) => listed ? figure(one, name) : `${key} ${figure(one, /_[a-z]+$/.test(key) ? key : name)}`).join(", ") || "none";
   return el("pre", {}, JSON.stringify(value, null, 1));
 }
 
-function series(values) {
-  const ordered = [...values].sort((a, b) => a - b), low = ordered[0], high = ordered[ordered.length - 1];
+function series(values, name) {
+  const ordered = [...values].sort((a, b) => a - b), low = ordered[0], high = ordered[ordered.length - 1], text = value => measured(name, value);
   const step = 180 / (values.length - 1), every = Math.ceil(values.length / 400);
   const points = values.map((one, at) => `${(at * step).toFixed(1)},${(24 - (one / 2 - low / 2) / ((high / 2 - low / 2) || 1) * 22).toFixed(1)}`)
     .filter((_, at) => at % every === 0);
-  return [`${values.length} values: min ${number(low)}, median ${number(ordered[Math.floor(values.length / 2)])}, max ${number(high)} `,
+  return [`${values.length} values: min ${text(low)}, median ${text(percentile(ordered, 50))}, max ${text(high)} `,
     el("svg", {class: "spark", viewBox: "0 0 180 26", width: 180, height: 26, role: "img", "aria-label": `${values.length} values`},
       el("polyline", {fill: "none", stroke: "currentColor", points: points.join(" ")}))];
 }
@@ -272,7 +272,7 @@ function details(record, run) {
   for (const [name, value] of Object.entries(record.axes ?? {})) if (value !== null) line(name, figure(value));
   if (record.outputs) line("outputs", record.outputs);
   for (const check of record.checks ?? []) line(check.name, el("span", {class: "o o-" + ({held: "passed", broken: "failed"}[check.verdict] ?? "skipped")}, check.verdict), " ", check.reason ?? "");
-  for (const [name, value] of Object.entries(record.measurements ?? {})) line(name, figure(value));
+  for (const [name, value] of Object.entries(record.measurements ?? {})) line(name, figure(value, name));
   if (record.runtime) line("runtime", `${record.runtime.build_id ?? record.runtime.qnn} from ${record.runtime.source}`);
   for (const [name, value] of Object.entries(record.device ?? {})) line("device " + name, figure(value));
   for (const one of error?.libraries ?? []) line(one.hides ? "taken instead of ours" : "loaded", el("span", {class: "mono"},
@@ -296,7 +296,8 @@ async function start() {
   const text = id => document.getElementById(id).textContent.trim();
   const rows = await unpacked(text("rows"));
   const data = new Data(rows, text("blocks").split(" "));
-  data.states = new Set(rows.state.map(place => rows.pool[place]));
+  data.states = new Map();
+  rows.state.forEach(place => data.states.set(rows.pool[place], (data.states.get(rows.pool[place]) ?? 0) + 1));
   const byName = new Map(rows.case.map((name, at) => [name, at]));
   const dialog = document.getElementById("case"), section = id => document.getElementById(id);
   let shown = [], opened = null;

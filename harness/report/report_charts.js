@@ -35,7 +35,7 @@ function outcomeCell(data, found, where, open, set) {
   const passed = found.filter(at => data.state(at) === "passed").length;
   const tested = found.filter(at => isTested(data, at)).length;
   const codes = new Set(found.map(at => data.code(at)).filter(Boolean)), code = codes.size === 1 ? [...codes][0] : "";
-  const text = found.length === 1 || !tested ? code || (worst === "passed" ? "" : worst) : `${passed} of ${tested}${code && ": " + code}`;
+  const text = found.length === 1 || !tested ? code || (worst === "passed" ? "" : worst) : tested > passed ? `${tested - passed} of ${tested}${code && ": " + code}` : tested;
   return el("td", {}, el("button", {class: "o-" + worst, title: `${where}: ${tally(data, found)}`, "aria-label": `${where}: ${tally(data, found)}`, onclick: () => {
     if (found.length === 1) open(found[0]);
     else { change(set); document.getElementById("cases").scrollIntoView(); }
@@ -77,13 +77,15 @@ function matrix(data, section, open) {
       }));
     });
     const head = el("tr", {}, rows.map(name => el("th", {scope: "col"}, name)), columns.map(value => el("th", {scope: "col", title: value}, value)));
-    const bad = cases.filter(at => ["failed", "crashed", "hung", "error"].includes(data.state(at))).length;
-    const expected = cases.filter(at => data.state(at) === "expected").length;
+    const count = names => cases.filter(at => names.includes(data.state(at))).length;
+    const file = test.slice(0, -name.length - 2).replace(/^.*\//, "");
     const table = el("div", {class: "scroll"}, el("table", {class: "heat"}, el("thead", {}, column ? el("tr", {}, rows.map(() => el("td")), el("th", {scope: "colgroup", colspan: columns.length}, column)) : null, head), el("tbody", {}, body)));
-    drawn.push([bad, expected, cases.length, el("details", {open: Boolean(bad || expected) || drawn.length < 4}, el("summary", {}, el("b", {}, name), " ", el("span", {class: "dim"}, tally(data, cases))), table)]);
+    drawn.push([count(["failed", "crashed", "hung", "error"]), count(["expected"]), cases.length,
+      el("details", {}, el("summary", {}, el("b", {}, name), " ", el("span", {class: "dim"}, file, file && ": ", tally(data, cases))), table)]);
   }
   if (!drawn.length) { section.replaceChildren(); return; }
   drawn.sort((a, b) => b[0] - a[0] || b[1] - a[1] || b[2] - a[2]);
+  drawn.forEach(([bad, expected, , box], place) => { box.open = bad || expected || place < 4; });
   put(section, el("h2", {}, "Matrix"), el("div", {class: "matrix"}, drawn.map(([, , , box]) => box)),
     untested.length ? el("p", {class: "dim"}, `Not tested here (unsupported or skipped): ${untested.join(", ")}.`) : null);
 }
@@ -123,13 +125,13 @@ function heat(data, shown, section, open) {
       return outcomeCell(data, found, `${row} ${value}, ${column} ${other}`, open, {["a." + row]: value, ["a." + column]: other});
     })))));
   put(section,
-    el("h2", {}, "Heat map of two axes"),
+    el("h2", {}, "Any two axes"),
     el("div", {class: "row noprint"},
       select("rows", names, row, value => change({rows: value})),
       select("columns", names.filter(name => name !== row), column, value => change({columns: value})),
       maps(data).map(([suite, rows, columns]) => el("button", {onclick: () => change({rows, columns, ...(suite ? {"a.suite": suite} : {})})},
         `${rows} × ${columns}${suite ? " of " + suite : ""}`))),
-    el("p", {class: "dim"}, "Passed of those that could be tested, and the code where all that fail have the same; the colour is the worst outcome."),
+    el("p", {class: "dim"}, "✓: how many passed. Other signs: the worst outcome, how many of how many tested cases did not pass, and their code if they have one in common."),
     el("div", {class: "scroll"}, table));
 }
 
@@ -153,8 +155,8 @@ function tally(data, found) {
 }
 
 // A frame with lines at round values; `x` and `y` map values to places in it.
-function frame({width, height = 240, x, y, xLabel, yText, xText = number, title}) {
-  const left = 70, right = 20, top = 10, bottom = 34;
+function frame({width, height = 240, x, y, xLabel, yLabel, yText, xText = number, title}) {
+  const left = 70, right = 20, top = 22, bottom = 34;
   const toX = value => left + (value - x[0]) / ((x[1] - x[0]) || 1) * (width - left - right);
   const toY = value => height - bottom - (value - y[0]) / ((y[1] - y[0]) || 1) * (height - top - bottom);
   const svg = el("svg", {class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title});
@@ -164,7 +166,7 @@ function frame({width, height = 240, x, y, xLabel, yText, xText = number, title}
   }
   // there is no half context
   for (const value of ticks(x[0], x[1], width / 90, 1)) svg.append(el("text", {x: toX(value), y: height - bottom + 15, "text-anchor": "middle"}, xText(value)));
-  svg.append(el("text", {x: width - right, y: height - 4, "text-anchor": "end"}, xLabel));
+  svg.append(el("text", {x: width - right, y: height - 4, "text-anchor": "end"}, xLabel), el("text", {x: 0, y: 11}, yLabel));
   return {svg, toX, toY, width, height, left, right, top, bottom};
 }
 
@@ -176,10 +178,10 @@ function ladder(data, shown, section, open) {
   const found = all.filter(one => reach(one) < 4 * reach(all[0]) && reach(one) * 4 > reach(all[0])).slice(0, LINES.length);
   found.forEach((one, line) => { one.line = line; });
   const most = Math.max(...found.map(reach)), wide = widthOf(section), width = wide > 1000 ? (wide - 24) / 2 : wide;
-  const chart = (values, text, title) => {
+  const chart = (values, text, yLabel, title) => {
     if (!found.some(one => values(one).length)) return null;
     const highest = found.flatMap(values).reduce((a, b) => Math.max(a, b), 0);
-    const drawn = frame({width, x: [0, most], y: [0, highest * 1.06], xLabel: "contexts loaded", yText: text, title, height: 230});
+    const drawn = frame({width, x: [0, most], y: [0, highest * 1.06], xLabel: "contexts loaded", yLabel, yText: text, title});
     found.forEach((one, number_) => {
       const list = values(one), colour = LINES[number_];
       if (!list.length) return;
@@ -195,43 +197,44 @@ function ladder(data, shown, section, open) {
     return el("div", {}, el("h3", {}, title), drawn.svg);
   };
   put(section,
-    el("h2", {}, "Contexts in order of loading"),
+    el("h2", {}, "Memory and time against contexts"),
     el("div", {class: "legend"}, found.map((one, number_) => el("a", {href: "#", onclick: event => { event.preventDefault(); open(one.case); }},
-      el("i", {style: `background:${LINES[number_]}`}), data.short(one.case)))),
+      el("i", {style: `background:${LINES[number_]}`}), middle(data.short(one.case))))),
     el("div", {class: "charts"},
-      chart(one => one.load_us, micros, "Time to load each"),
-      chart(one => one.rss_bytes, megabytes, "Memory of the process after each"),
-      estimates(found.filter(one => one.estimate_bytes && one.failed_at !== null), width)),
-    el("p", {class: "dim"}, "✕ the load that failed",
-      all.length > found.length ? `; ${found.length} of ${number(all.length)} cases are drawn, those that failed and of a like length first: the filters choose others` : ""));
+      estimates(found.filter(one => one.estimate_bytes && one.failed_at !== null), width),
+      chart(one => one.rss_bytes, megabytes, "resident memory", "Memory of the process after each"),
+      chart(one => one.load_us, micros, "time", "Time to load each")),
+    el("p", {class: "dim"}, "✕: the next context failed to load.",
+      all.length > found.length ? ` Drawn are ${found.length} of ${number(all.length)} cases, failed ones first; the filters below choose others.` : ""));
 }
 
 // The backend's estimate of what the contexts take in a protection domain, up to the one that it refused.
 function estimates(found, width) {
   if (!found.length) return null;
+  found = [...new Map(found.map(one => [`${one.failed_at} ${one.estimate_bytes}`, one])).values()];
   const title = "Estimated memory in the protection domain (PD)", most = Math.max(...found.map(one => one.failed_at));
   const highest = Math.max(...found.map(one => one.failed_at * one.estimate_bytes));
-  const drawn = frame({width, x: [0, most], y: [0, highest * 1.06], xLabel: "contexts", yText: megabytes, title, height: 230});
-  found.forEach(one => {
+  const drawn = frame({width, x: [0, most], y: [0, highest * 1.06], xLabel: "contexts loaded", yLabel: "estimate", yText: megabytes, title});
+  const edges = found.map(one => {
     const colour = LINES[one.line], [fits, refused] = [one.failed_at - 1, one.failed_at].map(count => count * one.estimate_bytes);
     drawn.svg.append(
       el("rect", {x: drawn.left, width: drawn.width - drawn.left - drawn.right, y: drawn.toY(refused), height: drawn.toY(fits) - drawn.toY(refused), fill: colour, "fill-opacity": 0.18},
         el("title", {}, `the PD is full between ${megabytes(fits)} and ${megabytes(refused)}`)),
-      el("line", {x1: drawn.toX(0), y1: drawn.toY(0), x2: drawn.toX(refused / one.estimate_bytes), y2: drawn.toY(refused), stroke: colour, "stroke-width": 1.8}),
-      el("text", {x: drawn.left + 6, y: drawn.toY(refused) - 5}, `PD full: ${fits ? one.failed_at - 1 : 0} fit, ${megabytes(fits)} to ${megabytes(refused)}`));
+      el("line", {x1: drawn.toX(0), y1: drawn.toY(0), x2: drawn.toX(refused / one.estimate_bytes), y2: drawn.toY(refused), stroke: colour, "stroke-width": 1.8}));
+    return el("span", {}, el("i", {style: `background:${colour}`}), `PD full: ${one.failed_at - 1} fit, ${megabytes(fits)} to ${megabytes(refused)}`);
   });
-  return el("div", {}, el("h3", {}, title), drawn.svg);
+  return el("div", {}, el("h3", {}, title), drawn.svg, el("div", {class: "legend"}, edges));
 }
 
 // How the times of one case are distributed: bars of a histogram, and its percentiles.
 function distribution(name, values) {
   const ordered = [...values].sort((a, b) => a - b), low = ordered[0], high = ordered[ordered.length - 1] || 1;
   const bins = binned(ordered, low, high, 40), most = Math.max(...bins), title = `Distribution of ${name}, ${ordered.length} values`;
-  const drawn = frame({width: 640, height: 200, x: [low, high], y: [0, most * 1.12], xLabel: name, yText: number, xText: micros, title});
+  const drawn = frame({width: 640, x: [low, high], y: [0, most * 1.12], xLabel: name, yLabel: "values", yText: number, xText: micros, title});
   const wide = (drawn.toX(high) - drawn.toX(low)) / 40;
   bins.forEach((count, at) => count && drawn.svg.append(el("rect", {x: drawn.toX(low) + at * wide, width: Math.max(1, wide - 1), y: drawn.toY(count),
     height: drawn.toY(0) - drawn.toY(count), fill: LINES[0], "fill-opacity": 0.75}, el("title", {}, counted(count, "value")))));
-  const marks = [50, 90, 99].map(percent => [percent, ordered[Math.min(ordered.length - 1, Math.ceil(ordered.length * percent / 100) - 1)]]);
+  const marks = [50, 90, 99].map(percent => [percent, percentile(ordered, percent)]);
   marks.forEach(([percent, value], line) => drawn.svg.append(el("line", {x1: drawn.toX(value), x2: drawn.toX(value), y1: drawn.top, y2: drawn.height - drawn.bottom,
     stroke: LINES[line + 1], "stroke-width": 2, "stroke-dasharray": "5 3"})));
   return el("figure", {}, el("figcaption", {}, title), drawn.svg, el("div", {class: "legend"},
@@ -257,7 +260,7 @@ function times(data, shown, section, open) {
   const medians = listed.flatMap(([, list]) => list.flatMap(([, one]) => [one[2], one[6]])).filter(value => value > 0);
   if (!medians.length) { section.replaceChildren(); return; }
   const low = Math.log10(Math.min(...medians)), high = Math.max(Math.log10(Math.max(...medians)), low + 0.3);
-  const width = widthOf(section), height = listed.length * 26 + 40, left = width > 600 ? 170 : 100;
+  const width = widthOf(section), height = listed.length * 26 + 54, left = width > 600 ? 170 : 100;
   const parts = high - low < 1.2 ? [1, 2, 3, 5, 7] : width < 600 ? [1] : [1, 3];
   const toX = value => left + (Math.log10(Math.max(value, 1e-9)) - low) / (high - low) * (width - left - 20);
   const svg = el("svg", {class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${name} by ${by}`});
@@ -265,10 +268,11 @@ function times(data, shown, section, open) {
     for (const part of parts) {
       const value = part * 10 ** power;
       if (Math.log10(value) < low || Math.log10(value) > high) continue;
-      svg.append(el("line", {class: "grid", x1: toX(value), x2: toX(value), y1: 4, y2: height - 26}),
-        el("text", {x: toX(value), y: height - 10, "text-anchor": "middle"}, micros(value)));
+      svg.append(el("line", {class: "grid", x1: toX(value), x2: toX(value), y1: 4, y2: height - 40}),
+        el("text", {x: toX(value), y: height - 24, "text-anchor": "middle"}, micros(value)));
     }
   }
+  svg.append(el("text", {x: width - 20, y: height - 6, "text-anchor": "end"}, `${name}, on a logarithmic scale`));
   listed.forEach(([key, list], line) => {
     const y = 16 + line * 26;
     svg.append(el("text", {class: "ink", x: left - 8, y: y + 4, "text-anchor": "end"}, shortened(key, width > 600 ? 26 : 13)));
@@ -293,6 +297,6 @@ function times(data, shown, section, open) {
     el("h2", {}, "Times"),
     el("div", {class: "row noprint"}, select("time", names, name, value => change({time: value})),
       by ? select("by", axes, by, value => change({by: value})) : null,
-      el("span", {class: "dim"}, "a dot is a case's median, the band its quartiles; of many cases, bars of their medians; the line is the median of all")),
+      el("span", {class: "dim"}, "dot: the median of a case, with its quartiles; bars: medians of many cases; line: the median of all")),
     svg);
 }

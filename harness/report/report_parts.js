@@ -45,6 +45,10 @@ function round3(value) { return Number(value.toPrecision(3)).toLocaleString("en"
 function counted(number, what) { return `${number} ${what}${number === 1 ? "" : "s"}`; }
 function number(value) { return value.toLocaleString("en", {maximumFractionDigits: 6}); }
 
+function percentile(ordered, percent) { return ordered[Math.ceil(ordered.length * percent / 100) - 1]; }
+// A figure in the unit that its name ends with.
+function measured(name, value) { return (name.endsWith("_us") ? micros : name.endsWith("_bytes") ? megabytes : number)(value); }
+
 // The number of values in each of `parts` equal parts of the range from `low` to `high`.
 function binned(values, low, high, parts) {
   const bins = new Array(parts).fill(0);
@@ -53,6 +57,7 @@ function binned(values, low, high, parts) {
 }
 
 const BY_NUMBER = new Intl.Collator("en", {numeric: true}).compare;
+function middle(text) { return text.length > 90 ? text.slice(0, 30) + "…" + text.slice(-59) : text; }
 function shortened(text, most) { return text.length > most ? text.slice(0, most - 1) + "…" : text; }
 
 // Round values from about `low` to `high`, for the lines of a chart, at least `least` apart.

@@ -16,7 +16,6 @@ from markupsafe import Markup
 from harness.core import hooks
 from harness.core.errors import raised_text
 from harness.core.notices import ONCE
-from harness.core.outgoing_text import counted
 from harness.core.socs import claim_of, limits_of_simulation
 from harness.report.document import Block, Heading, Line, Paragraph, Span, Table, clip, html
 from harness.report.model_tables import figure_blocks, ops_tables
@@ -34,23 +33,6 @@ _SHORT_CHARS: Final = 160
 _MOST_ROWS: Final = 200
 
 
-def remarks(drifting: int, simulated: int) -> list[str]:
-    """Return sentences for the head of the page for which no case fails.
-
-    `drifting` outputs are not the same everywhere, `simulated` cases passed with contexts that no
-    device takes.
-    """
-    lines = []
-    if drifting:
-        lines.append(
-            f"{counted(drifting, 'output is', 'outputs are')} not the same everywhere; see Drift."
-        )
-    if simulated:
-        words = "passed with contexts that a simulator accepts, but no device with this HTP."
-        lines.append(f"{simulated} {words}")
-    return lines
-
-
 def simulated_limits(cases: Iterable[CaseRecord]) -> list[Block]:
     """Return what a run leaves open on memory, if only simulated devices have measured it."""
     by_target: dict[str | None, list[str]] = {}
@@ -61,7 +43,7 @@ def simulated_limits(cases: Iterable[CaseRecord]) -> list[Block]:
                 return []
             by_target.setdefault(record.device.target, []).append(record.placement.qnn)
     limits = (limits_of_simulation("capacity", *of_target) for of_target in by_target.items())
-    return [Paragraph([f"Of memory: {words}."]) for words in limits]
+    return [Paragraph(f"{words[:1].upper()}{words[1:]}.") for words in limits if words]
 
 
 def earlier_attempts(records: Iterable[CaseRecord]) -> list[Block]:
@@ -119,13 +101,15 @@ class Since:
     """The changes of cases since an earlier run, `base`.
 
     `became` has the category of each case of either run (`Category` of history). `not_run` are the
-    cases that were not run this time, `titles` the words for the categories that are listed.
+    cases that were not run this time, `titles` the words for the categories that are listed, and
+    `began` the times since which cases fail, where earlier runs tell.
     """
 
     base: str
     became: Mapping[str, str]
     not_run: tuple[str, ...]
     titles: Mapping[str, str]
+    began: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

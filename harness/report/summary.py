@@ -72,14 +72,9 @@ class FailureGroup:
         return first.model_copy(update={"words": shared})
 
 
-SECTIONS: Final = {
-    "failing": "Failures",
-    "lab": "No result: wrong input, lab or harness",
-    "expected": "Expected failures",
-    "unsupported": "Unsupported",
-}
-"""The sections of a page, the most important first, and their headings."""
-_COUNTED: Final = {"expected": "expected failures", "unsupported": "unsupported"}
+SECTIONS: Final = ("failing", "lab", "expected", "unsupported")
+"""The sections of a summary, the most important first."""
+COUNTED: Final = {"expected": "expected failures", "unsupported": "unsupported"}
 _FOR_MORE: Final = "figures, grids and reasons of all cases: in the report, or with -v"
 
 
@@ -179,7 +174,7 @@ def summary_lines(
     if coverage.selected and coverage.is_whole and not coverage.judged:
         lines.append("NOTHING WAS TESTED: every case was skipped or is unsupported")
     lines += behind
-    shown = [group for group in groups if not brief or section(group.first) not in _COUNTED]
+    shown = [group for group in groups if not brief or section(group.first) not in COUNTED]
     for group in shown[:_MAX_LINES]:
         known = None if section(group.first) == "expected" else group.diagnosis
         texts = [above[case] for case in group.cases if case in above]
@@ -192,7 +187,7 @@ def summary_lines(
         lines.append(f"... and {counted(len(shown) - _MAX_LINES, 'more signature')}")
     # those that are only counted are of the last sections
     for name, of_section in groupby(groups[len(shown) :], lambda group: section(group.first)):
-        lines.append(f"{_COUNTED[name]}: {_reasons(of_section)}")
+        lines.append(f"{COUNTED[name]}: {_reasons(of_section)}")
     return [*(_fit(line, width) for line in [*lines, *concluded]), f"report: {report}"]
 
 

@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -44,6 +45,7 @@ from harness.report.document import (
     Paragraph,
     Span,
     Table,
+    day_and_minute,
     joined,
 )
 from harness.results.coverage import Coverage
@@ -51,6 +53,7 @@ from harness.results.journal import without_gc
 from harness.site.pages import (
     COMPARISON,
     FRONT,
+    STRIP_LEGEND,
     Links,
     SiteData,
     by_cause,
@@ -66,7 +69,7 @@ from harness.site.pages import (
 )
 
 _MOST: Final = 2000
-_CAUSE_COLUMNS: Final = ("Diagnosis", "What", "Cases", "Runs", "First seen", "Last seen")
+_CAUSE_COLUMNS: Final = ("What", "Test", "Cases", "Runs", "First seen", "Last seen")
 
 
 def cause_blocks(site: SiteData, cause: StoredCause) -> Iterator[Block]:
@@ -107,24 +110,24 @@ def causes_page(site: SiteData) -> str:
     for cause in sorted(
         site.causes, key=lambda cause: (-newest[cause.diagnosis], cause.diagnosis or "~")
     ):
-        name = Span(cause.diagnosis) if cause.diagnosis else Span("none", style="dim")
+        known = site.diagnoses.get(cause.cause)
         title: Line = [
             Span("", mark=cause.outcome),
-            links.to("cause", cause.cause, title_of(cause)),
+            links.to("cause", cause.cause, known.words if known else title_of(cause)),
+            " ",
+            Span(cause.diagnosis or "", style="dim"),
         ]
+        test = Span(short_name(cause.test.partition("[")[0]), style="code")
         cases, runs = str(cause.cases[cause.last]), str(len(cause.cases))
-        rows.append([name, title, cases, runs, site.day(cause.first), site.day(cause.last)])
-    blocks: list[Block] = [
-        Heading("Causes", 1),
-        Table("", _CAUSE_COLUMNS, rows[:_MOST], "plain long"),
-    ]
-    return render_page("Causes", blocks, here="Causes", up="")
+        rows.append([title, test, cases, runs, site.day(cause.first), site.day(cause.last)])
+    table = Table("", _CAUSE_COLUMNS, rows[:_MOST], "plain long dated")
+    return render_page("Causes", [Heading("Causes", 1), table], here="Causes", up="")
 
 
 _GB: Final = 1e9
 _SHOWN: Final = 30
 _DEVICE_COLUMNS: Final = (
-    *("Night", "State", "Found", "Passed", "Failed", "Lost", "Busy", "Hottest", "Battery"),
+    *("Night", "State", "Finding", "Passed", "Failed", "No verdict", "Busy", "Hottest", "Battery"),
     *("Storage free", "Link faults", "Recoveries", "Quarantined"),
 )
 _LISTED: Final = ("Device", "SoC", "Host", "Nights, the newest to the right", "State")
@@ -146,11 +149,11 @@ def device_blocks(site: SiteData, device: str) -> Iterator[Block]:
     expected = sum(change.became == "known" for change in changes)
     yield Heading(["Device ", Span(device, style="code")], 1)
     lost = site.store.by_device.get((device, last), StandingCounts()).lost
-    failed = [f"{counted(len(bad), 'case')} failed there"] if bad else []
-    failed += [f"{counted(expected, 'case')} failed there as known"] if expected else []
-    result = ", ".join(failed or ["nothing failed there"])
-    result += f", {lost} without a verdict" if lost else ""
-    result += f" on {site.day(last)}"
+    results = [counted(len(bad), "failure")] if bad else []
+    results += [counted(expected, "expected failure")] if expected else []
+    results = results or ["no failure"]
+    results += [f"{lost} without a verdict"] if lost else []
+    result = f"{', '.join(results)} on {site.day(last)}"
     well = f"{state.state} since {state.since[:10]}" if state.since else state.state
     ill = bool(bad or state.state != "good")
     yield Paragraph(f"{well[:1].upper()}{well[1:]}; {result}.", "verdict bad" if ill else "verdict")
@@ -205,7 +208,7 @@ def state_of_device(site: SiteData, device: str) -> DeviceSummary:
         if row is not None and row.state:
             why = "" if row.state == "good" else row.finding or ""
             return DeviceSummary(state=row.state, since=site.runs[i].started, why=why)
-    return DeviceSummary(state="not heard of", since="")
+    return DeviceSummary(state="state unknown", since="")
 
 
 def unwell_devices(site: SiteData, index: int) -> list[tuple[str, str]]:
@@ -223,24 +226,15 @@ def devices_page(site: SiteData) -> str:
     for device in site.device_names():
         state, places = state_of_device(site, device), _places(site, device)
         row = site.devices.get((device, places[-1])) if places else None
-        marks = [
-            _mark(site, device, i) for i in range(max(0, site.last + 1 - _SHOWN), site.last + 1)
-        ]
-        rows.append(
-            [
-                [links.to("device", device)],
-                (row and row.soc) or "",
-                (row and row.host) or "",
-                strip(marks),
-                [
-                    Span(state.state, style="plain" if state.state == "good" else "bad"),
-                    " ",
-                    Span(state.why),
-                ],
-            ]
-        )
-    blocks: list[Block] = [Heading("Devices", 1), Table("", _LISTED, rows, "stacked long")]
-    return render_page("Devices", blocks, here="Devices", up="")
+        shown = range(max(0, site.last + 1 - _SHOWN), site.last + 1)
+        cells: list[Line] = [[links.to("device", device)]]
+        cells += [(row and row.soc) or "", (row and row.host) or ""]
+        cells.append(strip([_mark(site, device, i) for i in shown]))
+        word = Span(state.state, style="plain" if state.state == "good" else "bad")
+        rows.append([*cells, [word, " ", Span(state.why)]])
+    table = Table("", _LISTED, rows, "stacked long")
+    heading = Heading("Devices", 1)
+    return render_page("Devices", [heading, STRIP_LEGEND, table], here="Devices", up="")
 
 
 def _mark(site: SiteData, device: str, index: int) -> str:
@@ -273,15 +267,14 @@ def nights_page(site: SiteData, sentences: Mapping[str, str]) -> str:
     """Return the list of nights, the newest first; `sentences` has that of each by its run."""
     rows: list[list[Line]] = [
         [
-            Links("").to("night", run.run, run.started[:16].replace("T", " ")),
+            Links("").to("night", run.run, day_and_minute(run.started)),
             sentences.get(run.run, ""),
             Span(run.run, style="code"),
         ]
         for run in reversed(site.runs[-_ALL_NIGHTS:])
     ]
-    blocks: list[Block] = [Heading("Nights", 1)]
-    blocks.append(Table("", ("Begun", "Result", "Run"), rows, "plain long"))
-    return render_page("Nights", blocks, here="Nights", up="")
+    table = Table("", ("Started", "Result", "Run"), rows, "plain long")
+    return render_page("Nights", [Heading("Nights", 1), table], here="Nights", up="")
 
 
 def sentence(site: SiteData, index: int, changes: Sequence[NightChange]) -> str:
@@ -304,15 +297,9 @@ def night_blocks(
     coverage, night = _coverage(site, i), site.nights.get(run.run)
     bad = any(change.became == "new" for change in changes) or bool(coverage.flaky)
     bad = bool(night.exit_code) if night else bad or not coverage.is_whole
-    yield Heading(
-        [
-            "Night of " if site.is_night(i) else "Run of ",
-            run.started[:16].replace("T", " "),
-            " ",
-            Span(run.run, style="code"),
-        ],
-        1,
-    )
+    kind = "Night" if site.is_night(i) else "Run"
+    day = f"{kind} of {day_and_minute(run.started)} "
+    yield Heading([day, Span(run.run, style="code")], 1)
     yield Paragraph(sentence(site, i, changes), "verdict bad" if bad else "verdict")
     if night is not None and night.failed_on:
         yield Paragraph(f"Fails because of: {reasons_text(night.failed_on)}.")
@@ -321,11 +308,11 @@ def night_blocks(
     if night is not None and night.vanished:
         yield Heading("Vanished: cases that had a verdict before")
         yield Items([Item(Span(case, style="code")) for case in night.vanished])
-    pages = [(site.copy(run.run), "each case, with logs and times")]
+    pages = [(site.copy(run.run), "report of this run, with each case")]
     comparison = site.copy(night.night if night else "", COMPARISON)
-    pages.append((comparison, "compared with the run before, with speed and memory"))
+    pages.append((comparison, "comparison with the run before, with speed and memory"))
     if targets := [links.page(path, text) for path, text in pages if path]:
-        yield Paragraph(["Pages: ", *joined(targets)])
+        yield Paragraph(["See the ", *joined(targets)])
     yield from by_cause(site, changes, links)
 
 
@@ -333,7 +320,6 @@ _MOST_LINES: Final = 300
 _MOST_CURVES: Final = 24
 _MOST_TESTS: Final = 20_000
 _WORST: Final = " -.?x~F"
-_MIB: Final = 1 << 20
 
 
 class ListedTest(NamedTuple):
@@ -372,6 +358,7 @@ def case_blocks(site: SiteData, test: str, lines: Sequence[CaseLine]) -> Iterato
         rows,
         "stacked",
     )
+    yield STRIP_LEGEND
     changes = site.store.changes("test", test)
     if changes:
         yield Heading("What happened")
@@ -441,18 +428,14 @@ def _curves(site: SiteData, line: CaseLine, first: int) -> Iterator[Markup]:
     for figure in FIGURES:
         values = [run.last.figures.get(figure) for run in runs]
         if any(values):
-
-            def describe(value: float, i: int, figure: str = figure) -> str:
-                run = runs[i]
-                is_time = figure.endswith("_us")
-                text = f"{value / 1000:,.2f} ms" if is_time else f"{value / _MIB:,.1f} MiB"
-                day = site.day(run.run_index)
-                return f"{text} on {day}, {format_versions(versions_of(run.last))}"
-
+            per, unit = (1e3, "ms") if figure.endswith("_us") else (1e6, "MB")
             placement = line.last.placement
             name = f"{placement.device} {placement.backend}" if placement else "no device"
-            drawn = curve(values, describe, f"{figure}, {name}")
-            if drawn:
+            days = [site.day(run.run_index) for run in runs]
+            text = partial("{1:,.2f} {0}".format, unit)
+            figures = [None if value is None else value / per for value in values]
+            versions = format_versions(versions_of(line.last))
+            if drawn := curve(figures, days, text, f"{figure}, {name}", versions):
                 yield drawn
 
 
@@ -463,7 +446,8 @@ def cases_page(rows: Sequence[ListedTest]) -> str:
         for test in sorted(rows, key=lambda test: (not test.fails, test.test))[:_MOST_TESTS]
     ]
     table = Table("", ("Test", "Runs, the newest to the right", "Now"), cells, "plain long")
-    return render_page("Cases", [Heading("Cases", 1), table], here="Cases", up="")
+    heading = Heading("Cases", 1)
+    return render_page("Cases", [heading, STRIP_LEGEND, table], here="Cases", up="")
 
 
 def case_row(site: SiteData, test: str, lines: Sequence[CaseLine]) -> ListedTest:

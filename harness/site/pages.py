@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import unescape
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import quote, unquote
@@ -31,7 +31,7 @@ from harness.core.errors import HarnessError
 from harness.core.files import write_whole
 from harness.core.outgoing_text import counted, printable, shortened
 from harness.core.paths_inside import flat_name, open_below
-from harness.diagnosis.error_record import signature_text
+from harness.diagnosis.error_record import Diagnosis, signature_text
 from harness.history.database import CauseSummary, Database, NightSummary, runs
 from harness.history.previous_run import since_previous
 from harness.history.run_changes import ChangeStore, DeviceRow, StoredCause
@@ -56,6 +56,7 @@ from harness.report.document import (
     fill_slot,
     joined,
     page,
+    template,
 )
 from harness.report.html import html_text
 from harness.report.report_files import run_data
@@ -190,12 +191,13 @@ def _linked(page: str, folder: Path) -> Iterator[str]:
 _MOST_CAUSES: Final = 100
 _MOST_NAMED: Final = 5
 _MOST_CHANGES: Final = 300
+_BREAK: Final = Markup("<br>")
 _FOLDED: Final = Markup("<details><summary>command</summary><code>{}</code></details>")
 _LEGEND: Final = (
-    "Where: of the devices that ran the same tests in that run. Attempts: all runs of a case on "
-    "one device with the same versions, also those within one run."
+    "Devices count if they ran the same tests in that run. Attempts are all runs of a case on one "
+    "device with the same versions, with those that were repeated within a run."
 )
-_COLUMNS: Final = ("What", "Where, since when, what changed", "What is known")
+_COLUMNS: Final = ("What", "Where, since when, what changed", "What helps")
 
 
 @dataclass(frozen=True)
@@ -215,6 +217,14 @@ class SiteData:
         nights = (self.nights.get(self.runs[i].run) for i in range(index, -1, -1))
         known = (night.causes.get(cause) for night in nights if night is not None)
         return next(filter(None, known), CauseSummary())
+
+    @cached_property
+    def diagnoses(self) -> Mapping[str, Diagnosis]:
+        """The diagnoses of causes by the ids of the causes, in words that fit other cases, too."""
+        records = ((cause.cause, cause.record) for cause in self.causes)
+        known = {id_: record.diagnosis for id_, record in records if record and record.diagnosis}
+        plain = {each.id: each for each in known.values() if "as foreseen, " not in each.words}
+        return {cause: plain.get(each.id, each) for cause, each in known.items()}
 
     @cached_property
     def socs(self) -> Mapping[str, str | None]:
@@ -277,9 +287,11 @@ def by_cause(site: SiteData, changes: Sequence[NightChange], links: Links) -> It
 def _row(site: SiteData, kind: Became, changes: Sequence[NightChange], links: Links) -> list[Line]:
     first = changes[0]
     mark = "passed" if kind == "fixed" else "expected" if kind == "known" else first.outcome
+    diagnosis = site.diagnoses.get(first.cause)
+    title = shortened(diagnosis.words, 200) if diagnosis else title_of(first)
     cells: list[str | Span] = [
         Span("", mark=mark),
-        links.to("cause", first.cause, title_of(first), "strong"),
+        links.to("cause", first.cause, title, "strong"),
         ": ",
     ]
     named = list({change.test: change for change in changes}.values())
@@ -289,6 +301,8 @@ def _row(site: SiteData, kind: Became, changes: Sequence[NightChange], links: Li
     cells += [f" and {len(tests) - shown} more"] if shown < len(tests) else []
     summary = site.cause(first.run_index, first.cause)
     known: list[str | Span] = [links.page(site.copy(summary.folder), summary.known)]
+    if diagnosis and diagnosis.fix and kind != "fixed":
+        known = [Span(diagnosis.fix), _BREAK, *known] if summary.known else [Span(diagnosis.fix)]
     if kind == "known":
         issues = dict.fromkeys(change.known_issue for change in changes if change.known_issue)
         known = ["known issue ", *joined([Span(issue, style="code") for issue in issues])]
@@ -299,12 +313,13 @@ def _row(site: SiteData, kind: Became, changes: Sequence[NightChange], links: Li
 
 
 def changes_table(site: SiteData, changes: Sequence[NightChange], links: Links) -> Table:
-    """Return a table of changes, night by night."""
+    """Return a table of changes, night by night, without those that are as the night before."""
     rows: list[list[Line]] = []
-    for change in changes[:_MOST_CHANGES]:
+    starts = ((change, change.since == change.run_index) for change in changes)
+    listed = (entry for entry in starts if entry[1] or entry[0].became not in ("still", "known"))
+    for change, is_start in islice(listed, _MOST_CHANGES):
         run = site.runs[change.run_index]
-        is_start = change.changed and change.since == change.run_index
-        changed = f" ({change.changed})" if is_start else ""
+        changed = f" ({change.changed})" if is_start and change.changed else ""
         rows.append(
             [
                 links.to("night", run.run, run.started[:10]),
@@ -320,13 +335,14 @@ def changes_table(site: SiteData, changes: Sequence[NightChange], links: Links) 
 
 def title_of(of: NightChange | StoredCause) -> str:
     """Return the title of a cause: its diagnosis or signature, shortened."""
-    named = signature_text(of.kind)
+    named = signature_text(of.kind).replace("<n>", "N")
     return shortened(named if named.startswith(of.outcome) else f"{of.outcome}: {named}", 120)
 
 
 def short_name(test: str) -> str:
-    """Return the name of a test without its file."""
-    return shortened(test.rpartition("::")[2] or test, 80)
+    """Return the name of a test without the folder of its file."""
+    file, divider, name = test.partition("::")
+    return shortened(f"{file.rpartition('/')[2]}{divider}{name}", 100)
 
 
 _CELL: Final = 10
@@ -363,21 +379,29 @@ def strip(marks: Sequence[str], texts: Sequence[str] = (), days: Sequence[str] =
     ).format(max(1, len(marks)) * _CELL, _HIGH, "".join(marks).strip(), Markup(bars))
 
 
+_STRIPS: Final = "passed", "failed", "expected failure", "flaky", "no verdict", "skipped"
+_LEGENDS: Final = ((strip(mark), f" {text} ") for mark, text in zip(_SHAPES, _STRIPS, strict=True))
+STRIP_LEGEND: Final = Paragraph([part for parts in _LEGENDS for part in parts], "dim")
+
+
 def curve(
-    values: Sequence[float | None], describe: Callable[[float, int], str], title: str
+    values: Sequence[float | None],
+    days: Sequence[str],
+    text: Callable[[float], str],
+    title: str,
+    versions: str,
 ) -> Markup:
-    """Return a chart of a figure over runs; `describe` returns its last value in words."""
+    """Return a chart of a figure over the days of runs; `versions` are those of the last one."""
     known = [(i, value) for i, value in enumerate(values) if value is not None and value > 0]
     if len(known) < 2:
         return Markup("")
     least, most = (of(value for _, value in known) for of in (min, max))
-    across, span = 472 / (len(values) - 1), (most - least) or 1.0
-    points = [(4 + i * across, 66 - (value - least) / span * 62) for i, value in known]
+    across, span = 250 / (len(values) - 1), (most - least) or 1.0
+    points = [(76 + i * across, 66 - (value - least) / span * 58) for i, value in known]
     last, value = known[-1]
+    labels = [(76, 84, "start", days[0]), (326, 84, "end", days[last])]
+    labels += [(70, 12, "end", text(most)), (70, 70, "end", text(least))][most == least :]
+    facts = {"title": title, "value": text(value), "versions": versions}
     return Markup(
-        '<figure><figcaption>{0}: {1}</figcaption><svg class="curve" viewBox="0 0 480 70" '
-        'role="img" aria-label="{0}"><polyline points="{2}"/>'
-        '<circle cx="{3:.1f}" cy="{4:.1f}" r="3"/></svg></figure>'
-    ).format(
-        title, describe(value, last), " ".join(f"{x:.1f},{y:.1f}" for x, y in points), *points[-1]
+        template("curve.html.j2", __package__).render(facts, points=points, labels=labels)
     )

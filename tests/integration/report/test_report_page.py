@@ -190,6 +190,20 @@ def test_each_test_has_a_grid_whose_cells_open_their_cases(reader: Reader, tmp_p
     assert reader.complaints() == []
 
 
+def test_grids_with_failures_come_first_and_are_open(reader: Reader, tmp_path: Path) -> None:
+    records = [record(case=f"suites/test_a.py::test_{number}") for number in range(5)]
+    records.append(record(case="suites/test_b.py::test_last", outcome="failed"))
+    page = tmp_path / "report.html"
+    write_page(RunData("r", Contents(tuple(records), ()), {}), page)
+    reader.open(page)
+    assert [grid.text for grid in reader.all("#matrix details[open] summary")] == [
+        "test_last test_b.py: 1 failed",
+        *(f"test_{number} test_a.py: 1 passed" for number in range(3)),
+    ]
+    reader.one("#matrix td button").send_keys(Keys.ENTER)
+    reader.wait(lambda: "test_b.py::test_last" in reader.one("dialog[open] h2").text)
+
+
 def test_a_case_is_opened_by_keys_and_copied_as_a_bug_report(reader: Reader, night: Path) -> None:
     reader.open(night, "#state=failed&sort=outcome")
     rows = reader.all("#cases tbody tr[data-at]")

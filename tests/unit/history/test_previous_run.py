@@ -3,6 +3,7 @@
 import json
 import logging
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,17 @@ def test_what_became_of_cases_since_then_is_on_the_page(tmp_path: Path) -> None:
         assert text in page
     rows = rows_of(page)
     assert [rows["pool"][place] for place in rows["since"]] == ["new", "fixed"]
+
+
+def test_the_page_has_the_day_since_which_a_case_fails(tmp_path: Path) -> None:
+    outcomes = ("passed", "failed", "failed", "failed")
+    for day, outcome in enumerate(outcomes, 1):
+        started = datetime(2026, 11, day, tzinfo=UTC)
+        run = run_folder(tmp_path, attempt(f"a {outcome}", started=started))
+    since = since_previous(RunFolder.open(run))
+    assert [began[:10] for began in since.began.values()] == ["2026-11-02"]
+    project(RunFolder(run), since)
+    assert 'data-label="Since">2026-11-02</td>' in (run / "report.html").read_text()
 
 
 def test_without_an_earlier_run_nothing_is_called_new(tmp_path: Path) -> None:

@@ -101,7 +101,8 @@ class Tensor:
     shape: tuple[int, ...] | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.size} bytes of {self.data_type})"
+        shape = "" if self.shape is None else f" {list(self.shape)}"
+        return f"{self.name} ({self.data_type}{shape}, {self.size} bytes)"
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ class FileBytes:
             raise self.error(f"{label} has {size} bytes, more than the {_MAX_READ} allowed", offset)
         self._budget -= size + _COST_OF_A_READ
         if self._budget < 0:
-            raise self.error("the file has more parts than any artefact that is known", offset)
+            raise self.error("the file has too many parts for a model file", offset)
         try:
             self._file.seek(offset)
             content = self._file.read(size)
@@ -213,7 +214,7 @@ def blob(data: FileBytes, offset: int, size: int, origin: str, facts: Mapping[st
     if head.startswith(_MAGIC_WITH_SIZES) and len(head) == _SIZES.size:
         begin, length = _SIZES.unpack(head)
         if begin + length > size:
-            problem = f"states a size of {begin + length} bytes, but has {size}"
+            problem = f"states a size of {begin + length} bytes, but has {size}: it is truncated"
             raise data.error(f"{origin} {problem}", offset)
     return piece
 

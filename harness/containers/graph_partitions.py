@@ -126,9 +126,9 @@ def placed_as(
         reason = None if part is not None else reasons.get((name, op_type))
         if part is None and reason is None:
             reason = (
-                f"it is inside {node.parent}, and QNN takes only whole models"
+                f"it is in a subgraph of {node.parent}; QNN takes only nodes of the main graph"
                 if node.parent
-                else "ONNX Runtime left it to the CPU and gives no reason"
+                else "ONNX Runtime left it to the CPU and gave no reason"
             )
         place = order.get(id(node), len(nodes))
         placed.append((place, Placed(node, on, part, reason, added_by)))

@@ -80,13 +80,13 @@ class ModelFile(BaseModel, extra="forbid", frozen=True):
 
 
 # references computed on the CPU are files once they are packed
-_AGAINST: Final = re.compile(r" of [^;]{1,100}? is asked")
+_AGAINST: Final = re.compile(r" against [^;]{1,100}?(?=, (?:at|of) )")
 _Limit = Annotated[float | None, Field(allow_inf_nan=False)]
 
 
 def _known_engine(name: str) -> str:
     if name not in ENGINES:
-        raise ValueError(f"no engine {name!r:.80}; there are: {', '.join(ENGINES)}")
+        raise ValueError(f"unknown engine {name!r:.80} (valid: {', '.join(ENGINES)})")
     return name
 
 
@@ -128,7 +128,7 @@ class Expects(BaseModel, extra="forbid", frozen=True):
 
     def met_by(self, outcome: str, signature: str | None) -> bool:
         """Return whether a run ended the same way, whatever its outputs were compared with."""
-        now, then = (_AGAINST.sub(" is asked", text or "") for text in (signature, self.signature))
+        now, then = (_AGAINST.sub("", text or "") for text in (signature, self.signature))
         return (outcome, now) == (self.outcome, then)
 
     def __str__(self) -> str:
@@ -261,7 +261,7 @@ def _files(data: FileBytes) -> Iterator[tuple[str, int, int]]:
         with open_file(data.path, data.root) as file, open_archive(file, _LIMITS) as archive:
             members = archive.infolist()
     except (ArchiveError, OSError) as error:
-        raise data.error(f"the zip is damaged: {error}", 0) from error
+        raise data.error(f"the zip cannot be read: {error}", 0) from error
     for member in members:
         name, offset = member.orig_filename, member.header_offset
         if problem := name_problem(name):

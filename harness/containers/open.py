@@ -49,7 +49,7 @@ def read_dlc(data: FileBytes) -> Artefact:
             if _METADATA not in archive.namelist():
                 raise data.error(f"the zip has no {_METADATA}, so it is not a DLC", 0)
     except (ArchiveError, OSError) as error:
-        raise data.error(f"the zip is damaged: {error}", 0) from error
+        raise data.error(f"the zip cannot be read: {error}", 0) from error
     return Artefact(data.path, "dlc", (whole_file(data),))
 
 
@@ -89,9 +89,9 @@ def fields(data: FileBytes, offset: int, size: int, label: str) -> Iterator[Wire
         elif wire in _FIXED:
             length = _FIXED[wire]
         else:
-            raise data.error(f"{label} is damaged: {wire} is not a wire type", begin)
+            raise data.error(f"{label} is damaged: {wire} is not a wire type of protobuf", begin)
         if not number or length > end - offset:
-            problem = f"{label} needs {length} bytes here, but has {end - offset}"
+            problem = f"a field of {label} has only {end - offset} of its {length} bytes"
             raise data.error(f"{problem}: the file is truncated or damaged", begin)
         yield WireField(number, wire, 0, offset, length)
         offset += length
@@ -103,7 +103,7 @@ def _varint(data: FileBytes, offset: int, end: int, label: str) -> tuple[int, in
         value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
             return value & 0xFFFF_FFFF_FFFF_FFFF, offset + index + 1
-    raise data.error(f"{label} is damaged: a number does not end", offset)
+    raise data.error(f"{label} is truncated or damaged: a varint does not end", offset)
 
 
 def nested(data: FileBytes, part: WireField, *numbers: int) -> Iterator[WireField]:
@@ -210,15 +210,13 @@ def _piece(data: FileBytes, node: _Node) -> Piece:
         with FileBytes(side, data.path.parent) as content:
             piece = whole_file(content)
     except ArtefactError as error:
-        raise data.error(
-            f"{origin} needs another file beside this one: {error}", cache.offset
-        ) from error
+        raise data.error(f"{origin} refers to another file: {error}", cache.offset) from error
     return replace(piece, origin=origin, facts=facts)
 
 
 def _side_file(data: FileBytes, cache: WireField, origin: str) -> Path:
     if cache.size > _MAX_PATH_BYTES:
-        problem = f"{origin} names a file with a path of {cache.size} bytes; the most is "
+        problem = f"{origin} names a file with a path of {cache.size} bytes, more than "
         raise data.error(f"{problem}{_MAX_PATH_BYTES}", cache.offset)
     named = text_of(data, cache)
     try:
@@ -263,7 +261,7 @@ _FORMATS: Final = (
     _Format("the manifest.json of `model extract`", "", 0, MANIFEST_HEAD, read_manifest),
 )
 """All kinds. The first whose `read` returns an artefact counts."""
-_KNOWN: Final = f"one of: {', '.join(kind.title for kind in _FORMATS)}"
+_KNOWN: Final = ", ".join(kind.title for kind in _FORMATS[:-1]) + f" or {_FORMATS[-1].title}"
 
 SUFFIXES: Final = tuple(kind.suffix for kind in _FORMATS if kind.suffix)
 """Suffixes of files that must be artefacts; the kind is decided by the content."""
@@ -283,9 +281,9 @@ def open_artefact(path: str | os.PathLike[str], root: Path | None = None) -> Art
     suffix = Path(path).suffix.removeprefix(".").lower()
     if suffix not in get_args(ArtefactKind) and any(suffix in e.kinds for e in ENGINES.values()):
         return Artefact(Path(path), suffix, ())
-    problem = f"begins with {head.hex(' ')}" if head else "is empty (0 bytes)"
-    problem = f"is not a file of a known kind: it {problem}; expected {_KNOWN}"
-    raise UnknownFileError(problem, file=Path(path))
+    begin = repr(head.decode()) if head.isascii() and b"\0" not in head else head[:8].hex(" ")
+    problem = f"has no known format: it begins with {begin}" if head else "is empty"
+    raise UnknownFileError(f"{problem}; expected {_KNOWN}", file=Path(path))
 
 
 def open_artefacts(
@@ -345,10 +343,10 @@ def _open_folder(folder: Path, on_error: Callable[[ArtefactError], None] | None)
     for artefact in artefacts:
         sides |= {artefact.path.parent / name for name in artefact.facts.get("weight_files", ())}
     if names := ", ".join(path.name for path in ignored if not path.is_dir() and path not in sides):
-        _log.info("%s: files of no known kind are ignored: %s", folder, names)
+        _log.info("%s: files of no known format are ignored: %s", folder, names)
     for file, problem in problems.items():
         if file not in sides:
             _report(problem, on_error)
     if not artefacts and not problems:
-        raise ArtefactError(f"has no file of a known kind; expected {_KNOWN}", file=folder)
+        raise ArtefactError(f"has no file of a known format; expected {_KNOWN}", file=folder)
     return [artefact for artefact in artefacts if artefact.path not in sides]

@@ -29,10 +29,10 @@ class FlatTable:
         self._position = position
         self.label = label
         fields = position - data.number("<i", position, label)
-        size = data.number("<H", fields, f"the list of fields of {label}")
+        size = data.number("<H", fields, f"the vtable of {label}")
         if size < 4 or size % 2:
-            raise data.error(f"{label} is not a table: its list of fields has {size} bytes", fields)
-        self._fields = data.read(fields, size, f"the list of fields of {label}")
+            raise data.error(f"{label} is damaged: its vtable has {size} bytes", fields)
+        self._fields = data.read(fields, size, f"the vtable of {label}")
 
     @classmethod
     def root(cls, data: FileBytes, label: str) -> FlatTable:
@@ -218,7 +218,7 @@ def _calls(plan: FlatTable) -> Iterator[tuple[int, str, int, FlatTable]]:
                 continue
             named, index = names[kind], call.number(0, "<i")
             known = 0 <= index < len(named)
-            op = named[index] if known else f"number {index} of {len(named)}"
+            op = named[index] if known else f"unknown op {index} (of {len(named)})"
             yield kind, op, index, call
 
 
@@ -226,7 +226,7 @@ def _plan(data: FileBytes, method: str) -> FlatTable:
     for plan in FlatTable.root(data, "the program").tables(_PLANS, "method"):
         if plan.text(_NAME) == method:
             return plan
-    raise data.error(f"it has no method {method!r}", 0)
+    raise data.error(f"the program has no method {method!r}", 0)
 
 
 def method_tensors(data: FileBytes, method: str) -> tuple[list[Tensor | None], list[Tensor | None]]:
@@ -273,7 +273,7 @@ def _segments_of(data: FileBytes) -> tuple[int, int]:
         return data.size, data.size
     length = data.number("<I", _HEADER_AT + 4, "the length of the extended header")
     if length < _HEADER_BYTES:
-        problem = f"the extended header states a size of {length} bytes; the least is "
+        problem = f"the extended header states a size of {length} bytes, less than "
         raise data.error(f"{problem}{_HEADER_BYTES}", _HEADER_AT + 4)
     program = data.number("<Q", _HEADER_AT + 8, "the size of the program")
     data.require(0, program, "the program")
@@ -284,7 +284,7 @@ def _segments_of(data: FileBytes) -> tuple[int, int]:
     if length < _HEADER_BYTES_WITH_SIZE or not base:
         return base or data.size, data.size
     size = data.number("<Q", _HEADER_AT + 24, "the size of all segments")
-    data.require(base, size, "the room of all segments")
+    data.require(base, size, "the data of all segments")
     return base, base + size
 
 

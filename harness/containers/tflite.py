@@ -60,7 +60,7 @@ def _operators(
     for operator in graph.tables(_OPERATORS, f"{graph.label}: operator"):
         index = operator.number(_OPCODE_INDEX, "<I")
         if index >= len(codes):
-            raise data.error(f"{operator.label} has code {index} of {len(codes)}", 0)
+            raise data.error(f"{operator.label} has code {index}, but there are {len(codes)}", 0)
         yield operator, codes[index]
 
 
@@ -122,7 +122,7 @@ def read_tflite_graph(path: Path) -> TfliteGraph:
     """Return the graph of a model. Raises ArtefactError, also for a model of several graphs."""
     with FileBytes(path) as data:
         if data.size < 8 or data.read(4, 4, "the file's kind") != TFLITE_IDENTIFIER:
-            raise ArtefactError("is no .tflite", file=path)
+            raise ArtefactError("is not a .tflite", file=path)
         model = FlatTable.root(data, "the model")
         codes = [_op(code) for code in model.tables(_CODES, "operator code")]
         subgraphs = list(model.tables(_SUBGRAPHS, "subgraph"))
@@ -160,7 +160,7 @@ def _graph(data: FileBytes, table: FlatTable, codes: Sequence[str]) -> TfliteGra
     first, last = (table.integers(field) for field in (_GRAPH_INPUTS, _GRAPH_OUTPUTS))
     for used in (first, last, *(node.inputs + node.outputs for node in nodes)):
         if any(not 0 <= number < len(tensors) for number in used):
-            raise data.error(f"a tensor of {used[:8]} does not exist: there are {len(tensors)}", 0)
+            raise data.error(f"a tensor in {used[:8]} does not exist: there are {len(tensors)}", 0)
     return TfliteGraph(tensors, first, last, tuple(nodes))
 
 

@@ -105,7 +105,8 @@ class ReductionSearch(Search[Reducing, Minimum]):
             if _runs(evidence.of(best.point)) < _FIRST_RUNS:
                 return Minimum(best), best, "whether it fails again"
         except _UnknownError:
-            return Minimum(best), last, f"whether {len(last.order)} of {len(whole.order)} do"
+            some = f"{len(last.order)} of {len(whole.order)} contexts"
+            return Minimum(best), last, f"whether {some} fail"
         return Minimum(best, minimal=True), None, ""
 
     def _step(self, evidence: Evidence) -> Question | Minimum:
@@ -296,6 +297,6 @@ def _match(expects: Expects | None) -> Match:
         return ANY_FAILURE
 
     def same(error: ErrorRecord) -> bool:
-        return error.signature == expects.signature
+        return expects.met_by(expects.outcome, error.signature)
 
     return Match(f"the signature {expects.signature}", same, others="good")

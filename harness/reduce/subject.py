@@ -276,7 +276,7 @@ def find_subject(
         named = chosen.named or {}
         compiler = named.get("compiler") or named.get("qnn")
         if soc is None or soc not in SOCS or compiler is None:
-            problem = f"must be compiled, but QNN or SoC is unknown: {soc} by {compiler}"
+            problem = f"must be compiled, but its SoC ({soc}) or QNN ({compiler}) is unknown"
             raise ConfigError(problem, file=file, field="CASE", choices=[_TAKEN])
         files = _compile(sources, compiler, SOCS[soc].htp_arch, catalog)
     usual = sources.plan.residency if sources.plan is not None else "resident"
@@ -422,7 +422,7 @@ def find_record(case: str, run: Path | None, reports: Path) -> CaseRecord:
     if len(matches) == 1:
         return matches[0]
     lacks = "has no case" if run is not None else "no run has"
-    problem = "several cases have this name" if matches else f"{lacks} {case}"
+    problem = f"several cases are named {case}" if matches else f"{lacks} {case}"
     same_file = [name for name in others if split_node_id(name)[0] == base]
     choices = [record.case for record in matches] or same_file or [*others] or [_TAKEN]
     place = run or (folder if matches else reports)

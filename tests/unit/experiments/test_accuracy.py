@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import arrays
 
+from harness.containers.manifest import Expects
 from harness.core.errors import ConfigError
 from harness.experiments.accuracy import (
     CLOSENESS,
@@ -172,6 +173,9 @@ def test_what_a_user_asks_of_an_output(
     assert [check.verdict for check in checks] == verdicts
     assert bool(limits) == bool(verdicts)
     assert [check.reason for check in checks] == snapshot
+    elsewhere = compare("y", np.array([[3.0, 1.0]]), np.array([[3.0, 3.0]]), against="the CPU")
+    for check, other in zip(checks, judge_accuracy(elsewhere, limits), strict=True):
+        assert Expects(outcome="failed", signature=check.reason).met_by("failed", other.reason)
     same = compare("y", np.ones(2), np.ones(2))
     assert all(check.verdict == "held" for check in judge_accuracy(same, limits))
 

@@ -163,7 +163,7 @@ def contexts_of(
         inputs, expected = own_folder(options.inputs, name), own_folder(options.expected, name)
         path = artefact.path.absolute()
         if options.graph is not None:
-            problem = "the whole model is compiled; leave the graph out"
+            problem = "an .onnx is compiled as a whole; name no graph"
             raise ConfigError(problem, file=path, field="graph")
         require_alike(path, options.closeness.original)
         model = OnnxModel.of(path, options.tolerance, inputs=inputs, expected=expected)
@@ -185,7 +185,7 @@ def contexts_of(
     if not pieces:
         able = [engine.name for engine in ENGINES.values() if artefact.kind in engine.default_for]
         hints = (f"; --engine {name} runs it" for name in able)
-        raise ConfigError(f"holds no context{''.join(hints)}", file=artefact.path)
+        raise ConfigError(f"has no context binary{''.join(hints)}", file=artefact.path)
     plan: RunPlan | None = artefact.facts.get("plan")
     limits = (plan.max_error, plan.min_cosine, plan.min_sqnr) if plan else ()
     # as in ModelOptions: conditions on closeness replace the test for equality
@@ -228,7 +228,7 @@ def _partial_run_notes(artefact: Artefact, contexts: int) -> list[str]:
     if others is None or (not others and contexts == 1):
         return []
     ran = f"only its {counted(contexts, 'context')} ran, each alone"
-    ran += f", and not its {counted(others, 'other node')}" if others else ""
+    ran += f"; its {counted(others, 'other node')} did not run" if others else ""
     hint = "to check the whole file: --engine {} --inputs DIR --expected DIR"
     engines = [engine for engine in ENGINES.values() if artefact.kind not in engine.default_for]
     return [ran, *(hint.format(each.name) for each in engines if artefact.kind in each.kinds)]

@@ -235,7 +235,9 @@ def _size_of(step: StepResult, ended: str) -> Size | Unsized:
     text = "\n".join(logs)
     total = _RESERVED.search(text)
     if total is None:
-        reason = ended if step.unfinished else f"code {step.code}" if step.code else "no word"
+        reason = (
+            ended if step.unfinished else f"code {step.code}" if step.code else "no reason given"
+        )
         return Unsized(f"{step.message or step.error or reason}", not step.ok, step.code, logs)
     spill_fill = (int(match[1]) for match in _SPILL_FILL.finditer(text))
     return Size(int(total[1]), max(spill_fill, default=0))
@@ -249,9 +251,7 @@ def room(probe: Path, backend_library: Path, file: Path) -> Room | None:
     """
     (size,) = reserved(probe, backend_library, [file])
     if isinstance(size, Unsized):
-        raise InfraError(
-            f"{backend_library.name} does not report the memory it reserves: {size.reason}"
-        )
+        raise InfraError(f"{backend_library.name} does not report reserved memory: {size.reason}")
     loads = (context_load(index, str(file)) for index in range(_ADDRESSES // size.total + 1))
     run = _run(probe, backend_library, loads)
     failure = run.transcript.first_failure

@@ -244,10 +244,7 @@ class ContextFiles:
         pieces = [Piece(key[0], 0, files[key], "", "context") for key in new]
         for key, answer in zip(new, read_each(self._probes, library, pieces), strict=True):
             if isinstance(answer, Unreadable):
-                problem = (
-                    "is not a complete context binary: libQnnSystem.so of QNN "
-                    f"{newest} cannot read it: {answer.reason}"
-                )
+                problem = f"cannot be read by libQnnSystem.so of QNN {newest}: {answer.reason}"
                 with contextlib.suppress(ArtefactError):
                     if (kind := open_artefact(key[0]).kind) != "context":
                         problem = f"is of kind {kind}, not a context binary"

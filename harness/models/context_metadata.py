@@ -80,9 +80,11 @@ def _answer(step: StepResult) -> dict[str, Any] | Unreadable:
     if not step.failed:
         return dict(step.data)
     known = describe(step.code).symbol if step.code else None
-    reason = step.message or step.error or f"{step.code} ({known or 'unknown code'})"
+    reason = step.message or step.error or f"returned {step.code} ({known or 'unknown code'})"
+    if known == "QNN_SYSTEM_CONTEXT_ERROR_MALFORMED_BINARY":
+        reason += ": it is truncated or damaged, or of a newer QNN"
     log = "\n".join(line.text for line in step.logs)
-    return Unreadable(f"{step.api or step.verb}: {reason}", log)
+    return Unreadable(f"{step.api or step.verb} {reason}", log)
 
 
 def graphs_named(

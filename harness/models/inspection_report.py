@@ -148,7 +148,7 @@ def context_report(
 ) -> ContextReport:
     """Return the report of a piece; `metadata` is None for one that is no context."""
     if metadata is None:
-        problem = "a cache without content" if piece.kind == "empty" else None
+        problem = "the node has no context" if piece.kind == "empty" else None
         fields: dict[str, Any] = {"problem": problem}
     elif isinstance(metadata, Unreadable):
         fields = {"problem": metadata.reason}
@@ -211,7 +211,8 @@ def inspection_lines(report: Inspection, *, whole: bool = False) -> Iterator[str
     for name, context in zip(names_of(report.contexts), shown, strict=False):
         yield f"{name}: {size(context.size)}, sha256 {context.sha256[:12]}"
         if context.problem:
-            yield f"    {context.problem}"
+            unread = "cannot be read: " if context.kind == "context" else ""
+            yield f"    {unread}{context.problem}"
             continue
         if context.kind != "context":
             yield f"    a {context.kind.upper()}: a model that is compiled on the device"
@@ -228,18 +229,20 @@ def inspection_lines(report: Inspection, *, whole: bool = False) -> Iterator[str
                     yield f"        {kind:<4}{_tensor_text(tensor)}"
     for file, count in report.other_nodes.items():
         yield f"{file}: {counted(count, 'node')} outside of its contexts"
-    read_count = sum(each.kind == "context" for each in report.contexts)
-    if read_count or not (report.problems or report.models or report.contexts):
+    binaries = [each for each in report.contexts if each.kind == "context"]
+    if binaries or not (report.problems or report.models or report.contexts):
         more = "; -v shows all" if len(shown) < len(report.contexts) else ""
-        yield f"{counted(read_count, 'context')}, read by QNN {report.qnn}{more}"
+        read = sum(each.problem is None for each in binaries)
+        part = f"{read} of " if read < len(binaries) else ""
+        yield f"{part}{counted(len(binaries), 'context')} read by QNN {report.qnn}{more}"
 
 
 def _made_for_text(context: ContextReport) -> str:
-    htp = f"HTP v{context.htp_arch}" if context.htp_arch else "an unknown HTP"
+    htp = f"HTP v{context.htp_arch}" if context.htp_arch else "an unknown HTP architecture"
     target = context.backend if context.backend != "htp" else htp
     model = f", SoC model {context.soc_model}" if context.soc_model else ""
     socs = f" ({', '.join(context.socs)})" if context.socs else ""
-    return f"made by QNN {context.build_id or 'of an unknown build'} for {target}{model}{socs}"
+    return f"made by QNN {context.build_id or '(build unknown)'} for {target}{model}{socs}"
 
 
 def _needs_text(context: ContextReport) -> str:
@@ -250,7 +253,7 @@ def _needs_text(context: ContextReport) -> str:
         ("VTCM", context.vtcm_bytes),
     )
     details = ", ".join(f"{name} {size(value)}" for name, value in figures if value is not None)
-    return f"needs {size(context.memory_bytes or 0)} at least" + (f": {details}" if details else "")
+    return f"needs at least {size(context.memory_bytes or 0)}" + (f": {details}" if details else "")
 
 
 def _tensor_text(tensor: TensorReport) -> str:
@@ -264,8 +267,8 @@ def _tensor_text(tensor: TensorReport) -> str:
 
 
 def size(count: int) -> str:
-    """Format a number of bytes: 1 MB is 10^6."""
-    for factor, unit in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+    """Format a number of bytes."""
+    for factor, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if count >= factor:
-            return f"{count / factor:.3f} {unit}"
+            return f"{f'{count / factor:.2f}'.removesuffix('.00')} {unit}"
     return f"{count} bytes"

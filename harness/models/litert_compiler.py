@@ -120,7 +120,7 @@ def soc_for(soc: str | None, htp_arch: int) -> str:
 def refusal_in(log: str) -> str:
     """Return why the compiler wrote nothing: the first error that it logged (pure)."""
     match = _REFUSAL.search(log)
-    return match[1].strip() if match else "it wrote nothing, and logged no error"
+    return match[1].strip() if match else "it wrote no model and logged no error"
 
 
 def compile_litert(host: LitertHost, model: Path, soc: str, cache_root: Path) -> Path:

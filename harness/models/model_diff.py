@@ -14,6 +14,7 @@ from harness.models.inspection_report import Inspection
 from harness.runtimes.preflight_findings import Finding
 
 _PARTS: Final = ("contexts", "models", "graphs", "inputs", "outputs")
+_KINDS: Final = {name.removesuffix("s") for name in _PARTS}
 _LEFT_OUT: Final = {"schema", "qnn", "file", "sha256", "signature", "socs"}
 _FEW: Final = 8
 """So many compiler options that are not main ones are shown without -v."""
@@ -127,6 +128,8 @@ def diff_lines(report: ModelDiff, *, whole: bool = False) -> Iterator[str]:
         for change in changes:
             kind, _, name = change.field.rpartition("compiler_options.")
             line = f"    {kind}{name}: {_value(change.a)} -> {_value(change.b)}"
+            if change.field in _KINDS and None in (change.a, change.b):
+                line = f"    only in {'A' if change.b is None else 'B'}"
             if change.field != name and name not in MAIN_OPTIONS:
                 others.append(line)
             else:

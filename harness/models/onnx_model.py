@@ -7,6 +7,7 @@ import hashlib
 import math
 import os
 import re
+import shlex
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
@@ -143,14 +144,14 @@ def _read(path: Path, *, inline: bool) -> onnx.ModelProto:
             code = child.wait(Deadline(most_s + WAIT_S))
         if shaped_path.exists() and code == 0:
             return onnx.load(shaped_path, load_external_data=False)
-        last = output_text(output).strip().splitlines()[-1:] or ["it wrote nothing"]
+        last = output_text(output).strip().splitlines()[-1:] or ["no output"]
         if code == 0 and refusal.exists():
             problem = read_bounded(refusal, _MOST_WORDS).decode("utf-8")
         else:
             ending = "was stopped" if code is None else f"ended with exit code {code}"
             problem = (
-                f"a process that may take {most_s} s of a processor and {most_bytes >> 20} MiB "
-                f"to infer its shapes {ending}: {last[0][:500]}"
+                f"the inference of its shapes {ending} (limits: {most_s} s of CPU time, "
+                f"{most_bytes >> 20} MiB): {last[0][:500]}"
             )
     raise ConfigError(f"cannot be read as an ONNX model: {problem}", file=path)
 
@@ -310,7 +311,7 @@ class OnnxSurface:
     def require_outputs(self, path: Path, field: str = "expected") -> tuple[Tensor, ...]:
         """Return the outputs. Raises ConfigError if a shape is not known before the model runs."""
         if unknown := ", ".join(tensor.name for tensor in self.outputs if not tensor.size):
-            problem = f"output {unknown} has no fixed shape, which is needed"
+            problem = f"output {unknown} has no fixed shape, so its size is unknown"
             raise ConfigError(f"{problem}; remove it from the outputs", file=path, field=field)
         return self.outputs
 
@@ -419,7 +420,14 @@ def _dtype(tensor: Any) -> np.dtype[Any] | None:
         )
     except (KeyError, TypeError, ValueError):
         return None
-    return dtype
+    return None if dtype.hasobject else dtype
+
+
+def _onnx_type(tensor: Any) -> str:
+    from onnx import TensorProto
+
+    names: dict[int, str] = {number: name.lower() for name, number in TensorProto.DataType.items()}
+    return names.get(number := tensor.type.tensor_type.elem_type, f"type {number}")
 
 
 def _type_name(dtype: np.dtype[Any] | None) -> str:
@@ -433,8 +441,7 @@ def _tensors(value_infos: Iterable[Any], kind: str, path: Path) -> tuple[Tensor,
     for value_info in value_infos:
         shape, dtype = _shape(value_info, kind, path), _dtype(value_info)
         if dtype is None:
-            element_type = value_info.type.tensor_type.elem_type
-            problem = f"{kind} {value_info.name}: elements of type {element_type} are not supported"
+            problem = f"{kind} {value_info.name}: {_onnx_type(value_info)} is not supported"
             raise ConfigError(problem, file=path)
         size = math.prod(shape) * dtype.itemsize
         tensors.append(Tensor(value_info.name, size, _type_name(dtype), shape))
@@ -448,9 +455,13 @@ def _shape(tensor: Any, kind: str, path: Path) -> tuple[int, ...]:
     for index, size in enumerate(tensor.type.tensor_type.shape.dim):
         if size.dim_value <= 0:
             named = f" ({size.dim_param})" if size.dim_param else ""
+            options = f"--input_name {shlex.quote(tensor.name)} --input_shape SHAPE"
+            if size.dim_param:
+                options = f"--dim_param {shlex.quote(size.dim_param)} --dim_value SIZE"
             raise ConfigError(
                 f"{kind} {tensor.name}: dimension {index}{named} is not fixed, but QNN needs fixed "
-                "dimensions; run `python -m onnxruntime.tools.make_dynamic_shape_fixed`",
+                f"dimensions; run `python -m onnxruntime.tools.make_dynamic_shape_fixed {options} "
+                f"{shlex.quote(path.name)} fixed.onnx`",
                 file=path,
             )
     return tuple(size.dim_value for size in tensor.type.tensor_type.shape.dim)
@@ -526,9 +537,9 @@ def graphs_within(node: Any) -> Iterator[Any]:
 def _kind(tensor: Any) -> tuple[str, int | None]:
     kind, dtype, size = tensor.type.tensor_type, _dtype(tensor), None
     if dtype is None:
-        return f"type {kind.elem_type}", None
+        return _onnx_type(tensor), None
     if not kind.HasField("shape"):
-        return f"{dtype.name}, of no known shape", None
+        return f"{dtype.name}, shape unknown", None
     dims = [dim.dim_value or dim.dim_param or "?" for dim in kind.shape.dim]
     if all(isinstance(dim, int) for dim in dims):
         size = int(math.prod(dims)) * dtype.itemsize

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, cast, get_args
 from harness.core.json_record import Part, Printout, RecordText
 from harness.core.socs import SOCS, Target
 from harness.core.versions import QnnVersion
+from harness.models.inspection_report import size
 from harness.runtimes.catalog import CatalogEntry
 from harness.runtimes.engine_versions import ENGINE_RELEASES, EngineRelease
 from harness.runtimes.preflight import ContextFacts, PreflightInput, TargetFacts, preflight
@@ -137,24 +138,31 @@ def fit_lines(report: RuntimesFit) -> Iterator[str]:
     for file in report.files:
         yield f"{file.file}: {file.kind}"
         for context in file.contexts:
+            vtcm = size(context.vtcm_bytes) if context.vtcm_bytes else "?"
             line = f"    {context.name}: made by QNN {context.compiler or '?'} for "
-            line += f"HTP v{context.htp_arch or '?'}, VTCM {context.vtcm_bytes or '?'} bytes"
+            line += f"HTP v{context.htp_arch or '?'}, VTCM {vtcm}"
             limit = context.memory_limit_mb
-            yield line + (f", at most {limit} MB of the DSP's memory" if limit else "")
+            yield line + (f", memory limit {limit} MiB" if limit else "")
         if file.contexts:
-            yield f"    needs QNN {file.least_qnn or '?'} or newer; no newest one is known"
+            least = f"{file.least_qnn} or newer" if file.least_qnn else "of an unknown version"
+            yield f"    needs QNN {least}"
             yield f"    SoCs: {', '.join(file.socs) or 'none known'}"
         else:
             tools = " or ".join(file.compiled_by) or "QNN's own tools"
-            yield f"    nothing is compiled: any QNN, and {tools} to compile it"
+            yield f"    not compiled yet: any QNN fits; {tools} can compile it"
+        rows: dict[tuple[str, str], list[str]] = {}
         for each in file.runtimes:
-            name = each.runtime.name + ("" if each.runtime.cached else ", by its version alone")
+            name = each.runtime.name + (
+                "" if each.runtime.cached else " (not cached: judged by version)"
+            )
             causes = [text.explanation for text in each.findings if text.severity != "info"]
             cause = f": {causes[0]}" if causes else ""
-            yield f"    {each.loads:<8} QNN {name} for {each.runtime.target}{cause}"
+            rows.setdefault((f"{each.loads:<8} QNN {name}", cause), []).append(each.runtime.target)
+        for (begin, cause), targets in rows.items():
+            yield f"    {begin} for {', '.join(targets)}{cause}"
         for (engine, verdict), releases in groupby(
             file.engines, lambda each: (each.engine, each.verdict)
         ):
-            versions = (f"{release.version} ({release.qnn})" for release in releases)
-            yield f"    {verdict:<8} {engine} (with QNN) {', '.join(versions)}"
+            versions = (f"{release.version} (QNN {release.qnn})" for release in releases)
+            yield f"    {verdict:<8} {engine} {', '.join(versions)}"
         yield from (f"    unknown  {text}" for text in file.unknown)

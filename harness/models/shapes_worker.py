@@ -50,7 +50,7 @@ def _shaped(request: dict[str, Any]) -> bytes:
     overhead = _peak_bytes() - before - 2 * size
     if overhead > _MOST_OVERHEAD:
         raise ValueError(
-            f"its {size:,} bytes take {overhead >> 20} MiB more as objects, which is too much"
+            f"parsing its {size:,} bytes takes {overhead >> 20} MiB of memory, which is too much"
         )
     for tensor in model.graph.initializer:  # no shape depends on a large tensor
         _without_content(tensor)

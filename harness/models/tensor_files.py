@@ -74,9 +74,7 @@ class TensorFiles:
             file_count = counted(len(files), "file")
             problem = f"{prefix}{file_count}, but the graph {verb} {len(tensors)}: {tensor_list}"
             if prefix and tensors:
-                problem += (
-                    f"; name each file in the folder after its tensor ({tensors[0].name}.npy)"
-                )
+                problem += f"; name each file after its tensor ({tensors[0].name}.npy)"
             raise ConfigError(problem, file=binary, field=field)
         pairs = zip(files, tensors, strict=True)
         return tuple(self._raw_file(field, file, tensor, binary, root) for file, tensor in pairs)
@@ -102,13 +100,13 @@ class TensorFiles:
         if not missing:
             return named
         if named:
-            strays = "".join(f"; {file.name} has the name of no tensor" for file in others[:5])
+            strays = "".join(f"; no tensor is named like {file.name}" for file in others[:5])
             problem = f"{folder} has no file for {', '.join(map(str, missing))}{strays}"
             raise ConfigError(problem, file=binary, field=field)
         if len(others) == len(tensors) > 1 and not _numbered(others):
             names = ", ".join(tensor.name for tensor in tensors)
             problem = (
-                f"files in {folder} must be named after their tensors ({names}) or numbered from 0"
+                f"files in {folder} need the names of their tensors ({names}) or numbers from 0"
             )
             raise ConfigError(problem, file=binary, field=field)
         return others
@@ -126,14 +124,14 @@ class TensorFiles:
                 if file.suffix == ".npy":
                     content, size, kind, fits = _array(stream, tensor)
                 else:
-                    content, kind, fits = None, "raw", True
+                    content, kind, fits = None, "raw data", True
         except (OSError, ValueError, EOFError) as error:
             reason = error.strerror if isinstance(error, OSError) else None
             raise ConfigError(
                 f"cannot read {file}: {reason or error}", file=binary, field=field
             ) from error
         if size != tensor.size or not fits:
-            problem = f"{file} has {size} bytes ({kind}), expected {tensor}"
+            problem = f"{file} has {kind}, {size} bytes; expected {tensor}"
             raise ConfigError(problem, file=binary, field=field)
         if content is not None:
             return self.store(content)
@@ -181,7 +179,7 @@ def require_few_bytes(tensors: Sequence[Tensor], binary: Path) -> None:
     """Raise ConfigError for inputs that are too large to be generated."""
     if (size := sum(tensor.size for tensor in tensors)) > MOST_MADE_UP:
         problem = (
-            f"inputs of {size:,} bytes are not generated (at most {MOST_MADE_UP:,}); give files"
+            f"inputs of {size:,} bytes are not generated (at most {MOST_MADE_UP:,}); pass --inputs"
         )
         raise ConfigError(problem, file=binary, field="inputs")
 
@@ -236,7 +234,7 @@ def _array(stream: BinaryIO, tensor: Tensor) -> tuple[bytes | None, int, str, bo
     import numpy as np
 
     if stream.read(len(_NPY_MAGIC)) != _NPY_MAGIC:
-        raise ValueError("that is no .npy file")
+        raise ValueError("it is not a .npy file")
     # the file that was opened, even if it has been replaced since
     stream.seek(0)
     array = np.load(f"/dev/fd/{stream.fileno()}", mmap_mode="r", allow_pickle=False)
@@ -246,11 +244,10 @@ def _array(stream: BinaryIO, tensor: Tensor) -> tuple[bytes | None, int, str, bo
     fits = type_match is None or (
         array.dtype.kind in _KINDS[type_match[1]] and array.itemsize * 8 == int(type_match[2])
     )
-    kind = f"{array.dtype.name}, {array.shape}"
+    kind = f"{array.dtype.name} {list(array.shape)}"
     fits &= array.nbytes == tensor.size
     shape = _sides(tensor.shape or array.shape)
-    if fits and array.ndim != 1 and _sides(array.shape) != shape:
-        kind, fits = f"{kind}, not {tensor.shape}", False
+    fits &= array.ndim == 1 or _sides(array.shape) == shape
     if not fits:
         return None, array.nbytes, kind, fits
     little = array.astype(array.dtype.newbyteorder("<"), copy=False)

@@ -163,7 +163,7 @@ def test_what_kills_the_library_spoils_no_other(probe: Path, tmp_path: Path) -> 
         files[-1].write_text(f"stand-in {behaviour} 408 2 1 8")
     answers = reserved(probe, stand_in, files)
     reasons = [size.reason for size in answers if isinstance(size, Unsized)]
-    assert reasons == ["no word", "crashed", "this is 1002"]
+    assert reasons == ["no reason given", "crashed", "this is 1002"]
 
 
 def test_the_commands(context_for: ContextFor, tmp_path: Path, logged: Logged) -> None:

@@ -131,7 +131,7 @@ def test_the_command(tmp_path: Path, context_for: ContextFor) -> None:
     half.write_bytes(context.path.read_bytes()[:20_000])
     completed = inspected(half, FOREIGN, "--qnn", "2.47")
     assert completed.return_value == 1
-    assert re.search("QnnSystemContext_get(BinaryInfo|Metadata): 30010", completed.stdout)
+    assert re.search("QnnSystemContext_get(BinaryInfo|Metadata) returned 30010", completed.stdout)
     assert "float32 [3 x 4], 48 bytes, raw" in completed.stdout
     assert "read by QNN 2.47.0" in completed.stdout
     text = tmp_path / "text"

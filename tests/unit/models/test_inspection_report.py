@@ -103,7 +103,7 @@ def test_values_of_each_channel() -> None:
 def test_what_has_no_metadata(snapshot: Snapshot) -> None:
     damaged = report(Unreadable("getMetadata: 30010"))
     assert (damaged.problem, damaged.graphs) == ("getMetadata: 30010", ())
-    assert "    getMetadata: 30010" in shown(damaged)
+    assert "    cannot be read: getMetadata: 30010" in shown(damaged)
     assert report(None, "empty").problem
     dlc = report(None, "dlc")
     assert dlc.problem is None

@@ -104,7 +104,10 @@ def test_what_is_seen_of_a_model_from_outside(tmp_path: Path) -> None:
     surface = OnnxSurface.of(saved(tmp_path / "m.onnx", is_external=True))
     assert surface.inputs == (Tensor("at", 24, "int64", (3,)), Tensor("x", 8, "float16", (2, 2)))
     y, z = surface.require_outputs(tmp_path / "m.onnx")
-    assert (str(y), str(z)) == ("y (3600 bytes of float32)", "z (8 bytes of float16)")
+    assert (str(y), str(z)) == (
+        "y (float32 [3, 300], 3600 bytes)",
+        "z (float16 [2, 2], 8 bytes)",
+    )
     assert surface.weight_files == ("m.onnx.data",)
     with pytest.raises(ConfigError):
         OnnxSurface.of(saved(tmp_path / "any.onnx", "rows"))

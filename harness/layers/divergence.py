@@ -86,7 +86,7 @@ class Divergence(BaseModel):
 
 
 _SHOWN: Final = 24
-_COLUMNS: Final = ("op", "type", "error", "made", "inherited", "")
+_COLUMNS: Final = ("op", "type", "relative error", "added", "inherited", "note")
 
 
 def lines(result: Divergence) -> Iterator[str]:
@@ -94,13 +94,12 @@ def lines(result: Divergence) -> Iterator[str]:
     yield f"{result.model} on {result.tested}, against {result.against}"
     if result.refused:
         yield f"the whole model did not run: {result.refused}"
-    curve, place = result.curve, result.place or 0
-    begin = max(0, min(place - _SHOWN // 2, len(curve) - _SHOWN))
-    shown = curve[begin : begin + _SHOWN]
-    rows = [_row(point, place == result.place) for place, point in enumerate(shown, begin)]
-    yield from aligned([_COLUMNS, *rows])
-    if len(shown) < len(curve):
-        yield f"{counted(len(curve) - len(shown), 'more op')} in the report and with --json"
+    rows = _rows(result)
+    begin = max(0, min((result.place or 0) - _SHOWN // 2, len(rows) - _SHOWN))
+    shown = rows[begin : begin + _SHOWN]
+    yield from aligned([_COLUMNS, *shown])
+    if len(shown) < len(rows):
+        yield f"{counted(len(rows) - len(shown), 'more op')} on the page and with --json"
     yield from _verdict(result)
 
 
@@ -110,12 +109,13 @@ def _verdict(result: Divergence) -> Iterator[str]:
         subject = "no op that ran" if result.refused else "no op"
         errors = [point.made for point in result.curve if point.made is not None]
         above = sum(error > result.threshold for error in errors)
-        few = f"{subject} adds an error above {result.threshold:g}"
-        many = f"no op stands out: {counted(above, 'op')} add errors above {result.threshold:g}"
+        limit = f"a relative error above {result.threshold:g}"
+        few = f"{subject} adds {limit}"
+        many = f"no op stands out: {counted(above, 'op adds', 'ops add')} {limit}"
         yield many if above else few
         return
     named = f"first wrong: {first.op} ({first.type})"
-    alone, in_graph = (_text(error) or "not known" for error in (first.made, first.in_graph))
+    alone, in_graph = (_text(error) or "unknown" for error in (first.made, first.in_graph))
     far = f"relative error {_text(first.error)}" if first.error is not None else first.skipped
     if first.because == "the model":
         yield f"{named} differs from the reference model: {far}"
@@ -124,7 +124,7 @@ def _verdict(result: Divergence) -> Iterator[str]:
     else:
         yield f"{named} is wrong only in the graph: {far}; alone, with correct inputs, {alone}"
         with_others = f"also wrong together with {counted(first.together - 1, 'op')} before it"
-        yield with_others if first.together > 1 else "no part of the graph reproduces this"
+        yield with_others if first.together > 1 else "no smaller part of the graph reproduces this"
     if first.exported:
         folder = shlex.quote(first.exported)
         again = f"qnn-harness run {folder}/op.onnx --inputs {folder}/inputs"
@@ -133,8 +133,7 @@ def _verdict(result: Divergence) -> Iterator[str]:
 
 def as_page(result: Divergence) -> str:
     """Return a page with the curve as a picture and as a table."""
-    listed = [_row(point, index == result.place) for index, point in enumerate(result.curve)]
-    rows = [[cell if i else code(cell) for i, cell in enumerate(row)] for row in listed]
+    rows = [[cell if i else code(cell) for i, cell in enumerate(row)] for row in _rows(result)]
     sides = f"{result.tested}, against {result.against}"
     paragraphs = [sides, *_verdict(result), picture(result)]
     table = Table(counted(len(rows), "op"), _COLUMNS, rows)
@@ -178,6 +177,10 @@ def picture(result: Divergence, *, width: int = 900, height: int = 240) -> Marku
         points=points,
     )
     return Markup(figure)
+
+
+def _rows(result: Divergence) -> list[list[str]]:
+    return [_row(point, index == result.place) for index, point in enumerate(result.curve)]
 
 
 def _row(point: CurvePoint, is_first: bool) -> list[str]:

@@ -159,11 +159,12 @@ def html(blocks: Iterable[Block | Markup]) -> Markup:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows of a table as lines with aligned columns."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    """Return a table, its heading first, as aligned lines; empty columns are left out."""
+    columns = [column for column in zip(*rows, strict=True) if any(column[1:]) or not rows[1:]]
+    widths = [max(map(len, column)) for column in columns]
     return [
         "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
+        for row in zip(*columns, strict=True)
     ]
 
 

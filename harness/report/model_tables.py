@@ -47,7 +47,7 @@ def nodes_tables(records: Iterable[CaseRecord]) -> list[Block]:
         title, prefix = "Placement of nodes", "of"
         of_runs = map(record.measurements.get, ("executed", "runs", "session_outputs"))
         if record.outcome != "passed" and record.outputs is None and not any(of_runs):
-            title, prefix = "Planned placement of nodes", "no run finished; if one did, of"
+            title, prefix = "Planned placement of nodes", "no run finished; planned: of"
         line: list[str | Span] = [
             code(record.case.rpartition("/")[2]),
             f": {prefix} {counted(len(rows), 'node')} ",

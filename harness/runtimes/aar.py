@@ -81,7 +81,7 @@ class AarSource(FolderSource):
     def _files(self) -> dict[str, Path]:
         field = f"runtimes.{self.name}.path"
         if not self.path.is_file():
-            raise ConfigError(f"{self.path} is no file", field=field)
+            raise ConfigError(f"{self.path} is not a file", field=field)
         try:
             return self._store.files(self.path)
         except InfraError as error:

@@ -189,8 +189,7 @@ class Catalog:
         for compiler in reversed(all_versions()):
             if not QnnVersion.parse(compiler).is_newer_than(runtime):
                 return compiler
-        problem = f"no compiler is as old as QNN {version}, so {name} has no contexts of its own "
-        problem += "version; name the compiler to use"
+        problem = f"no compiler of QNN {version} or older is available for {name}; name one"
         raise VersionError(problem, field="--compiler", choices=all_versions())
 
     def _resolve_path(self, text: str, target: str, field: str | None) -> list[str]:
@@ -211,9 +210,8 @@ class Catalog:
         listed = {name: source.versions(target) for name, source in self._sources.items()}
         if not (known := names(listed, PYPI)):
             raise ConfigError(
-                f"there is no source of QNN libraries for target {target!r}; name an SDK, as in "
-                f"--qnn {QAIRT}:{QairtUrlSource.example}, or add a source to `runtimes` of "
-                "devices.yaml (PyPI has libraries for other targets)",
+                f"no source has QNN libraries for {target}; name an SDK, as in --qnn "
+                f"{QAIRT}:{QairtUrlSource.example}, or add a source to `runtimes` of devices.yaml",
                 choices=QNN_PLATFORMS,
             )
         return known
@@ -274,7 +272,7 @@ def choose_runtimes(
                 errors.append(error)
                 reasons[target].append(f"for {target}: {error}")
         if errors and len(errors) == len(unique):
-            raise errors[0]
+            raise next((each for each in errors if isinstance(each, VersionError)), errors[0])
     return runtimes, reasons
 
 

@@ -66,7 +66,7 @@ def download(url: str, path: Path, bounds: Bounds) -> None:
         parts = urllib.parse.urlsplit(url)
         _ = parts.port
     except ValueError as error:
-        raise InfraError(f"{url} is no URL") from error
+        raise InfraError(f"{url} is not a URL") from error
     user, separator, host = parts.netloc.rpartition("@")
     if separator:
         url = parts._replace(netloc=host).geturl()
@@ -112,14 +112,14 @@ def _attempt(
                 # Qualcomm's server at times sends a short page of an error with 200:
                 # https://github.com/pytorch/executorch/pull/19233
                 if (response.length or 0) < size and "ETag" not in response.headers:
-                    problem = f"the server did not send the rest; remove {path} to begin anew"
+                    problem = f"the server did not send the rest; remove {path} to start again"
                     raise http.client.HTTPException(problem)
                 size = 0
                 path.unlink(missing_ok=True)
                 write_json(note, {"validator": response.headers.get("ETag")})
             elif not _is_rest(response.headers, validator, size):
                 note.unlink(missing_ok=True)
-                raise http.client.HTTPException("the server continued other content")
+                raise http.client.HTTPException("the server resumed with other content")
             total = size + (response.length or 0)
             with path.open("ab") as file:
                 while chunk := _read(response):

@@ -141,7 +141,7 @@ class ElfReader:
         begin, end = self.strings[0] + offset, self.strings[1]
         text = self.data[begin : min(end, begin + MAX_STRING)] if begin < end else b""
         if b"\0" not in text:
-            raise ElfError("a name in it does not end, or is damaged")
+            raise ElfError("a name in it is damaged or does not end")
         # Names go into messages and onto terminals: nothing but printable ASCII leaves here.
         plain = text.split(b"\0", 1)[0].decode("ascii", "replace")
         return "".join(char if " " <= char <= "~" else "?" for char in plain)

@@ -91,7 +91,8 @@ def listed_files(folder: Path, prefix: str, *, field: str, depth: int = 1) -> di
                 if path.is_file() and valid_name(name):
                     listed[name] = path
             if len(listed) > MAX_FILES:
-                raise ConfigError(f"{folder} has more than {MAX_FILES} files", field=field)
+                problem = f"{folder} has more than {MAX_FILES} files; name the folder of libraries"
+                raise ConfigError(problem, field=field)
     except OSError as error:
         raise ConfigError(f"{folder} cannot be read: {error.strerror}", field=field) from error
     return listed
@@ -153,7 +154,7 @@ class FolderSource(LibrarySource):
         if version is None or target is None:
             name, field = ("QNN version", "version") if version is None else ("target", "target")
             raise ConfigError(
-                f"the libraries in {self.path} do not have their {name}; list it in "
+                f"the libraries in {self.path} do not state their {name}; add it to "
                 f"`runtimes` of devices.yaml with a `{field}`",
                 field=f"runtimes.{self.name}.{field}",
             )

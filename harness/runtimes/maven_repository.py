@@ -75,7 +75,7 @@ def metadata_versions(content: bytes) -> list[str]:
     try:
         root = ElementTree.fromstring(content)
     except (ElementTree.ParseError, LookupError, RecursionError) as error:
-        raise ValueError(f"it is no XML: {error}") from error
+        raise ValueError(f"it is not XML: {error}") from error
     listed = [(e.text or "").strip() for e in root.iterfind("./versioning/versions/version")]
     if len(listed) > _MAX_VERSIONS:
         raise ValueError(f"it lists {counted(len(listed), 'version')}")
@@ -144,7 +144,7 @@ class Repository:
         if self._folder is not None:
             path = inside(self._folder, name)
             if not path.is_file():
-                raise NotOnServer(f"{path} is not there")
+                raise NotOnServer(f"{path} does not exist")
             if not stays_inside(self._folder, path):
                 raise InfraError(f"a link in the path {path} leads outside of {self._folder}")
             return path

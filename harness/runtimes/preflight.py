@@ -151,14 +151,12 @@ def _missing(
             if needed not in provided["dsp" if elf.machine == "hexagon" else "cpu"]:
                 needing[needed].append(file.name)
     for needed, names in sorted(needing.items()):
-        lacking = "no part of the system" if device.libraries is None else "not on the device"
+        lacking = "not part of the system" if device.libraries is None else "not on the device"
         source = f"Add {needed}, or install the package of the device's system that has it"
         if needed == "libc++_shared.so":
             source = f"Add {needed} of the NDK"
         elif needed == RPC_LIBRARY:
-            source = (
-                "The DSP cannot be reached without the FastRPC library; install qualcomm/fastrpc"
-            )
+            source = "Install qualcomm/fastrpc: the DSP cannot be reached without this library"
         facts: dict[str, Any] = {"by": ", ".join(names), "lacking": lacking, "source": source}
         yield finding("needed-missing", *names, needed=needed, **facts)
 
@@ -320,7 +318,7 @@ def _device(subject: PreflightInput) -> Iterator[Finding]:
         files = subject.of_kind(kind)
         archs = sorted({file.htp_arch for file in files if file.htp_arch})
         if arch not in archs:
-            others = ", ".join(f"v{number}" for number in archs) or "none at all"
+            others = ", ".join(f"v{number}" for number in archs) or "none"
             names = [file.name for file in files]
             yield finding(f"{kind}-missing", *names, arch=arch, others=others)
 

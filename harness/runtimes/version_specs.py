@@ -56,7 +56,8 @@ def choose(
         bounds = VersionRange.parse(spec)
         matching = [name for name, version in parsed.items() if version in bounds]
         if not matching:
-            raise VersionError(f"no {product} version is {spec[:80]}", field=field, choices=choices)
+            problem = f"no {product} version matches {spec[:80]}"
+            raise VersionError(problem, field=field, choices=choices)
         return matching
     try:
         short = QnnVersion.parse(spec)

@@ -83,11 +83,8 @@ class ExecuTorch(Engine):
         if build is None:
             return str(TAKES), f"{self.title} {VERSION} needs this version"
         newest = max(made_by(), key=QnnVersion.parse, default=None)
-        return (
-            None
-            if newest is None
-            else (newest, "this version made the contexts; use --qnn for another one")
-        )
+        reason = "this version made the contexts; use --qnn for another one"
+        return None if newest is None else (newest, reason)
 
     def findings(self, subject: PreflightInput, build: Path | None) -> Iterator[Finding]:
         """Yield a finding for a QNN whose HTP the wheel's ExecuTorch cannot configure."""
@@ -233,7 +230,7 @@ class Program:
         """
         tensors = self.inputs if kind == "inputs" else self.outputs
         if tensors is None and (generate or files is not None):
-            problem = "some of these are not tensors of a type that can be stored in a file"
+            problem = "some have a type that cannot be stored in a file"
             raise ConfigError(problem, file=self.path, field=kind)
         store = TensorFiles(cache_root())
         if files is not None:

@@ -58,8 +58,8 @@ def executorch_folder(wheels: WheelCache, target: str) -> VerifiedFolder:
     """
     if target != TARGET:
         raise ConfigError(
-            f"ExecuTorch's wheel has no libraries for {target}; name your own build with "
-            "qnn_executor_runner by -o qnn_executorch=BUILD_DIR",
+            f"ExecuTorch's wheel has no libraries for {target}; name your own build that has "
+            "qnn_executor_runner: pytest -o qnn_executorch=DIR, or run FILE -- -o ...",
             choices=[TARGET],
         )
     libraries = {f"{_FOLDER}/lib/{name}" for name in LIBRARIES}
@@ -76,7 +76,7 @@ def runner_files(folder: Path, target: str) -> dict[str, Path]:
     )
     if runner is None:
         places = [f"{part}/{RUNNER}".lstrip("/") for part in _RUNNER_FOLDERS]
-        raise ConfigError(f"no {RUNNER} in it", file=folder, field=field, choices=places)
+        raise ConfigError(f"has no {RUNNER}", file=folder, field=field, choices=places)
     libraries: dict[str, Path] = {}
     for part in (*_LIBRARY_FOLDERS, _RUNNER_FOLDERS[1]):
         for path in sorted((folder / part).glob("*.so"))[:_MOST_LIBRARIES]:
@@ -84,7 +84,7 @@ def runner_files(folder: Path, target: str) -> dict[str, Path]:
                 libraries.setdefault(path.name, path)
     if not any(name.startswith(("libexecutorch", _BACKEND)) for name in libraries):
         places = [f"{part}/{_BACKEND}".lstrip("/") for part in _LIBRARY_FOLDERS]
-        raise ConfigError(f"no {_BACKEND} in it", file=folder, field=field, choices=places)
+        raise ConfigError(f"has no {_BACKEND}", file=folder, field=field, choices=places)
     require_inside({RUNNER: runner, **libraries}, folder, field=field)
     for path in (runner, *libraries.values()):
         if path.stat().st_size > _MOST_BYTES:

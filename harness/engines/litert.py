@@ -65,7 +65,7 @@ class LiteRT(Engine):
         """Return one case: all partitions that the compiler makes of the model."""
         require_no_graph(self, path, options)
         if options.expected is not None:
-            problem = f"must be left out: {self.title} computes expected outputs on this computer"
+            problem = f"is not accepted: {self.title} computes the expected outputs itself"
             raise ConfigError(problem, file=path, field="expected")
         open_model(path)
         options.require_no_original(path)
@@ -144,7 +144,7 @@ class CompiledModel:
             name = self.graph.tensors[node.outputs[0]].name if node.outputs else ""
             reads, writes = (tuple(map(str, side)) for side in (node.inputs, node.outputs))
             graph_node = GraphNode(name or f"{index}", node.op, reads, writes)
-            reason = None if part else "LiteRT's plug-in for QNN left it to the CPU"
+            reason = None if part else "LiteRT's QNN plug-in left it to the CPU and gave no reason"
             placed.append(Placed(graph_node, NPU if part else CPU, part, reason))
         tensors = enumerate(self.graph.tensors)
         sizes = {str(index): tensor.size for index, tensor in tensors if tensor.data_type}
@@ -154,7 +154,7 @@ class CompiledModel:
         count, number = len(self.parts), len(self.sources)
         cpu = sum(partition is None for partition in self.parts)
         parts, nodes = counted(number, "partition"), counted(count, "node")
-        lines = [f"{count - cpu} of {nodes} on the NPU, in {parts}, and {cpu} on the CPU"]
+        lines = [f"{count - cpu} of {nodes} on the NPU in {parts}, {cpu} on the CPU"]
         if self.refused is not None:
             lines.append(
                 "LiteRT cannot run this model on the CPU: partitions ran on generated inputs, and "
@@ -226,9 +226,8 @@ def compiled_model(case: CaseSession, path: Path, inputs: Files, tolerance: floa
         has_tolerance = 0 < tolerance < ANY_DISTANCE
         if has_tolerance or inputs is not None:
             problem = f"has no effect, since LiteRT cannot run this model on the CPU: {refused}"
-            raise ConfigError(
-                problem, file=path, field="tolerance" if has_tolerance else "inputs"
-            ) from error
+            field = "tolerance" if has_tolerance else "inputs"
+            raise ConfigError(problem, file=path, field=field) from error
     pieces = open_artefact(compiled_path).pieces
     piece_of = {name: piece for piece in pieces for name in piece.facts["partitions"]}
     sources = [

@@ -208,9 +208,7 @@ def provider_options(ort: OrtOnDevice, options: Mapping[str, OptionValue]) -> di
     content = path.read_bytes()
     for name in provided:
         if name.encode() + b"\0" not in content:
-            message = (
-                f"ONNX Runtime's QNN provider with QNN {runtime.qnn_version} has no option {name}"
-            )
+            message = f"the QNN provider of ORT with QNN {runtime.qnn_version} has no option {name}"
             raise TargetFailure(Verdict("unsupported", None, ErrorRecord.of(message=message)))
     return provided
 

@@ -85,8 +85,8 @@ def test_tensors_of_a_method_are_known_without_running_it(
 ) -> None:
     program = open_program(PROGRAM, "forward")
     assert [str(tensor) for tensor in (*program.inputs, *program.outputs)] == [
-        "input_0 (64 bytes of float32)",
-        "output_0 (1024 bytes of float32)",
+        "input_0 (float32 [1, 16], 64 bytes)",
+        "output_0 (float32 [16, 16], 1024 bytes)",
     ]
     with FileBytes(PROGRAM) as data, pytest.raises(ArtefactError):
         method_tensors(data, "backward")

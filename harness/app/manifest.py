@@ -66,7 +66,7 @@ class AppManifest:
 def app_manifest(root: Element) -> AppManifest:
     """Return the facts of a manifest (pure). Raises ValueError for other documents."""
     if root.tag != "manifest":
-        raise ValueError("it has no element <manifest>")
+        raise ValueError("its manifest has no element <manifest>")
     application, sdk = root.find("application"), root.find("uses-sdk")
     min_sdk = _sdk(sdk, "minSdkVersion", 1)
     return AppManifest(
@@ -107,11 +107,11 @@ def read_binary_manifest(content: bytes) -> AppManifest:
     """
     text = _text_of(content)
     if "<!" in text:  # apk-info writes no document type, and no comment
-        raise ValueError("a name in it has characters that no name has")
+        raise ValueError("a name in its manifest has invalid characters")
     try:
         return app_manifest(ElementTree.fromstring(text))
     except ElementTree.ParseError as error:
-        raise ValueError(f"its text is no XML: {error}") from error
+        raise ValueError(f"its manifest is not XML: {error}") from error
 
 
 def _text_of(content: bytes) -> str:
@@ -125,7 +125,7 @@ def _text_of(content: bytes) -> str:
         if child.returncode == 0:
             return read_bounded(text, _TEXT_BYTES).decode("utf-8", "replace")
     reason = child.stderr.decode("utf-8", "replace").strip().partition("\n")[0][:300]
-    too_much = f"reading it takes more than {_CPU_S} s or {_MEMORY_BYTES >> 20} MiB"
+    too_much = f"reading its manifest takes more than {_CPU_S} s or {_MEMORY_BYTES >> 20} MiB"
     raise ValueError(reason or too_much)
 
 
@@ -145,7 +145,7 @@ def read_proto_manifest(path: Path) -> AppManifest:
 
 def _add_node(data: FileBytes, node: WireField, parent: Element, depth: int) -> None:
     if not depth:
-        raise ValueError(f"it has more than {MAX_DEPTH} elements in each other")
+        raise ValueError(f"its manifest nests more than {MAX_DEPTH} elements")
     for part in nested(data, node, _ELEMENT):
         element = ElementTree.SubElement(parent, text_of(data, last_field(data, part, _NAME)))
         for attribute in nested(data, part, _ATTRIBUTE):

@@ -162,8 +162,10 @@ def read_app(files: Sequence[Path], read_contexts: Callable[[Sequence[Piece]], A
     packages = {part.manifest.package for part in parts}
     if len(bases) != 1 or len(packages) > 1 or (bundle and len(files) > 1):
         names = (f"{part.place.file} ({part.manifest})" for part in parts)
-        wrong = "not one app; name one base APK and its splits, or one bundle"
-        problem = f"{', '.join(names)}: {wrong if bases else 'no base APK; name that, too'}"
+        wrong = "these are not one app; name one base APK with its splits, or one bundle"
+        problem = (
+            f"{', '.join(names)}: {wrong if bases else 'the base APK is missing; name it, too'}"
+        )
         raise ConfigError(problem, field="FILE")
     extracts = base.extract_native_libs is not False
     if bundle:  # bundletool overwrites the attribute
@@ -193,7 +195,7 @@ class _Reader:
                 members = [member for member in archive.infolist() if not member.is_dir()]
                 names = {member.filename for member in members}
                 if len(names) < len(members):
-                    raise ValueError("a name is there twice")
+                    raise ValueError("two of its files have the same name")
                 self._read_manifests(archive, names)
                 for member in members:
                     self._read_member(file, archive, member)

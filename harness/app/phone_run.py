@@ -90,14 +90,15 @@ class AppRunReport(Printout):
 def require_package(name: str) -> None:
     """Raise ConfigError for a name that no package manager takes."""
     if not _PACKAGE.fullmatch(name):
-        raise ConfigError(f"its manifest names the package {name[:100]!r}", field="FILE")
+        problem = f"{name[:100]!r} in its manifest is not a valid package name"
+        raise ConfigError(problem, field="FILE")
 
 
 def component_of(package: str, activity: str) -> str:
     """Return the component of an activity, as in com.example/.Main. Raises ConfigError."""
     owner, slash, name = activity.rpartition("/")
     if not _CLASS.fullmatch(name) or (slash and owner != package):
-        problem = f"{activity[:200]!r} is no activity of {package}"
+        problem = f"{activity[:200]!r} is not an activity of {package}"
         raise ConfigError(problem, field="--activity", choices=[".Main", f"{package}.Main"])
     return f"{package}/{name}"
 
@@ -155,7 +156,9 @@ def run_app(
             if run.install(apks, grant=grant):
                 run.start(activity, watch_s)
         except InfraError as error:
-            hint = "; --timeout is for all of it" if isinstance(error, DeviceTimeout) else ""
+            hint = (
+                "; --timeout is the limit of all steps" if isinstance(error, DeviceTimeout) else ""
+            )
             run.problem = f"{error}{hint}"
         lines, processes = app_lines(clean(bytes(run.log)), package, run.processes)
         texts = {name: clean(text.encode()) for name, text in run.answers.items()}
@@ -214,7 +217,7 @@ class _PhoneRun:
         # with -u also those whose data were kept, or that only other users have
         is_there = self._is_listed(self._ask("cmd package list packages -u", "list its apps"))
         if is_there is None:
-            raise InfraError(f"{self.phone.serial}: its package manager does not list its apps")
+            raise InfraError(f"{self.phone.serial}: the package manager lists no apps")
         if is_there:
             version = _VERSION.search(self._ask('dumpsys package "$k"', "ask for the version"))
             self.before = f"{version[2].strip()} ({version[1]})" if version else "unknown"
@@ -265,13 +268,13 @@ class _PhoneRun:
             query = "cmd package resolve-activity --brief -c android.intent.category.LAUNCHER"
             activity = self._ask(f'{query} "$k"', "find its activity").rpartition("\n")[2].strip()
             if not activity.startswith(f"{self.package}/"):
-                problem = "the launcher knows no single activity of the app; name one"
+                problem = "the app has no single launcher activity; name one"
                 raise ConfigError(problem, field="--activity")
         self.component = component_of(self.package, activity)
         # evidence wants some time, too
         seconds = min(seconds, self.deadline.remaining() - END_S)
         if seconds < 1:
-            raise InfraError("no time is left to watch the app; allow more by --timeout")
+            raise InfraError("no time is left to watch the app; raise --timeout")
         self._undo.append('cmd activity force-stop "$k"')
         words, began = bytearray(), time.monotonic()
         try:
@@ -292,11 +295,10 @@ class _PhoneRun:
             if shown := re.search(r"^start: TotalTime: (\d{1,7})$", text, re.M):
                 self.shown_ms = int(shown[1])
         if error := re.search(r"^start: ((?:Error|Exception|java\.)[^\0]*)", text, re.M):
-            raise ConfigError(
-                f"{self.component} cannot be started: {one_line(error[1], _MAX_TEXT)}"
-            )
+            why = one_line(error[1], _MAX_TEXT)
+            raise ConfigError(f"{self.component} cannot be started: {why}")
         script = 'timeout 3 dumpsys package "$k";timeout 3 dumpsys activity exit-info "$k"'
-        self.answers["package.txt"] = self._ask(script, "ask what became of it")
+        self.answers["package.txt"] = self._ask(script, "ask why it ended")
 
     def leave(self) -> bool:
         """End the app, and remove it if it was not there; return whether that is certain."""

@@ -51,12 +51,12 @@ def test_activities(name: str) -> None:
     "name", ["", "com.other/.Main", "/.Main", ".Ma in", ".Main'", "a\n", ".M;x", "-n", "é.B", "."]
 )
 def test_no_activities(name: str) -> None:
-    with pytest.raises(ConfigError, match="is no activity of"):
+    with pytest.raises(ConfigError, match="is not an activity of"):
         component_of("com.example", name)
 
 
 @pytest.mark.parametrize("name", ["", "single", "a;b.c", "a..b", "a.1b", "a.b\n", "é.b", "a" * 256])
 def test_no_packages(name: str) -> None:
     require_package("com.example_1.App")
-    with pytest.raises(ConfigError, match="names the package"):
+    with pytest.raises(ConfigError, match="not a valid package name"):
         require_package(name)

@@ -49,8 +49,8 @@ from harness.results.record import Check, as_json, conclusion, failure_text
 from harness.transport.shell import Completed
 
 _HINT: Final = (
-    "`--fallback allow` lets these nodes run on the CPU, and the record lists them; without it "
-    "no node may run there"
+    "by default no node may run on the CPU; `--fallback allow` lets these run there, and the "
+    "record lists them"
 )
 NO_FALLBACK: Final = re.compile(
     r"This session contains graph nodes that are assigned to the default"
@@ -62,7 +62,7 @@ def refusals(model: OnnxNodes, refused: list[RefusedNode], on: str) -> dict[str,
     default = "the provider gives no reason"
     reason_of = {(node.name, node.op_type): node.reason or default for node in refused}
     reasons = [
-        (node, f"it lies within {node.parent}" if node.parent else reason_of.get(node.key))
+        (node, f"it is in a subgraph of {node.parent}" if node.parent else reason_of.get(node.key))
         for node in model.nodes
     ]
     # the partitions that the provider would have made are not known

@@ -368,7 +368,7 @@ class CaseSession:
             raise NotPassed.of(verdict)
         if (lacks := lacking_processor(verdict, facts.coprocessors)) and verdict.error:
             logs = f"{self._log_folder.parent.name}/{self._log_folder.name}/"
-            why = f"not run again on a device without {lacks.upper()}: {logs} shows the refusal"
+            why = f"not run again, as the device has no {lacks.upper()}: {logs} shows the refusal"
             refusal = replace(verdict, error=verdict.error.with_line(why))
             self._provisioned.refusals[self.placement] = refusal
         self.notes.executions += executions(run.plan, run.transcript)

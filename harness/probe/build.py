@@ -254,7 +254,7 @@ class ProbeBuilder:
             return (*zig, *bionic.CC)
         known = _TARGETS.get(target)
         if known is None:
-            raise ConfigError(f"no target {target!r}", field="target", choices=TARGETS)
+            raise ConfigError(f"unknown target {target!r}", field="target", choices=TARGETS)
         variable = known.chosen_by
         native = variable == "CC"
         names = HOST_COMPILERS if native else known.cross_compilers

@@ -188,9 +188,9 @@ class TranscriptParser:
         try:
             number, expected = _count(event, "n"), self._next
             if number < expected:
-                raise _WrongError(f"event {number} came again")
+                raise _WrongError(f"event {number} is repeated")
             if number > expected:
-                self._refuse(f"event {number} came instead of event {expected}", text)
+                self._refuse(f"event {number} instead of event {expected}", text)
             self._next = number + 1
             self._take_content(event)
         except _WrongError as error:

@@ -207,13 +207,7 @@ def judge_accuracy(figures: Accuracy, limits: ClosenessLimits) -> list[Check]:
         ("max_error", figures.max_abs, limits.max_error, "at most", -1),
         ("cosine", figures.cosine, limits.min_cosine, "at least", 1),
         ("sqnr_db", sqnr, limits.min_sqnr, "at least", 1),
-        (
-            "max_abs",
-            figures.relative_max_abs,
-            limits.max_relative,
-            "of the largest value, at most",
-            -1,
-        ),
+        ("max_abs", figures.relative_max_abs, limits.max_relative, "of the maximum, at most", -1),
     )
     checks = [
         held(
@@ -227,9 +221,7 @@ def judge_accuracy(figures: Accuracy, limits: ClosenessLimits) -> list[Check]:
         if limit is not None
     ]
     if figures.not_a_number:
-        reason = (
-            f"{figures.not_a_number} of {figures.elements} elements are NaN on one side only{worst}"
-        )
+        reason = f"{figures.not_a_number} of {count} elements are NaN on one side only{worst}"
         checks.append(held(f"nan[{figures.output}]", False, reason, nan=figures.not_a_number))
     return checks
 
@@ -244,7 +236,7 @@ def record_accuracy(bench: Bench, result: Observation, sources: SourceList) -> N
     if not result.kept:
         result.check()
         if limits:
-            problem = "there is no reference for the outputs; give expected outputs or a model"
+            problem = "the outputs have no reference; pass --expected DIR or --reference MODEL"
             raise ConfigError(problem, field=CONDITIONS)
     compared: dict[tuple[str, str], KeptOutput] = {}
     not_compared = []
@@ -298,7 +290,7 @@ def _with_original(
 def _why_not_compared(output: KeptOutput) -> str:
     if output.file is None or not output.file.is_file():
         return f"the output was not stored: the limit is {MAX_BYTES >> 20} MiB per case"
-    return "type or size of the output differ from its reference"
+    return "the type or the size of the output differs from its reference"
 
 
 def accuracy_of(output: KeptOutput) -> Accuracy:

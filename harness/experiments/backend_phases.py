@@ -219,7 +219,7 @@ def _judge_refusal(
     if verdict.outcome == "error":
         return [opened, undecided(name, _first_line(verdict))], verdict
     if verdict.outcome in ("crashed", "hung"):
-        problem = f"{verdict.outcome} instead, at {result.refused}"
+        problem = f"{verdict.outcome} at {result.refused} instead of refusing the model"
         return [opened, held(name, False, problem)], verdict
     if position >= PHASES.index("execute"):
         problem = (
@@ -229,10 +229,10 @@ def _judge_refusal(
         return checks, _broken(checks, verdict)
     accepted = _computed(result)
     if accepted:
-        checks = [opened, held(name, False, f"it took {accepted}; {refusal.source}")]
+        checks = [opened, held(name, False, f"it accepted {accepted}; {refusal.source}")]
         return checks, _broken(checks, verdict)
     if result.refused == "load" and not _says_what_it_refused(result):
-        reason = "no session was created, maybe for another reason than the model"
+        reason = "no session was created, perhaps not because of the model"
         return [opened, undecided(name, f"{reason}: {_first_line(verdict)}")], verdict
     reason = f"at {result.refused}: {_why(result)}"
     return [opened, held(name, True, reason)], Verdict("passed")

@@ -124,7 +124,7 @@ def conclude(points: Sequence[SizePoint]) -> Limit:
     if (worst := next(leaking, None)) is not None:
         return Limit(
             kind="leak",
-            reason=f"{worst.label}: loading and freeing one after another was refused after "
+            reason=f"{worst.label}: contexts loaded and freed one after another were refused after "
             f"{worst.sequential_loads} of {worst.sequential_tried}",
             count=worst.sequential_loads,
         )
@@ -133,21 +133,21 @@ def conclude(points: Sequence[SizePoint]) -> Limit:
         most = max(points, key=lambda point: point.fits * point.bytes_per_context)
         return Limit(
             kind="none",
-            reason=f"nothing was refused: {counted(most.fits, 'context was', 'contexts were')} "
-            f"loaded together, of {most.bytes_per_context} bytes each",
+            reason=f"nothing was refused: {counted(most.fits, 'context')} of "
+            f"{most.bytes_per_context:,} bytes each loaded together",
         )
     if len({point.bytes_per_context for point in points}) < 2:
-        fits = ", ".join(f"{point.fits} x {point.bytes_per_context} fit" for point in points)
+        fits = ", ".join(f"{point.fits} x {point.bytes_per_context:,} bytes" for point in points)
         return Limit(
             kind="unclear",
-            reason=f"{fits}, and no more; one size does not show if bytes or a count limits it",
+            reason=f"{fits} fit; one size does not show if bytes or a count limits it",
             count=refused[0].fits,
         )
     low = max(point.fits * point.bytes_per_context for point in points)
     high = min((point.fits + 1) * point.bytes_per_context - 1 for point in refused)
     figures = ", ".join(
-        f"{point.fits} x {point.bytes_per_context}"
-        + (" fit" if point.refused_at is not None else " fit and more might")
+        f"{point.fits} x {point.bytes_per_context:,} bytes"
+        + ("" if point.refused_at is not None else " or more")
         for point in points
     )
     counts = {point.fits for point in refused}
@@ -155,17 +155,17 @@ def conclude(points: Sequence[SizePoint]) -> Limit:
     if low <= high and not (same_count and len(refused) > 1):
         return Limit(
             kind="bytes",
-            reason=f"one amount of memory explains every size: {figures}",
+            reason=f"one memory budget explains all sizes: {figures}",
             budget_bytes=(low + high) // 2,
             uncertainty_bytes=(high - low + 1) // 2,
         )
     if same_count:
         return Limit(
             kind="count",
-            reason=f"the same number fits whatever the size: {figures}",
+            reason=f"the same number of contexts fits at all sizes: {figures}",
             count=max(counts),
         )
-    return Limit(kind="mixed", reason=f"neither a budget of bytes nor a count explains: {figures}")
+    return Limit(kind="mixed", reason=f"neither a memory budget nor a count explains {figures}")
 
 
 def settled_limit(measure: Callable[[], Sequence[SizePoint]]) -> tuple[Limit, Sequence[SizePoint]]:
@@ -212,11 +212,9 @@ def fill(bench: Bench, source: Source, *, most: int) -> None:
     bench.attempt(bench.context_plan([deployed], Schedule(moves, frees[:fits]), _NO_MEMORY)).check()
     bench.outputs_compared()
     if refused is None:
-        loaded = counted(fits, "context is", "contexts are")
-        bench.conclude(f"{loaded} loaded together, of {source}, and none was refused")
+        bench.conclude(f"{counted(fits, 'context')} of {source} loaded together, none was refused")
         return
-    fitting = counted(fits, "context fits", "contexts fit")
-    message = f"{fitting}, of {source}, and the next is refused with {refused}"
+    message = f"{counted(fits, 'context')} of {source} loaded, the next was refused with {refused}"
     bench.expect(held("refused_for_want_of_memory", same_code(refused, _NO_ROOM), message))
 
 

@@ -117,7 +117,7 @@ def try_remedy(
     execute, or if outputs differ. Raises ConfigError for an unknown remedy.
     """
     if name not in REMEDIES:
-        raise ConfigError(f"no remedy {name[:80]!r}", field="remedy", choices=REMEDIES)
+        raise ConfigError(f"unknown remedy {name[:80]!r}", field="remedy", choices=REMEDIES)
     remedy = REMEDIES[name]
     facts: dict[str, object] = {"remedy": name, "options": {}}
     bench.measure(remedy=facts | remedy_figures([], {}, 1))
@@ -169,8 +169,8 @@ def try_remedy(
     baseline.check()
     bench.outputs_compared()
     if len(executed) < number:
-        bench.conclude(f"of {number} contexts {len(executed)} executed: more take too long here")
-    reason = "outputs are those of the contexts one after the other"
+        bench.conclude(f"only {len(executed)} of {number} contexts executed, to save time here")
+    reason = "outputs equal those of the contexts loaded one after the other"
     bench.expect(held("outputs_equal", figures["outputs_equal"] is True, reason))
 
 
@@ -203,7 +203,7 @@ def _in_pairs(bench: Bench, deployed: Sequence[DeployedContext]) -> list[Deploye
             )
             combined.append(replace(first, others=(second,)))
     if not combined:
-        _refuse("there is only one context; two models with the same weights are needed")
+        _refuse("there is only one context; sharing needs two models with the same weights")
     return [*combined, *deployed[2 * len(combined) :]]
 
 

@@ -67,9 +67,9 @@ def same_latency(
     of either would hide a difference: twice its spread, or what processes of it differ by.
     """
     if latency.p50_us is None:
-        return undecided(name, "there are no steady inferences")
+        return undecided(name, "no inference is in the steady state")
     if other is None or other.p50_us is None:
-        return undecided(name, f"{other_name} gave no steady inferences to compare with")
+        return undecided(name, f"no inference of {other_name} is in the steady state")
     smaller = min(latency.p50_us, other.p50_us)
     most = MOST_PART * smaller
     allowed = min(most, max(part * smaller, FLOOR_US))
@@ -83,16 +83,15 @@ def same_latency(
         "other_spread_us": other.spread_us,
         "tolerance_us": allowed,
     }
-    message = f"p50 {latency.p50_us:g} us, {other_name} {other.p50_us:g} us"
+    message = (
+        f"p50 {latency.p50_us:g} us, {other_name} {other.p50_us:g} us "
+        f"(allowed difference: {allowed:.0f} us)"
+    )
     if difference > max(allowed, noise):
-        return held(
-            name, False, f"{message}; a difference of {allowed:.0f} us is allowed", **figures
-        )
+        return held(name, False, message, **figures)
     if noise > most or difference > allowed:
-        return undecided(
-            name, f"{message}, with a spread of {noise:.0f} us: too noisy to tell", **figures
-        )
-    return held(name, True, f"{message}; {allowed:.0f} us apart is allowed", **figures)
+        return undecided(name, f"{message}: the noise of {noise:.0f} us hides it", **figures)
+    return held(name, True, message, **figures)
 
 
 def quickest(processes: Iterable[Latency]) -> Latency:
@@ -249,7 +248,7 @@ def judge_growth(growth: Growth | None, tolerance: GrowthTolerance) -> list[Chec
     a leak.
     """
     if growth is None:
-        reason = "there are too few samples of the process's memory"
+        reason = "the process's memory has too few samples"
         return [undecided(name, reason) for name in (BY_EACH, BY_ALL)]
     return [
         _growth_check(BY_EACH, growth.per_round, growth.noise, tolerance.each_bytes),
@@ -258,12 +257,10 @@ def judge_growth(growth: Growth | None, tolerance: GrowthTolerance) -> list[Chec
 
 
 def _growth_check(name: str, left_bytes: int, noise: int, most: int) -> Check:
-    reason = f"{left_bytes} bytes are left, {most} are allowed"
+    reason = f"memory grew by {left_bytes:,} bytes (allowed: {most:,})"
     figures = {"left_bytes": left_bytes, "noise_bytes": noise, "tolerance_bytes": most}
     if left_bytes - noise > most:
         return held(name, False, reason, **figures)
     if left_bytes > most or noise > most:
-        return undecided(
-            name, f"{reason}; memory varies by {noise} bytes: too noisy to tell", **figures
-        )
+        return undecided(name, f"{reason}: the noise of {noise:,} bytes hides it", **figures)
     return held(name, True, reason, **figures)

@@ -55,7 +55,7 @@ class Pairing:
     def __post_init__(self) -> None:
         for name, value in (("prepare", self.prepare), ("execute", self.execute)):
             if value not in TENSOR_MEMORIES:
-                raise ConfigError(f"no memory {value!r}", field=name, choices=TENSOR_MEMORIES)
+                raise ConfigError(f"unknown memory {value!r}", field=name, choices=TENSOR_MEMORIES)
 
     def __str__(self) -> str:
         return f"{self.prepare}-{self.execute}"
@@ -369,7 +369,7 @@ def _grown(
     """
     growth = figures.samples.growth(start, end)
     if growth is None:
-        return undecided(name, f"there is no sample {start} or {end}")
+        return undecided(name, f"there is no memory sample {start!r} or {end!r}")
     if not visible:
         rss_bytes = figures.samples.rss_bytes
         rss = rss_bytes.get(end, 0) - rss_bytes.get(start, 0)
@@ -401,9 +401,8 @@ def _same_outputs(figures: PairingFigures, base: PairingFigures | None) -> Check
     if base is None:
         return undecided(name, "no other pairing gave outputs to compare with")
     same = bool(figures.digests) and figures.digests == base.digests
-    return held(
-        name, same, f"outputs {'equal' if same else 'differ from'} those of another pairing"
-    )
+    relation = "equal" if same else "differ from"
+    return held(name, same, f"outputs {relation} those of another pairing")
 
 
 def _copies(runs: Sequence[StepResult]) -> int | None:

@@ -67,7 +67,7 @@ def sharing_plan(needs: Sequence[int], strategy: Strategy) -> SharingPlan:
     ConfigError without contexts or for an unknown strategy.
     """
     if strategy not in STRATEGIES:
-        raise ConfigError(f"no strategy {strategy!r}", field="strategy", choices=STRATEGIES)
+        raise ConfigError(f"unknown strategy {strategy!r}", field="strategy", choices=STRATEGIES)
     if not needs or min(needs) < 0:
         raise ConfigError("sharing needs at least one context, and sizes of at least 0")
     order = tuple(range(len(needs)))
@@ -279,10 +279,10 @@ def _saved(
     slack = memory_part * sum(sharing.needs)
     group = sharing.group_bytes
     if group is not None and shared - alone > slack and abs(shared - alone - group) <= slack:
-        reason = f"only the group's {group} bytes were seen, not the buffer of a context"
+        reason = f"only the group's {group} bytes were measured, not the buffer of a context"
         return undecided(name, reason)
     if alone + slack < sum(sharing.needs) or not sum(sharing.needs):
-        reason = f"without sharing, only {alone} of the {sum(sharing.needs)} bytes needed were seen"
+        reason = f"without sharing, only {alone} of {sum(sharing.needs)} bytes were measured"
         return undecided(name, reason)
     saved, expected = alone - shared, sharing.expected_saving_bytes
     return held(
@@ -311,7 +311,7 @@ def _same_outputs(figures: SharingFigures, reference: SharingFigures | None) -> 
     name = "outputs_equal"
     unsteady = [context for context, outputs in figures.digests.items() if len(outputs) > 1]
     if unsteady:
-        return held(name, False, f"the outputs of contexts {unsteady} are not always the same")
+        return held(name, False, f"the outputs of contexts {unsteady} vary between executions")
     if not figures.digests and (reference is None or not reference.digests):
         return undecided(name, "no execution finished")
     if reference is None:

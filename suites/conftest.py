@@ -25,10 +25,10 @@ SLOW_EVERYWHERE: Final = {"test_context_remedies": r"-230$|weight-sharing"}
 NEVER_EMULATED: Final = {
     "test_context_count": (
         r"io-heavy-56mb-\w+-(?![18]$)",
-        "each execution of these takes a second; test_until_refused loads more",
+        "each execution takes a second; test_until_refused loads more",
     ),
-    "test_many_sessions": (r"-(?!8$)\d+$", "it takes minutes to execute so many"),
-    "test_create_and_destroy": ("", "the board takes many seconds to compile the model each time"),
+    "test_many_sessions": (r"-(?!8$)\d+$", "executing so many takes minutes"),
+    "test_create_and_destroy": ("", "compiling the model takes many seconds each time"),
 }
 
 
@@ -40,19 +40,19 @@ def skip_slow_cases(request: pytest.FixtureRequest) -> None:
     name, case = request.function.__name__, request.node.name.rstrip("]")
     is_named = request.config.getoption("--device")
     if not is_named and re.search(SLOW_EVERYWHERE.get(name, "$."), case):
-        pytest.skip("it takes long: a device runs it when it is named: --device NAME")
+        pytest.skip("takes minutes; runs only on devices named with --device")
     never, reason = NEVER_EMULATED.get(name, ("$.", ""))
     if not re.search(never, case):
         selected = EMULATED_BY_DEFAULT.get(name)
         if is_named or (selected is not None and re.search(selected, case)):
             return
-        reason = "an emulated DSP runs it when it is named: --device NAME"
+        reason = "takes long on an emulated DSP; runs there only if it is named with --device"
     if request.getfixturevalue("bench").device.simulated_dsp is not None:
         pytest.skip(reason)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    marker = "atlas: what makes the real libraries give each error code or take each option"
+    marker = "atlas: calls that make the real libraries return each error code or take each option"
     config.addinivalue_line("markers", marker)
 
 

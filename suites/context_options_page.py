@@ -20,17 +20,17 @@ HEAD = """# Options of a context
 
 Options with which an HTP context binary loads: with less memory, faster, or together with others.
 
-Give them to a file with `qnn-harness run model.bin --context-option reused_io_limit_mb=64`
-(repeatable), in a suite with `bench.resident(contexts, options={"reused_io_limit_mb": 64})`, in a
-plan with `steps.context_load(0, file, options={...})`. The record has them as `context_options`
-among its measurements. A flag is 0 or 1. A target that does not support an option refuses the
-context, and the case is `unsupported`. Some need others:
+Set them with `qnn-harness run model.bin --context-option reused_io_limit_mb=64` (repeatable), in a
+test with `bench.resident(contexts, options={"reused_io_limit_mb": 64})`, in a plan with
+`steps.context_load(0, file, options={...})`. The record lists them as the measurement
+`context_options`. A flag is 0 or 1. If the target does not support an option, the case is
+`unsupported`. Some options need others:
 
-- `share_resources` and its optimization are those of a list: contexts that load one after another
-  are then loaded in one call, up to 48 of them. `reused_io_limit_mb` is the list's, too, if there
-  is one.
-- `spill_fill_group` puts all contexts into the group that the first begins. Its number is the
-  largest spill-fill buffer that any of them needs. They must be resident.
+- `share_resources` and `share_resources_optimization` are options of a list: contexts that load one
+  after another are then loaded in one call, up to 48 of them. If there is such a list,
+  `reused_io_limit_mb` is set for it, too.
+- `spill_fill_group` puts all contexts into one group. Its value is the size of the largest
+  spill-fill buffer that any of them needs. They must be resident.
 - `memory_limit_hint_mb` needs `persistent_binary`: the binary then stays in memory until its
   context is freed, and graphs are loaded and unloaded as they execute.
 - `reused_io_limit_mb` only changes the estimate by which a protection domain is chosen. Contexts
@@ -40,11 +40,10 @@ context, and the case is `unsupported`. Some need others:
 [test_context_remedies.py](../howto/run-models.md#make-them-fit) has measured
 which of them help contexts that do not all fit.
 
-With `--engine ort` an option becomes one of ONNX Runtime's QNN provider, where that has one; a
-provider ignores names that it does not know, so the harness looks for the name in its library,
-and without it the case is `unsupported`. ExecuTorch takes none when it loads a file. When it
-compiles one, `generate_htp_compiler_spec` has `use_multi_contexts` (a spill-fill group) and
-`use_weight_sharing`.
+With `--engine ort` the same option of ONNX Runtime's QNN provider is set, if it has one. The
+provider ignores unknown names, so the harness looks for the name in its library; without it the
+case is `unsupported`. ExecuTorch takes no options when it loads a file; when it compiles one,
+`generate_htp_compiler_spec` has `use_multi_contexts` (a spill-fill group) and `use_weight_sharing`.
 
 `make atlas` writes this page in a checkout: do not edit it. `harness/core/context-options.tsv` has
 the table, `suites/test_context_options.py` tries each option with two contexts, which are also

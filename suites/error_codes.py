@@ -111,7 +111,7 @@ PROVOCATIONS: tuple[Provocation, ...] = (
     ),
     *_both(
         1004,
-        "a device is created, with nowhere to put its handle",
+        "a device is created without a pointer for its handle",
         call("QnnDevice_create", "log", 0, 0),
         opens=False,
     ),
@@ -121,12 +121,12 @@ PROVOCATIONS: tuple[Provocation, ...] = (
         *_READY,
         call("QnnGraph_addNode", "graph", value=operation("Relu", "tin", "tout", name="late")),
     ),
-    *_both(2000, "a capability is asked for that is none", call("QnnProperty_hasCapability", 999)),
+    *_both(2000, "an unknown capability is queried", call("QnnProperty_hasCapability", 999)),
     *_both(3110, "an op without inputs is validated", _validate("Relu", inputs=0)),
     Provocation(
         4000,
         "gpu",
-        "a backend is created where no program is on PATH, so no offline compiler either",
+        "a backend is created with an empty PATH, so without the offline compiler",
         (Step("backend-create"),),
         opens=False,
         environment={"PATH": "/nowhere"},
@@ -145,10 +145,10 @@ PROVOCATIONS: tuple[Provocation, ...] = (
     *_both(4005, "an op that does not exist is validated", _validate("Nothing")),
     *_gpu(
         4007,
-        "an op package is registered from a library that is none",
+        "a library that is no op package is registered as one",
         call("QnnBackend_registerOpPackage", "backend", "'libc.so.6'", "'none'", 0),
     ),
-    *_both(4011, "a backend is freed that is none", call("QnnBackend_free", _NONSENSE)),
+    *_both(4011, "an invalid backend handle is freed", call("QnnBackend_free", _NONSENSE)),
     *_both(
         4012,
         "a backend is configured with an option that does not exist",
@@ -159,13 +159,11 @@ PROVOCATIONS: tuple[Provocation, ...] = (
         "a context is loaded from no bytes",
         _load("?64", "0"),
     ),
-    *_both(5002, "a context is freed that is none", call("QnnContext_free", _NONSENSE, 0)),
-    *_both(
-        5003, "the binary of a context is asked for whose graph is not finalized", *_BUILT, _SIZE
-    ),
+    *_both(5002, "an invalid context handle is freed", call("QnnContext_free", _NONSENSE, 0)),
+    *_both(5003, "the binary of a context with an unfinalized graph is requested", *_BUILT, _SIZE),
     *_htp(
         5005,
-        "a context is loaded of which 8 bytes of the graph are damaged",
+        "a context with 8 damaged bytes in its graph is loaded",
         *_BINARY,
         _damage(8400),
         _load(),
@@ -174,7 +172,7 @@ PROVOCATIONS: tuple[Provocation, ...] = (
     ),
     *_both(
         5007,
-        "the binary of a context is put into 16 bytes",
+        "the binary of a context is written into 16 bytes",
         *_READY,
         call("QnnContext_getBinary", "ctx", "?16", 16, "&done"),
     ),
@@ -188,7 +186,7 @@ PROVOCATIONS: tuple[Provocation, ...] = (
     *_gpu(6000, "a graph is executed without outputs", *_READY, _execute(outputs=0)),
     *_both(
         6001,
-        "a graph is executed that is none",
+        "an invalid graph handle is executed",
         call("QnnGraph_execute", _NONSENSE, 0, 0, 0, 0, 0, 0),
     ),
     *_gpu(
@@ -218,7 +216,7 @@ PROVOCATIONS: tuple[Provocation, ...] = (
     ),
     *_gpu(
         6006,
-        "a graph is executed with a profile that is none",
+        "a graph is executed with an invalid profile handle",
         *_READY,
         _execute(profile=_NONSENSE),
     ),
@@ -230,12 +228,12 @@ PROVOCATIONS: tuple[Provocation, ...] = (
     ),
     *_gpu(
         6020,
-        "a graph is created with an empty configuration of the backend's own",
+        "a graph is created with an empty backend-specific configuration",
         _CONTEXT,
         call("QnnGraph_create", "ctx", "'g'", "[[0 0]]", "&graph"),
     ),
     *_both(6022, "a graph without nodes is finalized", *_NEW, _FINALIZE),
-    *_both(6023, "a graph is executed that is not finalized", *_BUILT, _execute()),
+    *_both(6023, "an unfinalized graph is executed", *_BUILT, _execute()),
     *_htp(
         6024,
         "a tensor is created in a finalized graph",
@@ -250,14 +248,14 @@ PROVOCATIONS: tuple[Provocation, ...] = (
     ),
     *_gpu(
         6031,
-        "a context is freed with a profile that is none",
+        "a context is freed with an invalid profile handle",
         _CONTEXT,
         call("QnnContext_free", "ctx", _NONSENSE),
     ),
-    *_gpu(6999, "a graph is executed, and there is no GPU", *_READY, _execute()),
+    *_gpu(6999, "a graph is executed without a GPU", *_READY, _execute()),
     *_both(
         7001,
-        "a tensor is created in a graph that is none",
+        "a tensor is created with an invalid graph handle",
         call("QnnTensor_createGraphTensor", _NONSENSE, tensor("in", APP_WRITE)),
     ),
     *_htp(7003, "two tensors get the same name", *_NEW, _INPUT, _INPUT),
@@ -269,34 +267,37 @@ PROVOCATIONS: tuple[Provocation, ...] = (
     ),
     *_htp(
         7007,
-        "a tensor is updated that cannot be",
+        "a tensor that cannot be updated is updated",
         *_READY,
         call("QnnTensor_updateGraphTensors", "graph", f"[{tensor('in', APP_WRITE)}]", 1),
     ),
     *_gpu(
         8000,
-        "memory is registered, and none is described",
+        "memory is registered without a description",
         _CONTEXT,
         call("QnnMem_register", "ctx", 0, 1, "&memory"),
     ),
     *_gpu(
         8001,
-        "memory is given back that was not registered",
+        "memory that was not registered is deregistered",
         call("QnnMem_deRegister", f"[{_NONSENSE}]", 1),
     ),
     *_htp(
-        9000, "a graph is executed with a signal that is none", *_READY, _execute(signal=_NONSENSE)
+        9000,
+        "a graph is executed with an invalid signal handle",
+        *_READY,
+        _execute(signal=_NONSENSE),
     ),
     *_both(
-        10000, "a code is explained, with nowhere to put it", call("QnnError_getMessage", 1002, 0)
+        10000,
+        "an error code is explained without a pointer for the text",
+        call("QnnError_getMessage", 1002, 0),
     ),
-    *_both(
-        10001, "a code is explained that does not exist", call("QnnError_getMessage", 4711, "&text")
-    ),
-    *_both(11003, "a log level is set that does not exist", call("QnnLog_setLogLevel", "log", 99)),
-    *_both(11004, "no log is freed", call("QnnLog_free", 0)),
-    *_both(12000, "a profile is freed that is none", call("QnnProfile_free", _NONSENSE)),
-    *_both(14000, "a device is freed that is none", call("QnnDevice_free", _NONSENSE)),
+    *_both(10001, "an unknown error code is explained", call("QnnError_getMessage", 4711, "&text")),
+    *_both(11003, "an unknown log level is set", call("QnnLog_setLogLevel", "log", 99)),
+    *_both(11004, "a null log handle is freed", call("QnnLog_free", 0)),
+    *_both(12000, "an invalid profile handle is freed", call("QnnProfile_free", _NONSENSE)),
+    *_both(14000, "an invalid device handle is freed", call("QnnDevice_free", _NONSENSE)),
     *_both(
         14001,
         "a device is created with an option that does not exist",
@@ -305,25 +306,25 @@ PROVOCATIONS: tuple[Provocation, ...] = (
     ),
     *_htp(
         14003,
-        "a device is freed that a context uses",
+        "a device is freed while a context uses it",
         _CONTEXT,
         call("QnnDevice_free", "device"),
         versions="<2.49",
     ),
     *_both(
         30000,
-        "metadata is asked of a reader that is none",
+        "metadata is requested with an invalid system context handle",
         call("QnnSystemContext_getMetaData", 0, "?64", 64, "&info"),
     ),
     *_both(
         30001,
-        "metadata is asked for, with nowhere to put it",
+        "metadata is requested without a pointer for it",
         _SYSTEM,
         call("QnnSystemContext_getMetaData", "system", "?64", 64, 0),
     ),
     *_htp(
         30002,
-        "a context is loaded of which 8 bytes of the head are damaged",
+        "a context with 8 damaged bytes in its header is loaded",
         *_BINARY,
         _damage(80),
         _load(),
@@ -358,10 +359,10 @@ ORT_PROVOCATIONS: tuple[OrtProvocation, ...] = (
     OrtProvocation(
         14001,
         "htp",
-        "a session is made for a SoC that does not exist",
+        "a session is created for an unknown SoC",
         Model("tiny"),
         {"soc_model": "9999"},
     ),
-    OrtProvocation(3110, "gpu", "a session is made of a model in 8 bits", Model("io-heavy", 2)),
-    OrtProvocation(6999, "gpu", "a session is run, and there is no GPU", Model("tiny")),
+    OrtProvocation(3110, "gpu", "a session is created for an 8-bit model", Model("io-heavy", 2)),
+    OrtProvocation(6999, "gpu", "a session is run without a GPU", Model("tiny")),
 )

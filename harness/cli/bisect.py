@@ -79,30 +79,23 @@ def _run_to_end(folder: BisectFolder, stop_at: float | None, command: str, *, as
     lab = load_lab(log.spec.lab, names=log.spec.devices)
     catalog = Catalog.of(lab, os.environ, cache_root())
     Versions(catalog, log.spec.target).register(log.spec.paths)
-    step: Finding | Stopped | None = None
+    finding: Finding | None = None
     stopped, code = "the time limit is reached", STOPPED
     try:
         step = Bisection(folder, BisectProgress(log, folder.path), stop_at=stop_at).run()
-        code = code_of(step)
+        if isinstance(step, Stopped):
+            stopped = f"the lab failed {step.troubles} times in a row"
+        elif step is not None:
+            finding, code = step, FOUND if step.kind == "change" else NEGATIVE
     except KeyboardInterrupt:
         say("", err=True)
         stopped, code = "stopped", INTERRUPTED
-    if isinstance(step, Stopped):
-        stopped = f"the lab failed {step.troubles} times in a row"
-    finding = None if isinstance(step, Stopped) else step
     result = write_reports(folder, finding, catalog)
     printed = result.model_copy(update={"folder": str(folder.path), "exit_code": code})
     say_result(printed, result_lines(result, short_path(folder.path)), as_json)
     if finding is None:
         say(f"{stopped}; {command}", err=True)
     return code
-
-
-def code_of(step: Finding | Stopped | None) -> int:
-    """Return the exit code for the end of a search."""
-    if step is None or isinstance(step, Stopped):
-        return STOPPED
-    return FOUND if step.kind == "change" else NEGATIVE
 
 
 def short_path(path: Path) -> str:

@@ -46,6 +46,7 @@ from harness.report.summary import (
     failure_groups,
     only_simulated,
     outputs_lines,
+    places,
     rerun_command,
     section as section_of,
 )
@@ -241,8 +242,8 @@ def html_text(run: RunData, cases: Iterable[CaseRecord] | None = None) -> str:
     issues = {name: link for name, link in links.items() if link and link.startswith("https://")}
     sections = [*sections_of(run)]
     words: list[str] = info.get("command", [])
-    places = [i for i, word in enumerate(words) if word.partition("=")[0] in _LAB_OPTIONS]
-    lab = [word for i in places[:1] for word in words[i : i + 1 + ("=" not in words[i])]]
+    options = [i for i, word in enumerate(words) if word.partition("=")[0] in _LAB_OPTIONS]
+    lab = [word for i in options[:1] for word in words[i : i + 1 + ("=" not in words[i])]]
     readers: dict[str, Reader] = {
         "groups": failure_groups,
         "behind": outputs_lines,
@@ -284,7 +285,7 @@ def html_text(run: RunData, cases: Iterable[CaseRecord] | None = None) -> str:
         since=since,
         coverage=coverage,
         became={word: became[word] for word in since.titles if became[word]} if since else {},
-        tested=_tested(rows.values("device"), {axis: rows.values(axis) for axis in VERSIONS}),
+        tested=places(rows.values("device"), {axis: rows.values(axis) for axis in VERSIONS}),
         behind=parts["behind"],
         drifting=parts["drifting"],
         simulated=parts["simulated"],
@@ -313,16 +314,10 @@ def _new_among(cases: Iterable[str], since: Since | None) -> int:
     return sum(since.became.get(case) in _NEW for case in cases) if since else 0
 
 
-def _tested(devices: Iterable[str], versions: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return devices, and versions of each kind, in words."""
-    named = [f"{axis} {first_names(values)}" for axis, values in versions.items() if values]
-    return [first_names(devices, 3), *named]
-
-
 def _where(group: FailureGroup) -> tuple[str, str]:
     """Return the files of a group, and its devices with versions."""
     files = dict.fromkeys(case.partition("::")[0] for case in group.cases)
-    return first_names(files, 2), "; ".join(_tested(group.devices, group.versions))
+    return first_names(files, 2), ", ".join(places(group.devices, group.versions))
 
 
 def _since(group: FailureGroup, since: Since | None) -> tuple[str, str]:

@@ -285,18 +285,22 @@ def _group_line(group: FailureGroup, width: int) -> str:
     label = f"expected, {known}: {record.outcome}" if known else record.outcome.upper()
     parts = () if error is None else (error.call, _why(error))
     text = ": ".join(filter(None, parts)) or "no explanation"
-    places = _fit(f"{', '.join(_places(group))}; ", width // 3) if len(group.cases) > 1 else ""
-    tail = f"  [{places}first: {_fit(record.case, width // 3)}]"
+    where = (
+        _fit(f"{', '.join(places(group.devices, group.versions))}; ", width // 3)
+        if len(group.cases) > 1
+        else ""
+    )
+    tail = f"  [{where}first: {_fit(record.case, width // 3)}]"
     head = f"{len(group.cases):>4} x {label}{lost}: {text}"
     return _fit(head, width - len(tail)) + tail
 
 
-def _places(group: FailureGroup) -> Iterator[str]:
-    """Yield the devices and versions of a group's cases."""
-    versions = group.versions
-    compiler = {} if versions["compiler"] == versions["qnn"] else versions["compiler"]
-    places = {"on": group.devices, "QNN": versions["qnn"], "ORT": versions["ort"]}
-    for title, names in (places | {"compiled by": compiler}).items():
+def places(devices: Iterable[str], versions: Mapping[str, Iterable[str]]) -> Iterator[str]:
+    """Yield the devices and versions of cases in words."""
+    qnn, compiler = versions["qnn"], versions["compiler"]
+    named = {"on": devices, "QNN": qnn, "ORT": versions["ort"]}
+    named |= {} if {*compiler} == {*qnn} else {"compiled by": compiler}
+    for title, names in named.items():
         if names:
             yield f"{title} {first_names(sorted(names, key=_order))}"
 

@@ -225,8 +225,7 @@ def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
     remarks = partial(run.records.remarks, collected=collected, brief=brief)
     figures = () if brief else (figure_blocks,)
     summed_up, remarked, *blocks = read_once(cases, summary, remarks, *figures)
-    is_whole = not coverage.not_run and not run.records.earlier and coverage.selected is not None
-    if is_whole and verbosity >= -1:
+    if coverage.is_whole and not run.records.earlier and verbosity >= -1:
         del summed_up[0]  # pytest's last line counts the same cases
     if not brief:
         compared = [grid_lines(grid) for grid in grids(cases) if grid.compares]

@@ -152,6 +152,8 @@ def terminal(made_run: Made) -> str:
     if made_run.kind in ("killed", "unknown"):
         return report(made_run)  # it was killed before it could say anything
     assert "= qnn-harness =" in made_run.output, made_run.output
+    if made_run.coverage.is_whole:  # pytest's last line says it
+        return made_run.output.splitlines()[-1].replace(" failed", " failure")
     _, _, text = made_run.output.partition("= qnn-harness =")
     return next(line for line in text.splitlines()[1:] if line)
 

@@ -298,8 +298,7 @@ def night_blocks(
     bad = any(change.became == "new" for change in changes) or bool(coverage.flaky)
     bad = bool(night.exit_code) if night else bad or not coverage.is_whole
     kind = "Night" if site.is_night(i) else "Run"
-    day = f"{kind} of {day_and_minute(run.started)} "
-    yield Heading([day, Span(run.run, style="code")], 1)
+    yield Heading([f"{kind} of {day_and_minute(run.started)} ", Span(run.run, style="code")], 1)
     yield Paragraph(sentence(site, i, changes), "verdict bad" if bad else "verdict")
     if night is not None and night.failed_on:
         yield Paragraph(f"Fails because of: {reasons_text(night.failed_on)}.")

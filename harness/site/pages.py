@@ -401,7 +401,5 @@ def curve(
     last, value = known[-1]
     labels = [(76, 84, "start", days[0]), (326, 84, "end", days[last])]
     labels += [(70, 12, "end", text(most)), (70, 70, "end", text(least))][most == least :]
-    facts = {"title": title, "value": text(value), "versions": versions}
-    return Markup(
-        template("curve.html.j2", __package__).render(facts, points=points, labels=labels)
-    )
+    facts = {"title": title, "value": text(value), "versions": versions, "points": points}
+    return Markup(template("curve.html.j2", __package__).render(facts, labels=labels))

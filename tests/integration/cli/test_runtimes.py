@@ -107,7 +107,7 @@ def test_verify_finds_one_flipped_byte(runtimes: Commands, runtime_for: RuntimeF
         ("show mine:9.9", "'9.9'"),
         ("verify 9.9 --target linux-x64", "valid: 2.47.0"),
         ("verify 2.48.40", "2.48.40"),
-        ("show latest --target android-arm64", "'android-arm64'"),
+        ("show latest --target android-arm64", "for android-arm64;"),
     ],
 )
 def test_wrong_words(words: str, text: str, runtimes: Commands) -> None:

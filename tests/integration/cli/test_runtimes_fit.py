@@ -140,7 +140,7 @@ def test_the_command(tmp_path: Path) -> None:
     text = qnn_harness("runtimes", "fit", FIELD / old, code=0).stdout
     assert "made by QNN 2.34.0.250424201103_119471 for HTP v75" in text
     assert "SoCs: SM8650\n" in text
-    assert "fits     litert (with QNN) 1.3.0 (2.34.0)" in text
+    assert "fits     litert 1.3.0 (QNN 2.34.0)" in text
     plain = tmp_path / "m.onnx"
     plain.write_bytes(Model("tiny").serialized())
     (file,) = fits(plain, "--lab", lab, "--device", "sim-v73")

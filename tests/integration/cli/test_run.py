@@ -330,7 +330,10 @@ def test_contexts_load_with_options(lab: DeviceRuns, tiny: Path) -> None:
             ["--context-option=spill_fill_group=9", "--residency=window"],
             "contexts of a group must be resident, not window",
         ),
-        (["--profile-run=full", "--rounds=1"], "--rounds: --profile-run full makes as many rounds"),
+        (
+            ["--profile-run=full", "--rounds=1"],
+            "--rounds: --profile-run full sets the number of rounds itself",
+        ),
         (["--profile-run=half"], "Invalid value for '--profile-run': 'half' is not 'full'."),
     ],
 )

@@ -213,10 +213,9 @@ def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
     terminalreporter.write_sep("=", "qnn-harness")
     cases = folder.contents().cases
     above = run.failures.shown if run.failures is not None else {}
-    verbosity = terminalreporter.config.option.verbose
     coverage = folder.coverage()
     many = (coverage.selected or coverage.judged) > _MANY_CASES
-    brief = many and verbosity <= 0
+    brief = many and terminalreporter.config.option.verbose <= 0
     page = folder.path / "report.html"
     summary = partial(
         summary_lines, coverage=coverage, report=page, above=above, brief=brief, width=_WIDTH
@@ -225,8 +224,6 @@ def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
     remarks = partial(run.records.remarks, collected=collected, brief=brief)
     figures = () if brief else (figure_blocks,)
     summed_up, remarked, *blocks = read_once(cases, summary, remarks, *figures)
-    if coverage.is_whole and not run.records.earlier and verbosity >= -1:
-        del summed_up[0]  # pytest's last line counts the same cases
     if not brief:
         compared = [grid_lines(grid) for grid in grids(cases) if grid.compares]
         summed_up += [*lines(*blocks), *chain.from_iterable(compared)]

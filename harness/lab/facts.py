@@ -318,6 +318,11 @@ def _group_fields(lines: list[str]) -> dict[str, dict[str, str]]:
     return fields
 
 
+def _percent(text: str | None) -> int | None:
+    number = integer(text)
+    return number if number is not None and number <= 100 else None
+
+
 def _battery(sections: Mapping[str, list[str]]) -> tuple[int | None, bool | None, float | None]:
     """Return (percent, charging, degrees Celsius) from dumpsys, else from /sys."""
     values: dict[str, str] = {}
@@ -326,14 +331,14 @@ def _battery(sections: Mapping[str, list[str]]) -> tuple[int | None, bool | None
         values.setdefault(key.strip(), value.strip())
     if values.get("present") == "false":
         return None, None, None
-    percent = integer(values.get("level"))
+    percent = _percent(values.get("level"))
     if percent is not None:
         # 2 is charging, 5 full: BatteryManager.BATTERY_STATUS_*
         charging = {"2": True, "5": True, "3": False, "4": False}.get(values.get("status", ""))
         tenths = _decimal(values.get("temperature", ""))
         return percent, charging, None if tenths is None else tenths / 10
     for supply in _group_fields(sections.get("supplies", [])).values():
-        percent = integer(supply.get("capacity"))
+        percent = _percent(supply.get("capacity"))
         if supply.get("type") == "Battery" and percent is not None:
             status = supply.get("status", "")
             tenths = _decimal(supply.get("temp", ""))

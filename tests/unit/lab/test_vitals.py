@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from harness.lab.facts import LOAD_SCRIPT, VITALS_SCRIPT as SCRIPT, parse_load, parse_vitals
 from tests.properties import damaged, reached, reaches
@@ -93,6 +93,7 @@ def test_an_answer_that_was_cut_is_none() -> None:
 
 @reaches(0.6)
 @given(damaged(PHONE))
+@example(PHONE.replace("level: ", "level: 9"))
 def test_any_text_is_survived(text: str) -> None:
     vitals = parse_vitals(f"{text}\n@qnn-harness:end\n")
     if vitals.hottest_c is not None:

@@ -9,6 +9,7 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Collection, Generator
+from copy import copy
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
 import pytest
@@ -146,6 +147,7 @@ class Failures:
                     if text in texts and option.verbose <= 0:
                         continue
                     texts.add(text)
+                    report = copy(report)
                     report.longrepr = wrapped(terminalreporter, text)
                 reports.append(report)
                 self.shown[report.nodeid] = str(text)

@@ -40,10 +40,19 @@ def test_lines_break_at_spaces_of_a_terminal_only() -> None:
 
 @pytest.mark.parametrize(("verbose", "printed"), [(0, ["a", "c", "d", "e"]), (1, [*"abcde"])])
 def test_equal_failures_of_cases_are_printed_once(verbose: int, printed: list[str]) -> None:
-    texts = {"a": "x", "b": "x", "c": "y", "d": ("x",), "e": ("x",)}
+    texts = {
+        "a": "x" * 15 + " y" * 15,
+        "b": "x" * 15 + " y" * 15,
+        "c": "y",
+        "d": ("x",),
+        "e": ("x",),
+    }
     failed = [SimpleNamespace(nodeid=k, longrepr=v, **{OURS: True}) for k, v in texts.items()]
-    config = SimpleNamespace(option=SimpleNamespace(tbstyle="auto", verbose=verbose))
-    reporter = SimpleNamespace(stats={"failed": [*failed]}, config=config, isatty=False)
+    config = SimpleNamespace(
+        option=SimpleNamespace(tbstyle="auto", verbose=verbose),
+        get_terminal_writer=lambda: SimpleNamespace(fullwidth=20),
+    )
+    reporter = SimpleNamespace(stats={"failed": [*failed]}, config=config, isatty=True)
     failures = Failures()
     summary = failures.pytest_terminal_summary(reporter)
     next(summary)
@@ -51,6 +60,7 @@ def test_equal_failures_of_cases_are_printed_once(verbose: int, printed: list[st
     assert sorted(failures.shown) == printed
     summary.close()
     assert reporter.stats["failed"] == failed
+    assert {report.nodeid: report.longrepr for report in failed} == texts
 
 
 @pytest.mark.parametrize(

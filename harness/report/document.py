@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 Style = Literal["plain", "code", "strong", "dim", "bad"]
-_TAGS: Final = {
+TAGS: Final = {
     "plain": ("", ""),
     "code": (Markup("<code>"), Markup("</code>")),
     "strong": (Markup("<b>"), Markup("</b>")),
@@ -114,6 +114,12 @@ def code(text: str, most: int = 200) -> Span:
     return Span(shortened(" ".join(text.split()), most), style="code")
 
 
+def prose(text: str) -> list[str | Span]:
+    """Return a text, in which commands stand between backticks, as spans."""
+    parts = enumerate(text.split("`"))
+    return [Span(part, style="code" if i % 2 else "plain") for i, part in parts if part]
+
+
 def joined(spans: Iterable[Span]) -> list[str | Span]:
     """Return spans with commas between them."""
     return [part for span in spans for part in (", ", span)][1:]
@@ -153,9 +159,7 @@ def lines(blocks: Iterable[Block]) -> Iterator[str]:
 
 def html(blocks: Iterable[Block | Markup]) -> Markup:
     """Return blocks as HTML for a page's body; markup stays as it is."""
-    return Markup(
-        template("blocks.html.j2").render(blocks=blocks, spans=_spans, tags=_TAGS)
-    ).strip()
+    return Markup(template("blocks.html.j2").render(blocks=blocks, spans=_spans, tags=TAGS)).strip()
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

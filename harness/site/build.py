@@ -47,6 +47,7 @@ from harness.report.document import (
     Table,
     day_and_minute,
     joined,
+    prose,
 )
 from harness.results.coverage import Coverage
 from harness.results.journal import without_gc
@@ -90,7 +91,7 @@ def cause_blocks(site: SiteData, cause: StoredCause) -> Iterator[Block]:
     if error is not None and error.diagnosis is not None:
         yield Paragraph([Span(error.diagnosis.words, style="strong")])
         if error.diagnosis.fix:
-            yield Paragraph(["What helps: ", Span(error.diagnosis.fix)])
+            yield Paragraph(["What helps: ", *prose(error.diagnosis.fix)])
     if error is not None:
         yield CodeBlock([error.message])
     changes = site.store.changes("cause", cause.cause)

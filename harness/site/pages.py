@@ -56,6 +56,7 @@ from harness.report.document import (
     fill_slot,
     joined,
     page,
+    prose,
     template,
 )
 from harness.report.html import html_text
@@ -302,7 +303,7 @@ def _row(site: SiteData, kind: Became, changes: Sequence[NightChange], links: Li
     summary = site.cause(first.run_index, first.cause)
     known: list[str | Span] = [links.page(site.copy(summary.folder), summary.known)]
     if diagnosis and diagnosis.fix and kind != "fixed":
-        known = [Span(diagnosis.fix), _BREAK, *known] if summary.known else [Span(diagnosis.fix)]
+        known = [*prose(diagnosis.fix), *((_BREAK, *known) if summary.known else ())]
     if kind == "known":
         issues = dict.fromkeys(change.known_issue for change in changes if change.known_issue)
         known = ["known issue ", *joined([Span(issue, style="code") for issue in issues])]

@@ -30,6 +30,7 @@ from harness.cli.common_options import (
     reports_option,
 )
 from harness.cli.lab_options import (
+    SERIAL,
     Number,
     PytestCommand,
     device_option,
@@ -252,7 +253,9 @@ class _PytestGroup(PytestCommand, CommandGroup):
 @duration_option("--timeout", "timeout_s", "Start no run after this time, such as 2h.")
 @_axis_options
 @device_option(
-    "Device (default: that of the case); the next ones replace it if it fails.", multiple=True
+    "Device (default: ANDROID_SERIAL, else that of the case); others replace it if it fails.",
+    multiple=True,
+    envvar=SERIAL,
 )
 @click.option(
     "--resume",

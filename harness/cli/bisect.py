@@ -326,7 +326,7 @@ def log(folder: Path | None, reports: Path) -> None:
 @reports_option
 @json_option
 def replay(file: Path, reports: Path, as_json: bool) -> int:
-    """Start a bisection from the answers in a log.jsonl, which you may correct before."""
+    """Start a bisection from the answers in a log.jsonl, corrected or not."""
     return run_bisection(replay_log(file, reports), None, as_json=as_json)
 
 

@@ -78,8 +78,8 @@ def history() -> None:
     callback=_day,
     help="Only runs since this day, such as 2026-11-23.",
 )
-@reports_option
 @lab_option
+@reports_option
 @json_option
 def list_command(
     text: str,

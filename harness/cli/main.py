@@ -40,7 +40,7 @@ COMMANDS: Final = {
     "nightly": "Fetch new versions, run `pytest -m device`, compare, bisect new failures, and "
     "publish.",
     "notify": "Send the summary of a night or a run to the channels of `notify` in devices.yaml.",
-    "report": "Write the reports of runs, merge runs, or write the pages of the lab.",
+    "report": "Write the reports of runs, merge runs, or write the dashboard of the lab.",
     "run": "Run model files on devices: load their contexts, execute them and record the result.",
     "runtimes": "List, fetch, show and verify QNN runtimes.",
     "simulator": "Start simulated devices, or build the emulator of their DSPs.",

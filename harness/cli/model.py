@@ -284,7 +284,7 @@ def _content(file: Path) -> str:
 )
 @qnn_option("QNN version for the memory estimate (default: newest).")
 @click.option("--remedies", is_flag=True, help="Try on a device what makes them fit.")
-@device_option("Device for --remedies (default: all).")
+@device_option("Device for --remedies (default: ANDROID_SERIAL, else all).")
 @click.option(
     "--resume",
     metavar="RUN",

@@ -59,8 +59,8 @@ def _case_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("case", required=False)
 @output_option("The bundle to write.")
 @click.option("--resume", type=NamedPath(), metavar="DIR", help="Resume the stopped search in DIR.")
-@json_option
 @_case_options
+@json_option
 def reduce_command(
     case: str | None, output: Path | None, resume: Path | None, as_json: bool, **options: Any
 ) -> int:

@@ -28,12 +28,14 @@ _NO_NIGHT: Final = "there is no unfinished night to resume"
 
 
 @click.command(cls=PytestCommand)
-@duration_option("--timeout", "timeout_s", "Time for everything (default: 4h, or as before).")
-@click.option(
-    "--resume", is_flag=True, help="Continue the last unfinished night, with its whole time again."
+@duration_option(
+    "--timeout", "timeout_s", "Time limit of the night (default: 4h, or that of the resumed one)."
 )
 @click.option(
-    "--site", type=NamedPath(), metavar="DIR", help="Also write the pages of the lab into DIR."
+    "--resume", is_flag=True, help="Continue the last unfinished night, with its full time limit."
+)
+@click.option(
+    "--site", type=NamedPath(), metavar="DIR", help="Also write the dashboard of the lab into DIR."
 )
 @lab_option
 @reports_option
@@ -49,10 +51,10 @@ def nightly(
 ) -> int:
     """Fetch new versions, run `pytest -m device`, compare, bisect new failures, and publish.
 
-    The run is compared with that of the last night of the same cases. Each cause of failures
+    The run is compared with the previous night's run of the same cases. Each cause of failures
     becomes an issue in reports/latest-nightly/issues, which later nights update. Bisections that
-    do not finish in time are continued in the next night. After a crash the same command continues
-    the night; when its time is over, --resume does.
+    do not finish in time continue in the next night. After a crash, repeat the same command to
+    continue the night; after its time limit, use --resume.
 
     \b
     Examples:

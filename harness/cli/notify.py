@@ -27,8 +27,8 @@ _MOST_BYTES: Final = 64 << 20
 def notify(folder: Path, test: bool, dry_run: bool, lab_file: Path) -> int:
     """Send the summary of a night or a run to the channels of `notify` in devices.yaml.
 
-    FOLDER is that of a night (default: reports/latest-nightly) or of a run. Nights send theirs by
-    themselves; this repeats a message that did not arrive.
+    FOLDER is that of a night (default: reports/latest-nightly) or of a run. `nightly` sends its own
+    message; this command repeats one that did not arrive.
 
     \b
     Exit codes: 0 sent, 2 wrong input, 3 a channel failed.

@@ -20,7 +20,7 @@ from harness.results.run_folder import JOURNAL, RunFolder
 
 @click.group(cls=CommandGroup)
 def report() -> None:
-    """Write the reports of runs, merge runs, or write the pages of the lab."""
+    """Write the reports of runs, merge runs, or write the dashboard of the lab."""
 
 
 @report.command()
@@ -63,10 +63,12 @@ def merge(runs: tuple[Path, ...], output: Path) -> None:
 
 
 @report.command()
-@output_option("The folder of the site.", metavar="DIR", default=Path("site"), show_default=True)
+@output_option(
+    "The folder of the dashboard.", metavar="DIR", default=Path("site"), show_default=True
+)
 @reports_option
 def site(output: Path, reports: Path) -> None:
-    """Write the pages of the lab into a folder: nights, cases, devices, causes.
+    """Write the dashboard of the lab into a folder: nights, cases, devices, causes.
 
     The pages need neither a network nor a server. New runs are imported into the history first,
     unless QNN_HARNESS_HISTORY names a database.

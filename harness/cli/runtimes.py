@@ -254,8 +254,8 @@ def fit_command(
 ) -> int:
     """List which runtimes, SoCs and releases of engines fit FILEs, without running anything.
 
-    FILE is what `model inspect` reads. Nothing is fetched but the newest QNN, which reads context
-    binaries. With --device the SoC in devices.yaml counts; a device that is not in it is asked.
+    FILE is what `model inspect` reads. Only the newest QNN is downloaded, to read context binaries.
+    With --device, the SoC is that in devices.yaml, or what an unlisted device reports.
 
     \b
     Exit codes: 0 something fits each FILE, 1 nothing fits one of them, 2 a FILE is of an unknown

@@ -212,7 +212,7 @@ class CaseSession:
 
     @property
     def device(self) -> AttachedDevice:
-        """The device; whoever accesses it counts as having used it."""
+        """The device; access counts as use."""
         self._is_used = True
         return self._provisioned.device
 

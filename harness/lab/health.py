@@ -163,7 +163,7 @@ def judge_health(vitals: Vitals, rules: HealthRules, *, has_dsp: bool) -> Health
         say("bad", "booting", "it has not finished booting")
     full = vitals.free_storage_bytes is not None and vitals.free_storage_bytes < _MB
     if vitals.write_problem is not None and (full or "No space left" in vitals.write_problem):
-        # making room is for whoever puts something there, who also says best what did not fit
+        # deployment makes room, and reports best what did not fit
         say("suspect", "storage-full", f"its storage is full: {vitals.write_problem}")
     elif vitals.write_problem is not None:
         say("bad", "not-writable", f"its work folder is not writable: {vitals.write_problem}")

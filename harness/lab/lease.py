@@ -450,7 +450,7 @@ class Lease(LockedFile):
     def lock_on_device(self, lock: DeviceLock, line: bytes, *, wait: bool) -> Held | None:
         """Lock the device itself, or find out that it is still locked; return who has it if not.
 
-        A device that does not answer counts as locked: whoever uses it meets that fault. Raises
+        A device that does not answer counts as locked: its user then gets that error. Raises
         LeaseLost if somebody had it since it was locked here.
         """
         try:

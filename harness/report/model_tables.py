@@ -57,7 +57,7 @@ def nodes_tables(records: Iterable[CaseRecord]) -> list[Block]:
         columns = ("Node", "Op", "On", "Why not on the NPU")
         blocks += [Paragraph(line), Table(title, columns, [*_lines(rows)])]
     if (more := len(cases) - _MOST_CASES) > 0:
-        blocks.append(Paragraph(f"... and what ran where in {counted(more, 'case')} more"))
+        blocks.append(Paragraph(f"... and the nodes of {counted(more, 'more case')}"))
     return blocks
 
 

@@ -23,11 +23,11 @@ def run_data(folder: RunFolder, since: Since | None = None) -> RunData:
 
 @without_gc()
 def project(folder: RunFolder, since: Since | None = None) -> RunData:
-    """Write the projections anew; return their data, with a summary. Raises InfraError."""
+    """Write the projections again; return their data, with a summary. Raises InfraError."""
     run = run_data(folder, since)
 
     def summary(cases: Iterable[CaseRecord]) -> list[str]:
-        return summary_lines(cases, run.coverage, folder.path)
+        return summary_lines(cases, run.coverage, folder.path / "report.html")
 
     def junit(cases: Iterable[CaseRecord]) -> None:
         with written_whole(folder.path / "junit.xml") as stream:

@@ -121,7 +121,7 @@ def cut_short(info: Mapping[str, Any]) -> str | None:
     """Return why a run may lack cases, by its run.json; None if it ended in order."""
     if info.get("problem") is not None:
         return str(info["problem"])
-    return "it was killed before it could record why" if info.get("finished", "") is None else None
+    return "killed, or still running" if info.get("finished", "") is None else None
 
 
 def totals(cases: Iterable[CaseRecord]) -> dict[str, int]:

@@ -131,7 +131,7 @@ MAX_LINE_BYTES: Final = 8 << 20
 _BATCH_BYTES: Final = 128 << 10
 """The size of a batch of records, by the bytes of their lines."""
 _HELD_BYTES: Final = 48 << 20
-"""If the records take more memory than this, they are read anew at each iteration."""
+"""If the records take more memory than this, they are read again at each iteration."""
 _MOST_LINES: Final = 100
 _MOST_PROBLEMS: Final = 100
 _PROBLEM_CHARS: Final = 300
@@ -226,7 +226,7 @@ class SkippedLines:
 
 
 class JournalRecords(BatchedRecords):
-    """Records of a large journal, by their offsets; each iteration reads them anew."""
+    """Records of a large journal, by their offsets; each iteration reads them again."""
 
     def __init__(self, path: Path, places: Sequence[int]) -> None:
         self._path, self._places = path, places
@@ -262,7 +262,7 @@ class JournalRecords(BatchedRecords):
 
 
 Records: TypeAlias = Sequence[CaseRecord] | JournalRecords
-"""Records in memory, or records that are read anew at each iteration."""
+"""Records in memory, or records that are read again at each iteration."""
 
 
 @dataclass(frozen=True)
@@ -355,7 +355,7 @@ def cases_in(path: Path) -> Iterator[tuple[int, CaseRecord]]:
 def read_journal(path: Path) -> Contents:
     """Read a results.jsonl, also one whose writer died in the middle of a line.
 
-    If its records would take much memory, they are read anew at each iteration. Lines that are no
+    If its records would take much memory, they are read again at each iteration. Lines that are no
     records are reported and left out. Raises ConfigError if it cannot be read, or all of it has
     another schema.
     """

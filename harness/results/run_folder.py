@@ -191,7 +191,7 @@ def ordered(folders: Iterable[Path]) -> list[Path]:
     numbers: dict[Path, RunNumber] = {}
     for folder in sorted(folders):
         try:
-            # by one name, whoever asks, so that it is said once
+            # by one name, so that it is reported once
             numbers[folder] = RunNumber.of(folder.name, info_in(folder.absolute()))
         except ConfigError as error:
             _log.warning("left out: %s", error, extra=ONCE)

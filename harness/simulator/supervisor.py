@@ -51,10 +51,10 @@ _TRIES: Final = 16
 class BoundPort:
     """A port of 127.0.0.1, bound as long as this process or a fork of it has it open.
 
-    It refuses connections until `listen`, and again after `refuse`. Nobody else can bind it in
-    between: Linux lets two sockets share a port that nobody listens on if both say SO_REUSEADDR,
-    whoever they belong to, so this one sets it only at `listen`, where it is needed,
-    since connections that have ended would keep the port from being used again for a minute.
+    It refuses connections until `listen`, and again after `refuse`. No other process can bind it in
+    between: Linux lets two sockets of any processes share a port without a listener if both set
+    SO_REUSEADDR, so this one sets it only at `listen`, where connections that have ended would
+    keep the port from being used again for a minute.
     """
 
     BACKLOG: Final = 128

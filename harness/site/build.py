@@ -516,12 +516,12 @@ def build(database: Database, out: Path) -> SiteWriter:
     try:
         copy_pages(database, nights, out)
         digests = dict(_digests(runs, nights, out))
-        anew = [
+        outdated = [
             i
             for i, run in enumerate(runs)
             if run.run not in note.nights or note.nights[run.run].digest != digests[run.run]
         ]
-        first_index = min([max(0, len(runs) - MARKS), *anew])
+        first_index = min([max(0, len(runs) - MARKS), *outdated])
         new = {i: nights[run.run].new for i, run in enumerate(runs) if run.run in nights}
         store = ChangeStore(database, runs, max(0, len(runs) - MARKS), new)
         site = SiteData(
@@ -535,7 +535,7 @@ def build(database: Database, out: Path) -> SiteWriter:
         _write_case_pages(writer, database, site, first_index)
         _write_other_pages(writer, site, first_index)
         written = {run: night for run, night in note.nights.items() if run in digests}
-        for i in anew:
+        for i in outdated:
             run, changes = runs[i].run, store.of_night(i)
             page = render_page(f"Night {run}", night_blocks(site, i, changes, Links()))
             writer.write(page_of("night", run), page)

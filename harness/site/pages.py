@@ -3,8 +3,8 @@
 Links to pages that the site does not have are removed. So the folder can be moved anywhere, and
 keeps pages that are deleted from reports.
 
-Anybody may have written the pages beside journals. So the page of a run, which has scripts, is made
-anew from its journal, and the others, which have none, are copied so that no script runs.
+The pages beside journals are untrusted. So the page of a run, which has scripts, is made again from
+its journal, and the others, which have none, are copied so that no script runs.
 
 Shapes repeat colours: passed is low, failed is high, lost is a frame.
 """

@@ -78,7 +78,7 @@ class AskedPhone(JsonPart):
 
 
 class AppReport(Printout):
-    """What `app check` found; `device` is the phone that was asked, if any.
+    """The result of `app check`; `device` is the phone that was asked, if any.
 
     `components` are QNN and what uses it, by name, with the versions that their libraries tell.
     """

@@ -40,7 +40,7 @@ class LibraryTag:
 
     @property
     def counts(self) -> bool:
-        """Whether the package manager takes it for a native library."""
+        """True if the package manager treats it as a native library."""
         return (self.tag, self.parent) == ("uses-native-library", "application")
 
 

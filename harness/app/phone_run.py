@@ -53,7 +53,7 @@ _FAILURES: Final = tomllib.loads(
 
 
 class AppRunReport(Printout):
-    """What `app run` found out.
+    """The result of `app run`.
 
     `before` is the version that was there, which is kept; None if there was none. `outcome` is what
     became of the app in `watched_s`, shown by the line `sign`; `unknown` if its process was not

@@ -122,9 +122,9 @@ class Comparison:
     base_coverage: Coverage
     drifted: tuple[Drifted, ...] = ()
     speed: SpeedCompared | None = None
-    """None where it was not judged."""
+    """The changes of times; None if they were not compared."""
     ops: OpsCompared | None = None
-    """None where no case was profiled in both runs."""
+    """The changes of ops; None if no case was profiled in both runs."""
     states: Mapping[str, CaseState] = field(default_factory=dict)
     """The states of flaky cases by name, where earlier runs were read."""
     files_changed: tuple[str, ...] = ()

@@ -139,22 +139,22 @@ class DspFields(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     sessions: Annotated[StrictInt, Field(ge=0, le=64)] | None = None
-    """How many protection domains all processes together may open."""
+    """The most protection domains that all processes together may open."""
 
     handles: Annotated[StrictInt, Field(ge=0, le=4096)] | None = None
-    """How many DMA handles a process may have."""
+    """The most DMA handles of a process."""
 
     mapped_mb: Annotated[StrictInt, Field(ge=1, le=4096)] | None = None
-    """How much (MiB) of its client's memory a protection domain may map."""
+    """The most memory (MiB) of its client that a protection domain may map."""
 
     vtcm_mb: Annotated[StrictInt, Field(ge=1, le=32)] | None = None
-    """How much fast memory (MiB) it has; by default as the SoC."""
+    """The size of its VTCM in MiB (default: that of the SoC)."""
 
     hvx_threads: Annotated[StrictInt, Field(ge=1, le=16)] | None = None
-    """How many vector contexts it has."""
+    """The number of its vector (HVX) contexts."""
 
     unsigned_pd: StrictBool | None = None
-    """Whether programs without a vendor's signature may open it."""
+    """False: only programs with a vendor's signature may open it."""
 
     def limits(self, arch: int | None, vtcm_mb: int | None) -> DspLimits:
         """Return all limits, on a SoC with this HTP (73 for v73) and VTCM (MiB)."""
@@ -192,7 +192,7 @@ class RuntimeSource(TaggedModel):
     hook = "qnn_runtime_sources"
 
     name: SourceName
-    """What stands in front of its versions: `--qnn NAME:2.31.0`, `--qnn NAME:latest`."""
+    """The name before its versions: `--qnn NAME:2.31.0`, `--qnn NAME:latest`."""
 
     kind: str
     """The kind of place."""

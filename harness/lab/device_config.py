@@ -121,19 +121,19 @@ class AdbHost(BaseModel, extra="forbid", frozen=True):
     """An adb server on another machine, or on another port of this one."""
 
     name: Name
-    """What `host` of a device refers to."""
+    """The name that `host` of a device refers to."""
 
     host: Address = "127.0.0.1"
     """Host name or IP address; with `ssh`, as seen from there."""
 
     port: Annotated[StrictInt, Field(ge=1, le=65535)] = 5037
-    """Where it listens."""
+    """The port of the server."""
 
     ssh: SshComputer | None = None
     """The computer, as [user@]host[:port], that ssh reaches it through."""
 
     socket: Annotated[Workdir, Field(max_length=107)] | None = None
-    """In place of these: the Unix socket of a server on this computer."""
+    """The Unix socket of a server on this computer, instead of `host` and `port`."""
 
     @property
     def address(self) -> ServerAddress:
@@ -175,7 +175,7 @@ class LabInUse(Protocol):
 
 
 class DevicePlace(Protocol):
-    """What a source knows of a device: whether it may be used now, and its power."""
+    """The state of a device in its source: its power, and if it may be used now."""
 
     @property
     def name(self) -> str: ...
@@ -217,7 +217,7 @@ class DeviceSource(BaseModel):
     @property
     @abstractmethod
     def most(self) -> int:
-        """How many devices a run reserves at most."""
+        """The most devices that a run reserves."""
 
     @abstractmethod
     def find(self) -> Iterable[SourceDevice]:
@@ -241,13 +241,13 @@ class DeviceConfig(TaggedModel):
     others = (DeviceSource,)
 
     name: Name
-    """What options and reports call it."""
+    """The name of the device in options and reports."""
 
     transport: Text
-    """What leads to it; without this key `simulated` if that is true, else `adb`."""
+    """The connection to the device (default: `simulated` if that is true, else `adb`)."""
 
     simulated: Annotated[StrictBool, WithJsonSchema({"const": False})] = False
-    """Whether the harness starts it itself."""
+    """True for a simulated device, which the harness starts."""
 
     soc: Word | None = None
     """The SoC's name, e.g. QCS8550; what shall be simulated, or what the device does not tell."""
@@ -256,7 +256,7 @@ class DeviceConfig(TaggedModel):
     """73 for HTP v73; by default that of the SoC."""
 
     target: Target | None = None
-    """What its libraries are built for; by default the device is asked."""
+    """The target of its libraries (default: as the device reports)."""
 
     adreno: Adreno | None = None
     """Model number of its GPU; by default that of the SoC, else the device is asked."""
@@ -268,18 +268,18 @@ class DeviceConfig(TaggedModel):
     """Devices of one pool share cases: each runs once, on whichever of them is free."""
 
     enabled: StrictBool = True
-    """Whether it is used."""
+    """False: the device is not used."""
 
     tags: tuple[Word, ...] = ()
     """Words of your own that tests can require."""
 
     shared: bool | None = None
-    """Whether other computers use it, too, so that leases are kept on it. By default it is if its
-    adb server is another computer's, its serial a network address, or it is reached by ssh.
+    """True: other computers use the device, too, so leases are kept on it. The default is true if
+    its adb server is another computer's, its serial a network address, or it is reached by ssh.
     """
 
     store_limit_mb: Annotated[StrictInt, Field(ge=1)] | None = None
-    """How much (10^6 bytes) deployed files may take on it; by default half of what is free."""
+    """The most storage for deployed files, in 10^6 bytes (default: half of the free storage)."""
 
     health: HealthRules | None = None
     """Its own rules in place of the lab's."""
@@ -295,7 +295,7 @@ class DeviceConfig(TaggedModel):
     """Its own in place of the lab's; a simulated device has none unless it is given here."""
 
     can_reboot: ClassVar[bool] = True
-    """Whether such devices can be rebooted at all."""
+    """True if such devices can be rebooted."""
 
     @abstractmethod
     def open(self, lab: LabInUse) -> Transport:
@@ -368,14 +368,14 @@ class AdbDeviceConfig(DeviceConfig):
     """The folder on the device that the harness keeps to."""
 
     address: DeviceUrl | None = None
-    """In place of `serial` and `host`: adb://host:port/serial, or ssh://user@host/serial for an adb
-    server behind ssh."""
+    """The address, instead of `serial` and `host`: adb://host:port/serial, or ssh://user@host/serial
+    for an adb server behind ssh."""
 
     serial: Annotated[Serial, Field(validate_default=True)] = ""
-    """As `adb devices` prints it, or host:port of an adbd that listens on the network."""
+    """The serial that `adb devices` prints, or host:port of an adbd on the network."""
 
     host: Name | None = None
-    """The entry of `hosts` whose adb server it hangs on; by default this computer's."""
+    """The entry of `hosts` with its adb server (default: that of this computer)."""
 
     @field_validator("serial", mode="before")
     @classmethod
@@ -479,25 +479,25 @@ class SimulatedDeviceConfig(DeviceConfig):
     """The SoC that shall be simulated."""
 
     target: Literal["linux-x64", "linux-arm64"] = "linux-x64"
-    """What its libraries are built for; programs for linux-arm64 run under qemu."""
+    """The target of its libraries; programs for linux-arm64 run under qemu."""
 
     workdir: ClassVar[str] = DEFAULT_WORKDIR  # type: ignore[misc]  # no field of this kind
     power: ClassVar[None] = None  # type: ignore[misc]
 
     enabled: Enabled = True  # type: ignore[assignment]
-    """Whether it is used. `auto`: where this computer can simulate it."""
+    """False: the device is not used. `auto`: used if this computer can simulate it."""
 
     dsp: Dsp = None
-    """Whether a linux-arm64 board has a DSP: true, or limits of its own."""
+    """True for a linux-arm64 board with a DSP, or the limits of its DSP."""
 
     shows_soc: StrictBool = False
-    """Whether a linux-arm64 board tells its SoC in /sys, as kernels of real ones do."""
+    """True: a linux-arm64 board reports its SoC in /sys, as kernels of real boards do."""
 
     prepares_gpu: StrictBool | None = None
-    """Whether a linux-x64 device's GPU backend prepares graphs; by default it does."""
+    """False: the GPU backend of a linux-x64 device does not prepare graphs."""
 
     storage_limit_mb: Annotated[StrictInt, Field(ge=1)] | None = None
-    """How much (10^6 bytes) it can store; by default as much as the host."""
+    """The size of its storage, in 10^6 bytes (default: that of this computer)."""
 
     @classmethod
     def _defaults(cls, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -62,13 +62,13 @@ class RecoveryRules(BaseModel, extra="forbid", frozen=True):
     """Steps that are allowed to recover a device that does not answer, or keeps failing."""
 
     reboot: StrictBool = True
-    """Whether it may be rebooted."""
+    """False: the device is never rebooted."""
 
     come_back_s: Annotated[StrictInt, Field(ge=0, le=3600)] = 90
-    """How long (seconds) cases wait for a device that vanished in a run to come back."""
+    """The time (seconds) that cases wait for the return of a lost device."""
 
     reboot_timeout_s: Annotated[StrictInt, Field(ge=5, le=3600)] = 240
-    """How long (seconds) it may take to boot."""
+    """The longest time (seconds) of a boot."""
 
 
 class TimedGate(BaseModel, extra="forbid", frozen=True):
@@ -81,7 +81,7 @@ class TimedGate(BaseModel, extra="forbid", frozen=True):
     """All processors together must not be busier within a second."""
 
     wait_s: Annotated[StrictInt, Field(ge=0, le=7200)] = 600
-    """How long (seconds) is waited for that; then the case is an error of the lab."""
+    """The longest wait (seconds); then the case is an error of the lab."""
 
 
 @dataclass(frozen=True)

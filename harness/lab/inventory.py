@@ -147,7 +147,7 @@ class Lab(BaseModel):
     )
 
     schema_number: Schema1
-    """Of which version the file is."""
+    """The version of the file's format."""
 
     hosts: tuple[AdbHost, ...] = ()
     """Adb servers other than this computer's own."""
@@ -159,13 +159,13 @@ class Lab(BaseModel):
     """From when on a device is suspect or bad."""
 
     recovery: RecoveryRules = RecoveryRules()
-    """What may be done to bring a device back."""
+    """The means to recover a device."""
 
     gate: TimedGate = TimedGate()
-    """What is waited for before a case marked `wait_until_idle`."""
+    """The conditions before a case marked `wait_until_idle`."""
 
     runtimes: tuple[SerializeAsAny[RuntimeSource], ...] = ()
-    """Where libraries come from besides the package index, asked in this order."""
+    """Sources of libraries besides PyPI, in the order of the search."""
 
     notify: Annotated[tuple[NotifyChannel, ...], Field(exclude=True)] = ()
     """Channels that messages go to; kept in no run, since URLs give access."""

@@ -63,19 +63,19 @@ class PlaceDevice(BaseModel, extra="forbid", frozen=True):
     """Defaults for the devices of all places; a place's tags of the same names win."""
 
     soc: Word | None = None
-    """As of a device; here, or as tag `soc` of a place."""
+    """The SoC, as for a device; or tag a place with `soc`."""
 
     target: Target | None = None
-    """As of a device; here, or as tag `target` of a place."""
+    """The target, as for a device; or tag a place with `target`."""
 
     pool: Name | None = None
-    """As of a device; here, or as tag `pool` of a place."""
+    """The pool, as for a device; or tag a place with `pool`."""
 
     workdir: Workdir | None = None
-    """As of a device."""
+    """The work folder, as for a device."""
 
     tags: tuple[Word, ...] = ()
-    """As of a device."""
+    """The tags, as for a device."""
 
 
 class LabgridConfig(DeviceSource):
@@ -90,13 +90,13 @@ class LabgridConfig(DeviceSource):
     """The tags that a place must have; `name` asks for one place."""
 
     places: Annotated[StrictInt, Field(ge=1, le=1000)] = 1
-    """How many places a run takes if so many are free when it gets its first."""
+    """The most places for a run, if as many are free when it gets its first."""
 
     wait_s: Annotated[float, Field(ge=0, le=604800)] = 600.0
-    """How long the first place is waited for."""
+    """The longest wait (seconds) for the first place."""
 
     device: PlaceDevice = PlaceDevice()
-    """What is known of the devices of all places."""
+    """The facts about the devices of all places."""
 
     @property
     def request(self) -> PlaceRequest:

@@ -48,7 +48,7 @@ class SourceList(tuple[Source, ...]):
 
     plan: RunPlan | None
     expects: Expects | None
-    """How a bundle says that its contexts ran, and the outcome."""
+    """The way in which the contexts of a bundle ran, and the outcome."""
 
     wrong: ConfigError | None = None
     """Error of a file without sources; the case of the file ends with it."""

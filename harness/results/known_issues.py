@@ -103,7 +103,7 @@ class IssueSignature(Part):
     """
 
     outcome: Literal["failed", "crashed", "hung"] | None = None
-    """How the case ended; without it, in any of the three ways."""
+    """The outcome of the case (default: any of the three)."""
 
     api: Text | None = None
     """The call that failed; without it, a failure that names none."""

@@ -57,7 +57,7 @@ class SdkTree(RuntimeSource):
     """The tree or folder; relative to the folder of devices.yaml."""
 
     toolchain: Word | None = None
-    """Which of several folders of an SDK for one target, e.g. aarch64-oe-linux-gcc9.3."""
+    """The folder, if an SDK has several for a target, such as aarch64-oe-linux-gcc9.3."""
 
     def open(self, folder: Path, cache_root: Path) -> SdkSource:
         path = _below(folder, self.path)
@@ -76,7 +76,7 @@ class LibraryFolder(RuntimeSource):
     """The QNN version, if the libraries do not tell it."""
 
     target: Target | None = None
-    """What the libraries are built for, if they do not tell it."""
+    """The target of the libraries, if it cannot be read from them."""
 
     def open(self, folder: Path, cache_root: Path) -> FolderSource:
         path = _below(folder, self.path)
@@ -107,7 +107,7 @@ class MavenArtifact(RuntimeSource):
     """A folder (relative to that of devices.yaml), or an http(s) URL."""
 
     target: Target = AAR_TARGET
-    """What the libraries are built for."""
+    """The target of the libraries."""
 
     def open(self, folder: Path, cache_root: Path) -> MavenSource:
         try:

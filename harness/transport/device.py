@@ -24,7 +24,7 @@ class Transport(RemoteShell):
     """
 
     is_checked: ClassVar[bool] = False
-    """Whether the transport guarantees that received bytes are those that were sent."""
+    """True if the transport guarantees that received bytes are those that were sent."""
 
     @abstractmethod
     def connect(self, *, timeout_s: float) -> None:

@@ -32,9 +32,8 @@ _BAILED_OUT: Final = re.compile(
 class DspReply(Part):
     """A reply of a simulated DSP that is neither success nor QNN's.
 
-    `by` is `kernel` for what stands in for kernel, driver and DSP system, `emulator` for what the
-    emulator cannot do; `call` is what was asked, `answer` the error as a number or a name, `words`
-    says why.
+    `by` is `kernel` for the simulated kernel, driver and DSP system, `emulator` for a limit of the
+    emulator; `call` is the request, `answer` the error as a number or a name, `words` the reason.
     """
 
     by: By

@@ -228,9 +228,9 @@ EventKind = Literal[
 class DeviceEvent(Part):
     """An event of a device besides cases: a check, a step of recovery, files pushed.
 
-    `run` is filled in where it is recorded. `state` is its state afterwards, `findings` the codes
-    of what was wrong with it; `vitals` are null if it did not answer, or was not asked.
-    `pushed_bytes` is how much a push was to send; its `state` is suspect if it did not succeed.
+    `run` is set by the journal. `state` is the state after the event, `findings` are the codes of
+    its problems; `vitals` are null if they were not queried, or the device did not answer.
+    `pushed_bytes` is the size of a push, whose `state` is suspect if it failed.
     """
 
     schema_number: Schema2 = 2

@@ -129,9 +129,9 @@ class Conditions(Part):
     `suite` is the name of the test's file without `test_` and `.py`, `test` that of the function
     without its parameters, which are `axes`.
 
-    A condition is a value, or a list of values of which one must match: a number, a text in which *
-    stands for anything, or a comparison such as ">=60". `qnn`, `compiler` and `ort` are version
-    ranges such as ">=2.47,<2.51", or a comparison with another of these, such as compiler ">qnn".
+    A condition is a value, or a list of which one value must match: a number, a text (* matches
+    anything), or a comparison such as ">=60". `qnn`, `compiler` and `ort` are version ranges such
+    as ">=2.47,<2.51", or a comparison with another of these, such as compiler ">qnn".
     """
 
     suite: Annotated[AnyOf, AfterValidator(_suites)] | None = None
@@ -172,7 +172,7 @@ class Conditions(Part):
 
 
 class KnownIssue(Part):
-    """One expected failure. After the day `until` it is expected no longer: look at it again.
+    """One expected failure. After the day `until` the failure is no longer expected.
 
     `flaky` means that it comes and goes: a case that passes there is then no sign of a fix.
     """

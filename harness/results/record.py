@@ -274,10 +274,10 @@ class RuntimeRecord(Part):
 class PlacementRecord(Part):
     """The placement of a case, which its name begins with.
 
-    `device` is the device, or the pool or kind of equal ones of which any would do. `ort` is null
-    if none was asked for, `compiler` if contexts are made by that of the runtime's own version.
-    Versions are written as in options: the source may come first, as in sdk:2.31.0. `power` is the
-    profile that the case votes for, null without a vote.
+    `device` is the device, or the pool or kind of equal devices. `ort` is null without ONNX
+    Runtime, `compiler` if the contexts are compiled with the runtime's own version. Versions are
+    written as in options: the source may come first, as in sdk:2.31.0. `power` is the profile that
+    the case votes for, null without a vote.
     """
 
     device: RecordText
@@ -350,12 +350,11 @@ class FileOptions(Part):
 class CaseRecord(Part, Ended):
     """One attempt at one case. `case` is pytest's node id, `duration_s` covers all its phases.
 
-    `test` is the node id without the `placement`, which the harness put in; together with what was
-    `asked` of a file they identify a case. `files_sha256` is the hash of that file's contents (of
-    several files, of their hashes), even if the case never read it: two verdicts with different
-    hashes are not flaky. `engine` is the engine that executes it (`core/matrix_axes.py`).
-    `placement` and `engine` are null if no device fits. `line` is its line in the test's file, null
-    if that is not Python.
+    `test` is the node id without `placement`; the two, and the options in `asked`, identify a case.
+    `files_sha256` is the hash of the user's file (of several files, of their hashes), even if the
+    case never read it: two verdicts with different hashes are not flaky. `engine` is the engine
+    that executes it (`core/matrix_axes.py`). `placement` and `engine` are null if no device fits.
+    `line` is its line in the test's file, null if that is not Python.
 
     `cause` is null exactly for the outcomes passed, unsupported and skipped. `axes` and
     `measurements` are free, but JSON; units are in the names. `checks` are the case's expectations

@@ -65,7 +65,7 @@ class SdkTree(RuntimeSource):
 
 
 class LibraryFolder(RuntimeSource):
-    """Libraries that somebody put together."""
+    """A folder with a set of libraries."""
 
     kind: Literal["folder"]
 
@@ -84,7 +84,7 @@ class LibraryFolder(RuntimeSource):
 
 
 class AndroidArchive(RuntimeSource):
-    """One archive for Android."""
+    """An AAR, the archive format of Android libraries."""
 
     kind: Literal["aar"]
 

@@ -476,7 +476,7 @@ def _explain(
     if kind == "missing":
         fields: Mapping[str, FieldInfo] = getattr(owner, "model_fields", {})
         examples = fields[key].examples if key in fields else None
-        context = detail.get("ctx", {})
+        context: Any = detail.get("ctx", {"choices": ["1"]} if key == "schema" else {})
         return context.get("problem", "is missing"), context.get("choices", examples)
     if kind == "literal_error" and key == "schema" and type(detail["input"]) is int:
         return other_schema(detail["input"], 1), None

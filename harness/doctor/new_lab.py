@@ -29,7 +29,7 @@ def lab_text(
     """
     lines = [
         f"# The devices that `pytest -m device` runs on; written by `qnn-harness init` on {day}.",
-        "# All keys: howto/lab.md of the pages that `qnn-harness --help` names.",
+        "# All keys: reference/files.md of the pages that `qnn-harness --help` names.",
         "schema: 1",
         "",
         "devices:",

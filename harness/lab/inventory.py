@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
+from itertools import chain, count
 from operator import methodcaller
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeGuard
@@ -20,7 +22,7 @@ from pydantic import (
 )
 
 from harness.core import hooks
-from harness.core.errors import ConfigError, NoLabError, plugin_faults
+from harness.core.errors import ConfigError, InfraError, NoLabError, plugin_faults
 from harness.core.json_record import Schema1
 from harness.core.state_folders import BOARDS, cache_root
 from harness.core.yaml_document import (
@@ -136,7 +138,6 @@ _NO_FILE: Final = (
     "--simulated` for a simulated one. pytest, `run` and `bisect` also work without it on "
     "simulated devices: --device sim-v73"
 )
-_UNLISTED: Final = ", and `adb devices` does not list {};"
 
 
 class Lab(BaseModel):
@@ -291,13 +292,9 @@ def _model_with(sources: Sequence[type[DeviceSource]]) -> type[Lab]:
 def free_name(model: str, target: str, used_names: Collection[str | None]) -> str:
     """Return a new name: the model in lower case, with a number if that is in use (pure)."""
     plain = re.sub(r"[^a-z0-9]+", "-", model.lower(), flags=re.ASCII).strip("-")[:40]
-    kind = "board" if target.startswith("linux") else "phone"
-    name = plain = plain.strip("-") or kind
-    number = 1
-    while name in used_names:
-        number += 1
-        name = f"{plain}-{number}"
-    return name
+    plain = plain.strip("-") or ("board" if target.startswith("linux") else "phone")
+    names = chain([plain], (f"{plain}-{number}" for number in count(2)))
+    return next(name for name in names if name not in used_names)
 
 
 def _attached_serial(name: str) -> str | None:
@@ -305,6 +302,17 @@ def _attached_serial(name: str) -> str | None:
     server = AdbServer()
     serials = [seen.serial for seen in server.devices()] if server.is_running() else []
     return next((serial for serial in serials if name in (serial, free_name(serial, "", ()))), None)
+
+
+def _not_attached(name: str) -> NoLabError:
+    origin = " of ANDROID_SERIAL" if name == os.environ.get("ANDROID_SERIAL") else ""
+    try:
+        serials = ", ".join(seen.serial for seen in AdbServer().devices())
+        why = f"`adb devices` lists {serials or 'no device'}"
+    except InfraError as error:
+        why = str(error)
+    problem = f"device {shown(name)!r}{origin} is not attached: {why}"
+    return NoLabError(f"{problem}. For a simulated device: --device sim-v73")
 
 
 def _with_named(lab: Lab, names: Iterable[str]) -> Lab:
@@ -320,6 +328,8 @@ def _with_named(lab: Lab, names: Iterable[str]) -> Lab:
             raise ConfigError(problem, field="--device", choices=DEVICE_URLS)
         elif (serial := _attached_serial(name)) is not None:
             entry = {"name": free_name(serial, "", used_names), "serial": serial}
+        elif lab._file in (None, SIMULATED_LAB) and not name.startswith("sim-"):
+            raise _not_attached(name)
         else:
             continue
         lab = lab.with_devices([DeviceConfig.model_validate(entry)])
@@ -341,16 +351,12 @@ def load_lab(
     ones that are named by serial, are part of the lab; if they are all of the names, there need be
     no file.
     """
-    problem = _NO_FILE
     if names and not path.exists():
         lab = _with_named(Lab.model_validate({"schema": 1, "devices": []}), names)
-        missing = [name for name in names if lab.find(name) is None]
-        if not missing:
+        if all(lab.find(name) is not None for name in names):
             return lab
-        unlisted = [name for name in missing if not name.startswith("sim-")]
-        problem = problem.replace(";", _UNLISTED.format(", ".join(unlisted)), bool(unlisted))
     lab = check_document(
-        read_document(path, absent=NoLabError(problem, file=path)),
+        read_document(path, absent=NoLabError(_NO_FILE, file=path)),
         lab_model(),
         more=mistakes_between_fields,
     )

@@ -293,9 +293,10 @@ class DeviceWatch:
                 problem = str(error)
                 # a step that waited for the device in vain has shown that it is unreachable
                 waited = step in ("reconnect", "power-cycle")
-                findings = [each for each in health.findings if each.code == "unreachable"]
+                lost = (each for each in health.findings if each.code == "unreachable")
+                findings = [each for each in lost if problem.partition("; ")[0] not in each.text]
                 findings += unreachable(problem).findings
-                health = Health(tuple(dict.fromkeys(findings))) if waited else self._look(device)
+                health = Health(tuple(findings)) if waited else self._look(device)
         self._say(device, step, health, start, problem)
         return health
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import time
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -12,7 +12,7 @@ from typing import Final
 import click
 
 from harness.cli.common_options import NamedPath, json_option, lab_option, reports_option
-from harness.cli.lab_options import PytestCommand, duration_option, lab_or_simulated
+from harness.cli.lab_options import SERIAL, PytestCommand, duration_option, lab_or_simulated
 from harness.cli.say import say, say_result
 from harness.core.errors import ConfigError
 from harness.core.outgoing_text import without_secrets
@@ -68,9 +68,22 @@ def nightly(
     reports = reports.absolute()
     chain: Chain | None = None
     if not resume:
-        lab_file = lab_or_simulated(lab_file, (), notice=True)
+        names_device = SERIAL in os.environ or "-device" in " ".join(pytest_arguments)
+        lab_file = lab_or_simulated(lab_file, (), notice=not names_device)
     try:
-        planned = _night_of(pytest_arguments, timeout_s, site, lab_file)
+        seconds = _TIMEOUT_S if timeout_s is None else timeout_s
+        safe = tuple(map(without_secrets, pytest_arguments))
+        planned = Night(
+            night=new_run_id() + SUFFIX,
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
+            arguments=safe,
+            selection=selection(("pytest", "-m", "device", *safe)),
+            lab=str(lab_file.absolute()),
+            folder=str(Path.cwd()),
+            site=None if site is None else str(site.absolute()),
+            budget_s=seconds,
+            until=time.time() + seconds,
+        )
         if resume and not reports.is_dir():
             raise ConfigError(_NO_NIGHT, file=reports, field="--resume")
         with lock_nights(reports):
@@ -100,26 +113,9 @@ def nightly(
         f"{finished.run} compared with {finished.base or 'no other run'}: {finished.verdict}",
         *summary_lines(finished),
         *(f"vanished: {case}" for case in finished.vanished[:_MOST_VANISHED]),
-        f"issues: {reports / finished.night / 'issues'}",
+        f"summary: {reports / finished.night / 'summary.md'}",
+        *([f"issues: {reports / finished.night / 'issues'}"] if finished.reported_issues else []),
         *filter(None, [finished.ending]),
     )
     say_result(finished, lines, as_json)
     return finished.exit_code
-
-
-def _night_of(
-    arguments: Sequence[str], timeout_s: float | None, site: Path | None, lab_file: Path
-) -> Night:
-    seconds = _TIMEOUT_S if timeout_s is None else timeout_s
-    safe = tuple(map(without_secrets, arguments))
-    return Night(
-        night=new_run_id() + SUFFIX,
-        started=datetime.now(UTC).isoformat(timespec="seconds"),
-        arguments=safe,
-        selection=selection(("pytest", "-m", "device", *safe)),
-        lab=str(lab_file.absolute()),
-        folder=str(Path.cwd()),
-        site=None if site is None else str(site.absolute()),
-        budget_s=seconds,
-        until=time.time() + seconds,
-    )

@@ -85,12 +85,21 @@ json_option = click.option(
 class CommandGroup(click.Group):
     """A group that takes the common options for its commands."""
 
+    texts: Mapping[str, str] = {}
+    """The first sentences of its commands, if they are not imported yet."""
+
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         if not any(isinstance(param, CommonOption) for param in self.params):
             for add in (lab_option, reports_option, json_option):
                 add(self)
                 self.params[-1].expose_value = False
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write names and first sentences."""
+        texts = self.texts or {k: v.get_short_help_str(500) for k, v in self.commands.items()}
+        with formatter.section("Commands"):
+            formatter.write_dl([*texts.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal
 
@@ -223,15 +224,13 @@ def describe(lab: OpenLab, config: DeviceConfig, quarantine: Quarantine) -> List
 
 def unlisted_devices(rows: list[ListedDevice]) -> list[ListedDevice]:
     """Return the devices of the user's adb server, if it runs, that are not in the lab."""
-    known = {row.serial for row in rows}
-    server = AdbServer()
-    listed = server.devices() if server.is_running() else []
-    others = [device for device in listed if device.serial not in known]
+    server, known = AdbServer(), {row.serial for row in rows}
     return [
         ListedDevice(
             serial=each.serial, state=each.state, configured=False, enabled=False, simulated=False
         )
-        for each in others
+        for each in (server.devices() if server.is_running() else ())
+        if each.serial not in known
     ]
 
 
@@ -259,12 +258,7 @@ def _cell(column: str, value: object) -> str:
 
 @devices.command()
 @click.argument("names", nargs=-1, metavar="[DEVICE]...", envvar=SERIAL)
-@click.option(
-    "--all",
-    "everything",
-    is_flag=True,
-    help="Remove everything, including files of a running case.",
-)
+@click.option("--all", "everything", is_flag=True, help="Remove everything, even if in use.")
 @lab_option
 def clean(names: tuple[str, ...], everything: bool, lab_file: Path) -> int:
     """Remove unused runtimes and contexts from DEVICEs (default: all enabled).
@@ -302,9 +296,8 @@ def _cleaned_text(cleaned: Cleaned, everything: bool) -> str:
     removed = counted(len(cleaned.sets_removed), "set")
     text = f"{cleaned.freed_bytes / 1e6:.1f} MB freed, {removed} removed"
     if cleaned.kept_bytes or cleaned.sets_kept:
-        text += (
-            f"; {cleaned.kept_bytes / 1e6:.1f} MB in {counted(len(cleaned.sets_kept), 'set')} kept"
-        )
+        sets = counted(len(cleaned.sets_kept), "set")
+        text += f"; {cleaned.kept_bytes / 1e6:.1f} MB in {sets} kept"
     if cleaned.holders:
         holders = ", ".join(describe_claim(claim) for claim in cleaned.holders)
         text += f"; {'was in use' if everything else 'in use'} by {holders}"
@@ -333,12 +326,10 @@ def reserve(name: str, loan_s: float, why: str, lab_file: Path) -> None:
             _forget(device)
         ends = Deadline(loan_s)
         say(f"{name} is reserved for {clock(loan_s)}; Ctrl-C releases it")
-        try:
+        with suppress(KeyboardInterrupt):
             while not ends.expired:
                 device.require_held()
                 time.sleep(min(_LOOK_S, ends.remaining()))
-        except KeyboardInterrupt:
-            pass
     say(f"{name} is released")
 
 

@@ -56,6 +56,8 @@ _NEAR: Final = 0.8
 class LazyGroup(CommandGroup):
     """A group that imports the module of a command only when the command is used."""
 
+    texts = COMMANDS
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
         return list(COMMANDS)
@@ -92,11 +94,6 @@ class LazyGroup(CommandGroup):
         except BrokenPipeError:
             _forget_output()
             return 0
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write names and first sentences."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
 
 
 @click.group(

@@ -335,7 +335,7 @@ class RunFolder:
             problem, beside = f"is not the folder of a run: it has no {JOURNAL}", path
             if not path.exists():
                 problem = "does not exist; `qnn-harness run FILE` or `pytest -m device` makes a run"
-                beside = path.parent
+                beside = _REPORTS if path.parts == (path.name,) else path.parent
             runs = [str(run) for run in run_folders(beside)[-5:]]
             raise ConfigError(problem, file=path, choices=runs or None)
         folder = cls(path.resolve())

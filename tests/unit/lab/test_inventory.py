@@ -76,7 +76,7 @@ def test_a_board_with_a_dsp_shows_its_soc(
 def test_what_a_missing_lab_is_told(tmp_path: Path, snapshot: Snapshot) -> None:
     with snapshot.raises(ConfigError):
         load_lab(tmp_path / "lab.yaml")
-    with pytest.raises(ConfigError, match="1A2B.* is not attached: no adb server at"):
+    with pytest.raises(ConfigError, match="1A2B' is not attached: no adb server at"):
         load_lab(tmp_path / "lab.yaml", names=["1A2B", "sim-v73"])
 
 

@@ -81,10 +81,10 @@ def parsed_commands() -> list[tuple[str, str]]:
 def test_commands_are_understood(page: str, command: str) -> None:
     """Their options exist and take such values; what they name need not be there."""
     context, words = click.Context(commands, info_name="qnn-harness"), shlex.split(command)[1:]
-    while isinstance(context.command, click.Group) and words:
+    while isinstance(context.command, click.Group) and words and words[0][0] not in "-.":
         name = words[0]
-        if (subcommand := context.command.get_command(context, name)) is None:
-            break
+        subcommand = context.command.get_command(context, name)
+        assert subcommand is not None, name
         context, words = click.Context(subcommand, info_name=name, parent=context), words[1:]
     try:
         context.command.make_context(str(context.info_name), words, parent=context.parent)

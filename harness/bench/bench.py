@@ -49,8 +49,8 @@ from harness.results.record import Check, as_json, conclusion, failure_text
 from harness.transport.shell import Completed
 
 _HINT: Final = (
-    "by default no node may run on the CPU; `--fallback allow` lets these run there, and the "
-    "record lists them"
+    "by default no node may run on the CPU; `--fallback=allow`, or `fallback=True` in a test of "
+    "your own, lets these run there, and the record lists them"
 )
 NO_FALLBACK: Final = re.compile(
     r"This session contains graph nodes that are assigned to the default"

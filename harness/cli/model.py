@@ -72,11 +72,15 @@ from harness.probe.plan import DEFAULT_WINDOW
 from harness.runtimes.catalog import Catalog, resolve_versions
 from harness.runtimes.runtime import Runtime
 
+_soc_option = click.option(
+    "--soc", default="QCS8550", show_default=True, metavar="SOC", help="SoC to compile for."
+)
+
 
 @click.command("compile")
 @click.argument("model", type=NamedPath())
 @output_option("The context binary.", required=True)
-@click.option("--soc", required=True, metavar="SOC", help="SoC to compile for, such as SM8650.")
+@_soc_option
 @qnn_option("QNN version of the compiler (default: newest).")
 def compile_command(model: Path, output: Path, soc: str, qnn: str | None) -> int:
     """Compile MODEL, an .onnx, for the NPU of a SoC.
@@ -275,16 +279,10 @@ def _content(file: Path) -> str:
     "--budget", type=Number(1), metavar="BYTES", help="Memory of one protection domain (PD)."
 )
 @click.option("--sessions", type=Number(1, 64), metavar="N", help="Number of PDs.")
-@click.option(
-    "--soc",
-    default="QCS8550",
-    show_default=True,
-    metavar="SOC",
-    help="SoC to compile an .onnx for.",
-)
+@_soc_option
 @qnn_option("QNN version for the memory estimate (default: newest).")
 @click.option("--remedies", is_flag=True, help="Try on a device what makes them fit.")
-@device_option("Device for --remedies (default: ANDROID_SERIAL, else all).")
+@device_option("Device for --remedies (default: ANDROID_SERIAL, else as for `run`).")
 @click.option(
     "--resume",
     metavar="RUN",

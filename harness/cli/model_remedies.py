@@ -71,6 +71,7 @@ class _Progress(RunWatcher):
         category, _, _ = yield
         return category, "", ""
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
         super().pytest_configure(config)
         self._config = config

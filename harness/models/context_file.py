@@ -247,7 +247,8 @@ class ContextFiles:
                 problem = f"cannot be read by libQnnSystem.so of QNN {newest}: {answer.reason}"
                 with contextlib.suppress(ArtefactError):
                     if (kind := open_artefact(key[0]).kind) != "context":
-                        problem = f"is of kind {kind}, not a context binary"
+                        problem = f"is of kind {kind}, not a context binary; `bench.session` runs "
+                        problem += "an .onnx, `qnn-harness model compile` makes a binary of it"
                 self._metadata[key] = ConfigError(problem, file=key[0])
             else:
                 self._metadata[key] = answer

@@ -452,18 +452,16 @@ def _shape(tensor: Any, kind: str, path: Path) -> tuple[int, ...]:
     if (rank := len(tensor.type.tensor_type.shape.dim)) > _MOST_DIMENSIONS:
         problem = f"{kind} {tensor.name} has {rank} dimensions, more than {_MOST_DIMENSIONS}"
         raise ConfigError(problem, file=path)
-    for index, size in enumerate(tensor.type.tensor_type.shape.dim):
-        if size.dim_value <= 0:
-            named = f" ({size.dim_param})" if size.dim_param else ""
-            options = f"--input_name {shlex.quote(tensor.name)} --input_shape SHAPE"
-            if size.dim_param:
-                options = f"--dim_param {shlex.quote(size.dim_param)} --dim_value SIZE"
-            raise ConfigError(
-                f"{kind} {tensor.name}: dimension {index}{named} is not fixed, but QNN needs fixed "
-                f"dimensions; run `python -m onnxruntime.tools.make_dynamic_shape_fixed {options} "
-                f"{shlex.quote(path.name)} fixed.onnx`",
-                file=path,
-            )
+    sides = tensor.type.tensor_type.shape.dim
+    if any(size.dim_value <= 0 for size in sides):
+        shape = ", ".join(str(size.dim_value or size.dim_param or "?") for size in sides)
+        raise ConfigError(
+            f"{kind} {tensor.name} has the shape [{shape}], but QNN needs fixed dimensions; after "
+            "`pip install onnxruntime`, for each such input, run `python -m onnxruntime.tools."
+            f"make_dynamic_shape_fixed --input_name {shlex.quote(tensor.name)} --input_shape "
+            f"SIZE,SIZE,... {shlex.quote(path.name)} fixed.onnx`",
+            file=path,
+        )
     return tuple(size.dim_value for size in tensor.type.tensor_type.shape.dim)
 
 

@@ -113,13 +113,13 @@ class Records:
         """
         from harness.results.run_folder import RunFolder
 
+        known_issues = self._selection.known_issues  # a resumed run ends at their mistakes, too
         if self.folder is None and self._worker_of is not None:
             self.folder = RunFolder(self._worker_of)
         elif self.folder is None and self._selection.options.resume is not None:
             self.folder = self._locked or RunFolder.reopen(self._selection.options.resume)
             self.folder.resume(sys.argv)
         elif self.folder is None:
-            known_issues = self._selection.known_issues
             self.folder = RunFolder.create(
                 self._selection.options.reports,
                 command=sys.argv,

@@ -557,7 +557,7 @@ LONG: Final = {option.short: option.name for option in OPTIONS}
 WITH_VALUE: Final = frozenset(option.name for option in OPTIONS if option.takes_value)
 """Our options that take a value."""
 
-_IN_INI: Final = {option.short: option.name for option in INI_KEYS.values()}
+_IN_INI: Final = {option.short: f"-o {option.name}" for option in INI_KEYS.values()}
 _WORD: Final = re.compile(r"`qnn-harness [^`]*`|(?<![\w-])--[a-z]+(?:-[a-z]+)*(?![\w-])")
 
 

@@ -212,6 +212,7 @@ def power_profiles(records: Iterable[CaseRecord]) -> list[Block]:
 def latency(records: Iterable[CaseRecord]) -> list[Block]:
     """Return a row for each graph; the first row of a case has the figures of its process.
 
+    Contexts of one name have one row, with the figures of the first.
     The processor is a column only if it was not the same for all, since a table should fit a
     terminal of 80 columns.
     """
@@ -223,11 +224,13 @@ def latency(records: Iterable[CaseRecord]) -> list[Block]:
     for record in records:
         cases += 1
         graphs = parts(record, "graphs")
-        for i, (graph, called) in enumerate(zip(graphs, _called(graphs), strict=True)):
+        all_called = _called(graphs)
+        for i, (called, number) in enumerate(Counter(all_called).items()):
+            graph = graphs[all_called.index(called)]
             whole = [_load(record), _memory(record)] if not i else ["", ""]
             times = (duration(graph.get("first_us")), *(_usual(graph, name) for name in _USUAL))
             rounds = f"{graph.get('rounds')}"
-            name = called or "the model"
+            name = (called or "the model") + (f", the first of {number}" if number > 1 else "")
             row = [_case(record, i), code(name, 60)]
             rows.append([*row, *times, rounds, *whole])
             if part_of(record, "surroundings").get("profile_run") is not None:
@@ -323,6 +326,7 @@ def versions(records: Iterable[CaseRecord]) -> list[Block]:
             rows.append([*row, name, median, _sqnr(output), cosine])
     names = ["Model", "Device", "QNN", "Backend", "Output", "p50", "SQNR (dB)", "Cosine"]
     alike = [i for i in (1, 4) if len({row[i] for row in rows}) < 2]
+    alike += [] if any(row[5] for row in rows) else [5]
     names, rows = _without(names, rows, *alike)
     return [*table("By version and backend", names, rows)] if len(compared) > 1 else []
 
@@ -411,12 +415,11 @@ def _case(record: CaseRecord, i: int) -> Line:
 
 def _called(graphs: Sequence[Mapping[str, Any]]) -> list[str]:
     """Name the graphs of a case by their names, by their contexts, or by both."""
-    names: list[str] = []
-    for keys in (("graph",), ("context",), ("graph", "context")):
-        names = [" of ".join(filter(None, (_name(graph, key) for key in keys))) for graph in graphs]
-        if len(set(names)) == len(names):
-            break
-    return names
+    candidates = [
+        [" of ".join(filter(None, (_name(graph, key) for key in keys))) for graph in graphs]
+        for keys in (("graph",), ("context",), ("graph", "context"))
+    ]
+    return max(candidates, key=lambda names: len(set(names)))
 
 
 def _name(graph: Mapping[str, Any], key: str) -> str:

@@ -209,7 +209,8 @@ def _conclusions(cases: Iterable[CaseRecord], above: Collection[str]) -> list[st
     retried = 0
     for record in cases:
         retried += record.attempt > 1
-        if record.conclusion is not None and record.case not in above:
+        is_new = record.case not in above or "came_again" in record.measurements
+        if record.conclusion is not None and is_new:
             name = record.case.rpartition("/")[2]
             concluded.setdefault((name.partition("[")[0], record.conclusion), []).append(name)
     for (_, conclusion), (name, *others) in concluded.items():

@@ -226,20 +226,21 @@ def match(record: CaseRecord, issues: Iterable[KnownIssue]) -> KnownIssue | None
     Only failures of the target are ever expected. An entry whose `until` lies before the day the
     case started (UTC) explains nothing.
     """
-    error = record.error
-    if record.cause != "target" or error is None:
-        return None
-    for issue in issues:
-        if (
-            _day(record) <= issue.until
-            and issue.signature.outcome in (None, record.outcome)
-            and error.api == issue.signature.api
-            and same_code(error.code, issue.signature.code)
-            and conditions_hold(record, issue.conditions)
-            and is_in_message(issue.signature.message, error.message)
-        ):
-            return issue
-    return None
+    return next((issue for issue in issues if _explains(issue, record)), None)
+
+
+def _explains(issue: KnownIssue, record: CaseRecord, *, with_call: bool = True) -> bool:
+    error, signature = record.error, issue.signature
+    return (
+        record.cause == "target"
+        and error is not None
+        and _day(record) <= issue.until
+        and signature.outcome in (None, record.outcome)
+        and not (with_call and error.api != signature.api)
+        and not (with_call and not same_code(error.code, signature.code))
+        and conditions_hold(record, issue.conditions)
+        and is_in_message(signature.message, error.message)
+    )
 
 
 def is_in_message(pattern: str, message: str) -> bool:
@@ -356,8 +357,13 @@ def review_lines(
     fixed: dict[str, list[str]] = {}
     failing = Counter[str | None]()
     matched = set[str]()
+    near: dict[str, CaseRecord] = {}
     for case in cases:
         failing[case.known_issue] += 1
+        for issue in issues:
+            is_short = None in (issue.signature.api, issue.signature.code)
+            if is_short and _explains(issue, case, with_call=False) and not match(case, [issue]):
+                near[issue.id] = case
         for name in case.fixed.known_issues if case.fixed else ():
             fixed.setdefault(name, []).append(case.case)
         if collected is not None:
@@ -366,6 +372,10 @@ def review_lines(
     for issue in issues:
         if issue.until < today:
             lines.append(f"known issue {issue.id} expired on {issue.until}; review it")
+        elif (case := near.get(issue.id)) and case.error and not failing[issue.id]:
+            signature = f"api: {case.error.api or 'null'}, code: {case.error.code or 'null'}"
+            text = "its message and conditions match a failure, but not its `api` and `code`; write"
+            lines.append(f"known issue {issue.id}: {text} `{signature}`  [first: {case.case}]")
         elif passed := fixed.get(issue.id):
             text = f"{counted(len(passed), 'case')} passed under its conditions"
             if still := failing[issue.id]:

@@ -8,7 +8,6 @@ from harness.core.json_record import clean_text, cut_message
 from harness.diagnosis.error_record import (
     MAX_SIGNATURE_CHARS,
     ChainLink,
-    Diagnosis,
     ErrorRecord,
     signature,
     without_varying_parts,
@@ -163,8 +162,6 @@ def test_hex_is_that_of_the_code_or_nothing(code: int | None) -> None:
 @pytest.mark.parametrize(
     ("part", "text"),
     [
-        (Diagnosis(id="x", confidence="likely", words="w", fix="f"), "x (likely): w; f"),
-        (Diagnosis(id="x", confidence="known", words="w", thread="t"), "x (known): w; t"),
         (LoadedLibrary(name="a.so", path="/b/a.so"), "a.so: /b/a.so"),
         (LoadedLibrary(name="a", path="/a", version="2.5"), "a: /a (2.5)"),
         (
@@ -174,5 +171,5 @@ def test_hex_is_that_of_the_code_or_nothing(code: int | None) -> None:
         (LoadedLibrary(name="a", path="/a", version="2", build_id="9"), "a: /a (2, build id 9)"),
     ],
 )
-def test_what_is_told_to_a_person(part: Diagnosis | LoadedLibrary, text: str) -> None:
+def test_what_is_told_to_a_person(part: LoadedLibrary, text: str) -> None:
     assert part.text() == text

@@ -112,9 +112,16 @@ def test_few_rounds_have_no_median(rounds: int | None, has_median: bool) -> None
     assert [text in table.rows[0] for text in ("7 us", "5 us", "6 us")] == [True, *[has_median] * 2]
     both = [record(measurements=figures), record(measurements=figures)]
     assert ("5 us" in markdown(versions(both))) is has_median
-    many = record(measurements={"graphs": [graph, {**graph, "rounds": 9}]})
+    many = record(measurements={"graphs": [graph, {**graph, "graph": "h", "rounds": 9}]})
     (table, *_) = latency([many])
     assert [row[2] for row in table.rows] == ["5 us" if has_median else "", "5 us"]
+
+
+def test_copies_of_a_context_have_one_row() -> None:
+    graphs = [{"graph": "g", "context": "m", "first_us": us, "rounds": 1} for us in (7, 5, 6)]
+    (table, *_) = latency([record(measurements={"graphs": graphs})])
+    assert isinstance(table, Table)
+    assert "`g, the first of 3` | 7 us | 1" in markdown([table])
 
 
 @pytest.mark.parametrize(
@@ -166,7 +173,7 @@ def test_devices_and_outputs_of_versions_are_named_where_there_are_several() -> 
     assert columns("y", devices=(DEVICE, {**DEVICE, "name": "other"}))[:3] == (
         *("Model", "Device", "QNN"),
     )
-    assert columns("y", "z")[3:5] == ("Output", "p50")
+    assert columns("y", "z")[3:5] == ("Output", "SQNR (dB)"), "nothing has a p50"
     alone = record(measurements={"accuracy": [{"output": "y", "cosine": 1}]})
     assert versions([alone]) == [], "nothing is beside it"
 

@@ -21,12 +21,14 @@ TODAY = datetime.date(2026, 11, 21)
 AXES = record().axes
 
 
-def issue(conditions: dict[str, Any], *, until: str = "2027-01-31", id_: str = "x") -> KnownIssue:
+def issue(
+    conditions: dict[str, Any], *, until: str = "2027-01-31", id_: str = "x", **signature: object
+) -> KnownIssue:
     return KnownIssue.model_validate(
         {
             "id": id_,
             "link": "https://example.com/x",
-            "signature": {"api": error().api, "code": 1002, "message": "available PD"},
+            "signature": {"api": error().api, "code": 1002, "message": "available PD", **signature},
             "conditions": conditions,
             "until": until,
         }
@@ -52,7 +54,7 @@ MISSPELT = {"suite": "context_count", "axes": {"contxts": 66, "contexts": 66}}
 
 def reviewed(*arguments: Any) -> list[str]:
     """The kind of each line of a review."""
-    kinds = ("expired", "fixed?", "limit its conditions", "can never match")
+    kinds = ("expired", "fixed?", "limit its conditions", "can never match", "but not its `api`")
     return [next(kind for kind in kinds if kind in line) for line in review_lines(*arguments)]
 
 
@@ -65,6 +67,7 @@ def reviewed(*arguments: Any) -> list[str]:
         ([FIXED], issue(HERE, until="2026-11-21"), ["fixed?"]),
         ([case("a", outcome="error", cause="infra"), FIXED], issue(HERE), ["fixed?"]),
         ([FIXED, KNOWN], issue(HERE), ["limit its conditions"]),
+        ([FIXED, FAILED], issue(HERE, api=None, code=None), ["but not its `api`"]),
         ([FIXED], issue(HERE, id_="y"), []),
         ([OTHERWISE, LOST], issue(HERE), []),
         # nobody was there

@@ -133,7 +133,7 @@ def test_a_cut_link_is_no_lost_lease_unless_another_took_it(far: SshHost, tmp_pa
         until(lambda: is_refused(there.device("far-0")))
         far.kill_tunnel()
         until(lambda: bool(there.device("far-0").attach()))
-        with pytest.raises(LeaseLost, match=r"link was interrupted, and .*\(there\).* took"):
+        with pytest.raises(LeaseLost, match=r"connection was cut, and .*\(there\).* took"):
             device.require_held()
         assert not device.is_held
 

@@ -72,7 +72,7 @@ def folder(context_for: ContextFor, tmp_path: Path) -> Path:
 def test_files_are_run_and_what_is_wrong_with_them_is_told(lab: DeviceRuns, folder: Path) -> None:
     finished = lab.run("--dry-run", suites=folder)
     assert finished.code == 2, finished.output
-    assert "test_alone[sim-v73-htp-2.51.0-model.bin]  (8 files, " in finished.output
+    assert "test_alone[sim-v73-htp-2.51.0-model.bin]: probe (" in finished.output
     assert finished.output.count("cannot run: ") == 2, finished.output
     assert f"{folder}/nowhere.bin: " in finished.output
     finished = lab.run(suites=folder)

@@ -80,7 +80,7 @@ def test_a_part_of_a_name_is_no_option(folder: Path) -> None:
 
 def test_an_unknown_engine_is_reported_in_our_form(folder: Path) -> None:
     code, output = run(folder, "--engine=acme")
-    assert (code, output.count("error: --engine: no engine 'acme' (valid: ")) == (4, 1)
+    assert (code, output.count("error: --engine: unknown engine 'acme' (valid: ")) == (4, 1)
 
 
 def test_help_has_the_long_forms_alone(folder: Path) -> None:

@@ -361,7 +361,8 @@ def review_lines(
     for case in cases:
         failing[case.known_issue] += 1
         for issue in issues:
-            is_short = None in (issue.signature.api, issue.signature.code)
+            signature = issue.signature
+            is_short = signature.message and None in (signature.api, signature.code)
             if is_short and _explains(issue, case, with_call=False) and not match(case, [issue]):
                 near[issue.id] = case
         for name in case.fixed.known_issues if case.fixed else ():
@@ -372,10 +373,10 @@ def review_lines(
     for issue in issues:
         if issue.until < today:
             lines.append(f"known issue {issue.id} expired on {issue.until}; review it")
-        elif (case := near.get(issue.id)) and case.error and not failing[issue.id]:
-            signature = f"api: {case.error.api or 'null'}, code: {case.error.code or 'null'}"
+        elif (record := near.get(issue.id)) and record.error and not failing[issue.id]:
+            wanted = f"api: {record.error.api or 'null'}, code: {record.error.code or 'null'}"
             text = "its message and conditions match a failure, but not its `api` and `code`; write"
-            lines.append(f"known issue {issue.id}: {text} `{signature}`  [first: {case.case}]")
+            lines.append(f"known issue {issue.id}: {text} `{wanted}`  [first: {record.case}]")
         elif passed := fixed.get(issue.id):
             text = f"{counted(len(passed), 'case')} passed under its conditions"
             if still := failing[issue.id]:

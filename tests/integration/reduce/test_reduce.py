@@ -97,7 +97,7 @@ def test_one_context_that_is_too_new_is_found_among_others(
     assert again["2.47.0"]["axes"]["residency"] == "resident"
     assert again["2.49.40"]["outcome"] == "passed"
     assert again["2.49.40"]["measurements"]["came_again"] is False
-    assert "QNN 2.47.0: --qnn 2.47.0" in output
+    assert "packed with QNN 2.47.0; try --qnn 2.47.0" in output
     for words in (("inspect",), ("fit",), ("extract", f"--output={lab.folder}/copied")):
         bundle = (words[0], empty / "small.zip", *words[1:])
         qnn_harness("model", *bundle, environment=lab.environment, code=0)

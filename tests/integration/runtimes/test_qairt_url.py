@@ -185,7 +185,7 @@ def cuts_without_length(server: MavenServer) -> None:
         (sends(GOOD.replace(TREE.encode(), b"../" + 16 * b"x")), r"'\.\./x+/.*' has a name with"),
         (sends(sdk_zip("2.45.0.260301")), f"QAIRT 2.45.0.260301 under the name of {VERSION}"),
         (sends(zipped((f"{TREE}/lib/aarch64-android/libQnnHtp.so", b""))), "an unknown version"),
-        (adds(bytes(20 << 20)), "unpacks"),
+        (adds(bytes(20 << 20)), "expands 20387 bytes to"),
         (adds(b"/etc/passwd", stat.S_IFLNK), "is a link"),
     ],
 )

@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,70 +15,136 @@ import pytest
 from harness.cli.main import commands
 from harness.lab.inventory import load_lab
 from harness.models.builtin_models import Model
+from tests.integration.cli.test_run_litert import FACE, take
+from tests.integration.cli.test_run_ort import EMBEDDED
 from tests.integration.conftest import ContextFor
-from tests.integration.device_runs import ROOT, DeviceRuns
+from tests.integration.device_runs import LAB, ROOT, DeviceRuns
 from tests.integration.forked import run_module
 from tests.processes import run_to_end
+from tests.unit.app.apps import apk, healthy, manifest
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PROGRAM = ROOT / "tests/field/executorch-3-contexts.pte"
 BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
-
-IN_ORDER = ("run-models.md", "accuracy-and-speed.md")
-NOT_IN_ORDER = {
-    "tflite": "tests/integration/cli/test_run_litert.py has a model for it",
-    "model_ctx": "test_run_ort.py there makes such a file",
-    "reduce": "wants a failure, as tests/integration/reduce has one",
-    "bisect": "takes minutes; tests/integration/bisect has each kind",
-    "compare": "names runs that the reader has; tests/integration/history has such",
-    "(cd ": "the same",
-    "import": "the same",
+COMMAND = re.compile(r"^(?:\$ )?((?:\(cd|adb|git|qnn-harness|pytest) .*?)(?: +#.*)?$", re.MULTILINE)
+COMPARED = ("README.md", "first-model.md", "first-test.md")
+NOT_RUN = {
+    "qnn-harness init\n": "asks a phone",
+    "init --board": "asks a board with sshd",
+    "fetch qairt:": "downloads 1.5 GB",
+    "phone-gpu": "searches on a phone's GPU, with libraries that are not on PyPI",
+    "git bisect": "builds ONNX Runtime",
+    "qnn-harness app run": "starts an app on a phone",
+    "pytest --pyargs harness.suites -m device\n": "runs all suites, as `make device` does",
 }
-"""What of these pages is shown and not run in the pages' order, and why."""
+"""Parts of commands that cannot be run here, and why."""
+INSTEAD = {
+    "init --simulated": "init --simulated --lab new.yaml",
+    "--device phone1": "--device sim-v73",
+    "sm-s921u": "sim-v73",
+    "reserve desk --for 30m": "reserve sim-v73 --for 1s",
+    "qnn-harness simulator": "timeout --preserve-status -s INT 15 qnn-harness simulator",
+    "adb logcat -d": "cat app.log",
+    "--qnn=/opt/qairt": "--qnn=2.51.0",
+    "'CASE'": "'model.onnx::test_contexts[sim-v73-htp-2.51.0-model.onnx-resident-1]'",
+    "--case CASE": "--case 'model.bin::test_contexts[sim-v73-htp-2.51.0-model.bin-resident-1]'",
+    "reports/BASE reports/NEW": "machine-a machine-b",
+    "reports/LAST-NIGHT": "machine-a",
+    "edited.jsonl": "$(ls reports/*-bisect/log.jsonl | head -n 1)",
+    "run model.pte --copies 66": "run model.pte --copies 66 --expected wrong",
+    "--expected out --limit max-error": "--expected wrong/0 --limit max-error",
+    "op-slower:relu2": "op-slower:MatMul0",
+    "'suites/": f"'{ROOT}/suites/",
+}
+"""What is typed for the names that a reader has."""
+
+SUITE = """import harness, pytest
+@pytest.mark.device(backend=("htp", "cpu"))
+def test_context_count(bench):
+    bench.resident(harness.Model("tiny")).check()
+"""
 
 
-NOT_GIVEN = ("-m", "device", "--dry-run")
-
-
-@pytest.fixture
-def mine(tmp_path: Path, context_for: ContextFor) -> Path:
+@pytest.fixture(scope="module")
+def prepared(module_lab: DeviceRuns, context_for: ContextFor) -> Path:
     """A folder with the files that the pages name."""
-    folder = tmp_path / "mine"
-    for name in ("in", "out"):
+    folder = module_lab.folder / "prepared"
+    for name in ["in", "out", "calibration/0001", "old", "new", "wrong/0", "wrong/1", "wrong/2"]:
         (folder / name).mkdir(parents=True)
-    context = context_for("tiny", "2.47.0")
-    shutil.copyfile(context.path, folder / "model.bin")
-    shutil.copyfile(context.inputs[0], folder / "in/x.raw")
+    context, model = context_for("tiny", "2.47.0"), Model("tiny").serialized()
+    for name in ("model.bin", "mobilenet-v2.bin"):
+        shutil.copyfile(context.path, folder / name)
+    for name in ("model.onnx", "quantised.onnx", "float.onnx", "old/model.onnx", "new/model.onnx"):
+        (folder / name).write_bytes(model)
+    for name in ("in", "calibration/0001"):
+        shutil.copyfile(context.inputs[0], folder / name / "x.raw")
     shutil.copyfile(context.expected[0], folder / "out/y.raw")
     shutil.copyfile(PROGRAM, folder / "model.pte")
-    (folder / "model.onnx").write_bytes(Model("tiny").serialized())
+    shutil.copyfile(EMBEDDED, folder / "model_ctx.onnx")
+    for name in ("my.apk", "app-release.apk"):
+        (folder / name).write_bytes(apk(manifest(extract=False), healthy()))
+    for name in ("wrong/0", "wrong/1", "wrong/2"):
+        (folder / name / "0.raw").write_bytes(b"\xff" * 1024)
     (folder / "app.log").write_text("Failed to create transport for device, error: 4000\n")
+    (folder / "devices.yaml").write_text(f"{LAB}notify: [{{name: team, url: 'syslog://user'}}]\n")
     return folder
 
 
-def blocks(language: str) -> list[tuple[Path, str]]:
+@pytest.fixture(scope="module")
+def prepared_with_runs(module_lab: DeviceRuns, prepared: Path) -> None:
+    take(FACE, prepared, "model.tflite")
+    (prepared / "test_backends.py").write_text(SUITE)
+    words = ("harness.cli.main", "run", "model.bin", "--rounds=1")
+    for name in ("machine-a", "machine-b"):
+        assert run_module(words, prepared, module_lab.environment, 600).returncode == 0
+        shutil.copytree(prepared / "reports/latest", prepared / name)
+
+
+@pytest.fixture
+def mine(tmp_path: Path, prepared: Path) -> Path:
+    return shutil.copytree(prepared, tmp_path / "mine", symlinks=True)
+
+
+def blocks(*languages: str) -> list[tuple[Path, str]]:
     texts = []
     for page in PAGES:
         for indent, name, text in BLOCK.findall(page.read_text()):
-            if name == language:
+            if name in languages:
                 plain = "\n".join(line.removeprefix(indent) for line in text.splitlines())
                 texts.append((page, plain + "\n"))
     return texts
 
 
-def parsed_commands() -> list[tuple[str, str]]:
-    """Every command of qnn-harness that a page shows, run or not, with its page."""
-    shown = []
-    for language in ("", "console", "sh"):
-        for page, text in blocks(language):
-            for line in text.replace("\\\n", " ").splitlines():
-                match = re.search(r"(?:^(?:\$ )?|[|(&] ?)(qnn-harness [^|)]*)", line)
-                if match is not None:
-                    shown.append((page.name, match[1].partition(" #")[0].strip()))
-    return sorted(set(shown))
+def shown_commands() -> dict[Path, list[str]]:
+    """Return the commands in the blocks of each page, in order."""
+    commands: dict[Path, list[str]] = {}
+    for page, text in blocks("", "console", "sh"):
+        commands.setdefault(page, []).extend(COMMAND.findall(re.sub(r"\\\n *", "", text)))
+    return commands
 
 
-@pytest.mark.parametrize(("page", "command"), parsed_commands())
+SHOWN = shown_commands()
+
+
+def commands_to_run(page: Path) -> list[str]:
+    """Return the commands of a page but NOT_RUN, and those whose outputs are compared."""
+    text = page.read_text() if page.name in COMPARED else ""
+    compared = re.findall(r"^\$ (.*)", text, re.MULTILINE)
+    return [
+        command
+        for command in SHOWN[page]
+        if command not in compared and not any(part in f"{command}\n" for part in NOT_RUN)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("page", "command"),
+    [
+        (page.stem, text)
+        for page, lines in SHOWN.items()
+        for text in re.findall(r"qnn-harness [^|)\n]*", "\n".join(dict.fromkeys(lines)))
+    ],
+)
 def test_commands_are_understood(page: str, command: str) -> None:
     """Their options exist and take such values; what they name need not be there."""
     context, words = click.Context(commands, info_name="qnn-harness"), shlex.split(command)[1:]
@@ -95,42 +162,33 @@ def test_commands_are_understood(page: str, command: str) -> None:
             raise
 
 
-@pytest.mark.nightly
-def test_pytest_finds_cases_as_shown(lab: DeviceRuns) -> None:
-    """Every option is accepted, and chooses cases."""
-    lines = [line for _, text in blocks("") for line in text.splitlines()]
-    shown = {re.sub(r"^\$ (?=pytest )", "", line.partition("  #")[0]).rstrip() for line in lines}
-    assert lab.run("-k", "tiny and 66 and window").code == 0  # for --resume
-    for command in sorted(line for line in shown if line.startswith("pytest ")):
-        # not every computer has what a DSP takes
-        words = shlex.split(command.replace(",sim-v73-dsp", ""))[1:]
-        planned = lab.run("--dry-run", *(word for word in words if word not in NOT_GIVEN), code=0)
-        assert re.search(r"\d cases?; ", planned.output), command
+def run_shown(command: str, folder: Path, lab: DeviceRuns) -> subprocess.CompletedProcess[str]:
+    words = ("bash", "-c", f"PATH={Path(sys.executable).parent}:$PATH; {command}")
+    return run_to_end(*words, cwd=folder, env=lab.environment, timeout=600)
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("page", IN_ORDER)
-def test_commands_of_a_page_run_in_their_order(page: str, lab: DeviceRuns, mine: Path) -> None:
-    ran, before = 0, "$ qnn-harness run model.bin --rounds 1\n"  # a run that is looked back at
-    for language in ("", "console"):
-        shown = before + "".join(text for path, text in blocks(language) if path.name == page)
-        for command in re.findall(r"^\$ (.*)$", shown.replace("\\\n", " "), re.MULTILINE):
-            if any(word in command for word in NOT_IN_ORDER):
-                continue
-            words = ("harness.cli.main", *shlex.split(command, comments=True)[1:])
-            completed = run_module(words, mine, lab.environment, 600)
-            assert completed.returncode in (0, 1), (command, completed.stdout, completed.stderr)
-            ran += 1
-    assert ran > 2
+@pytest.mark.usefixtures("prepared_with_runs")
+@pytest.mark.parametrize("page", [*filter(commands_to_run, SHOWN)], ids=lambda page: page.stem)
+def test_shown_commands_run(page: Path, lab: DeviceRuns, mine: Path) -> None:
+    """In the order of their page; none ends as wrong input does."""
+    for command in commands_to_run(page):
+        for shown, instead in INSTEAD.items():
+            command = command.replace(shown, instead)
+        completed = run_shown(command, mine, lab)
+        assert completed.returncode in (0, 1), (command, completed.stdout)
+        assert "Traceback" not in completed.stdout, command
+
+
+def test_each_command_not_run_as_shown_is_on_a_page() -> None:
+    text = "".join(f"{command}\n" for commands in SHOWN.values() for command in commands)
+    assert not [part for part in (*NOT_RUN, *INSTEAD) if part not in text]
 
 
 @pytest.mark.parametrize(
     "page",
     [
-        *(
-            pytest.param(ROOT / name, marks=pytest.mark.slow)
-            for name in ("README.md", "docs/tutorial/first-model.md", "docs/tutorial/first-test.md")
-        ),
+        *(pytest.param(page, marks=pytest.mark.slow) for page in PAGES if page.name in COMPARED),
         pytest.param(ROOT / "docs/howto/nightly-and-ci.md", marks=pytest.mark.nightly),
     ],
     ids=lambda page: page.stem,
@@ -139,7 +197,6 @@ def test_a_page_says_what_happens(page: Path, lab: DeviceRuns, tmp_path: Path) -
     """In one folder: its files are written, and its commands say what stands below them."""
     folder = tmp_path / "empty"
     folder.mkdir()
-    programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     steps, text = 0, page.read_text()
     if page.stem == "nightly-and-ci":
         text = text.partition("## Try a night")[2].partition("\n## ")[0]
@@ -149,8 +206,7 @@ def test_a_page_says_what_happens(page: Path, lab: DeviceRuns, tmp_path: Path) -
             (folder / name).write_text(block[3])
         for step in re.split(r"^\$ ", block[3], flags=re.MULTILINE)[1:]:
             command, _, expected = step.partition("\n")
-            environment = lab.environment | {"PATH": programs}
-            completed = run_to_end("bash", "-c", command, cwd=folder, env=environment, timeout=600)
+            completed = run_shown(command, folder, lab)
             output = _lasting(completed.stdout.replace(f"{folder}/", ""))
             assert "Traceback" not in output, completed.stdout
             assert all(_lasting(part) in output for part in expected.split("...\n")), (
@@ -189,6 +245,7 @@ def test_lab_examples_load(text: str, tmp_path: Path) -> None:
 )
 def test_python_examples_run(of_api: bool, lab: DeviceRuns, mine: Path) -> None:
     names = set()
+    (mine / "test_backends.py").unlink(missing_ok=True)
     for number, (page, text) in enumerate(blocks("python")):
         # plug-ins have tests of their own
         if (page.stem == "api") != of_api or "acme_plugin" in text:

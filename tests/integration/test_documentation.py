@@ -84,7 +84,7 @@ def prepared(module_lab: DeviceRuns, context_for: ContextFor) -> Path:
     for name in ("my.apk", "app-release.apk"):
         (folder / name).write_bytes(apk(manifest(extract=False), healthy()))
     for name in ("wrong/0", "wrong/1", "wrong/2"):
-        (folder / name / "0.raw").write_bytes(b"\xff" * 1024)
+        (folder / name / "0.raw").write_bytes(b"A" * 1024)
     (folder / "app.log").write_text("Failed to create transport for device, error: 4000\n")
     (folder / "devices.yaml").write_text(f"{LAB}notify: [{{name: team, url: 'syslog://user'}}]\n")
     return folder

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,7 @@ def test_a_phone_that_is_unplugged(phone: ScriptedPhone) -> None:
     threading.Thread(
         target=lambda: (
             wait_for(lambda: "hello" in (phone.phone.data / "misc/log").read_text()),
+            time.sleep(2),  # until the line has come over the link
             link.cut(),
         )
     ).start()

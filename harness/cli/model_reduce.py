@@ -204,7 +204,7 @@ class _Progress(RunLines):
 def _lines(result: Result, qnn: str | None) -> Iterator[str]:
     remaining = f"{counted(len(result.contexts), 'context')} of {result.before}"
     different = f", {result.different} different" if result.different > 1 else ""
-    yield f"{remaining}{different}, {result.residency}, still end with: {result.expects}"
+    yield f"same outcome with {remaining}{different}, {result.residency}: {result.expects}"
     for name, same in groupby(result.contexts):
         times = len(list(same))
         yield f"    {name}" + (f", {times} times" if times > 1 else "")

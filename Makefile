@@ -1,9 +1,8 @@
 # The two commands of a fresh checkout: `make device` runs the hardware suites on the simulated
 # lab, `make test` the project's own tests. Both set up .venv first, `make device` with what the package
 # needs, all others with the extra `dev`, too; neither needs root or a phone.
-# `make test` leaves out, and counts at its end, tests marked `slow`, which hold for each change
-# that lands: `.ci/run` runs them, as does whoever sets QNN_HARNESS_INSIST, or
-# `make test ARGS="-m slow"` them alone.
+# `make test` leaves out, and counts at its end, tests marked `slow`, which must pass before a change
+# lands: `.ci/run` and QNN_HARNESS_INSIST=1 run them, `make test ARGS="-m slow"` runs only them.
 # `make nightly` runs the tests that take too long for every change, wherever they are marked so, and
 # looks for new examples of all properties;
 # `make coverage` prints how much of each module unit tests run;
@@ -71,7 +70,7 @@ site: $(READY_DEV)
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet
 	@echo "Results: $(CURDIR)/build/site/index.html"
 
-# whoever makes it twice of one commit gets the same bytes
+# reproducible: the same bytes for the same commit
 dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 dist: $(READY_DEV)
 	@rm -rf dist

@@ -11,7 +11,7 @@ exec 8>>lease.next 9>>lease
 lock() { # mksh keeps the files 8 and 9 from programs
   if [ "$2" = 0 ]; then flock -n 3; else timeout "$2" flock 3; fi 3>&"$1"
 }
-# whoever is next in line has the first lock, so that nobody overtakes it
+# the next in line has the first lock, so that no other overtakes it
 answer=held
 lock 8 "$2" && lock 9 "$2" && answer=acquired
 exec 8>&-

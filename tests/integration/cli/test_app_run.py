@@ -208,18 +208,18 @@ def test_a_phone_that_hangs(phone: ScriptedPhone, step: str) -> None:
         assert "not done within" in completed.stderr
         return
     assert "cmd package install-abandon" in phone.calls
-    assert "--timeout is for all of it" in completed.stdout
+    assert "--timeout is the limit of all steps" in completed.stdout
 
 
 @pytest.mark.parametrize(
     ("state", "words", "message"),
     [
-        ({"activity": "No activity found\n"}, (), "no single activity"),
-        ({"activity": "com.example/.A;reboot\n"}, (), "is no activity of com.example"),
-        ({"activity": f"com.example/{STEERING}\n"}, (), "is no activity of com.example"),
+        ({"activity": "No activity found\n"}, (), "no single launcher activity"),
+        ({"activity": "com.example/.A;reboot\n"}, (), "is not an activity of com.example"),
+        ({"activity": f"com.example/{STEERING}\n"}, (), "is not an activity of com.example"),
         ({}, ("--activity", ".Other"), "cannot be started: Error type 3"),
-        ({}, ("--activity", "$(reboot)"), "is no activity of com.example"),
-        ({}, ("--activity", "com.other/.Main"), "is no activity of com.example"),
+        ({}, ("--activity", "$(reboot)"), "is not an activity of com.example"),
+        ({}, ("--activity", "com.other/.Main"), "is not an activity of com.example"),
         ({}, ("--timeout", "5s"), "too short"),
         ({}, ("--for", "0s"), "too short"),
     ],
@@ -250,7 +250,7 @@ def test_no_app_for_a_phone(
     made_later = write(tmp_path, bundle(manifest(), healthy()), "app.aab")
     for path, message in (
         (made_later, "bundletool"),
-        (named, "names the package 'a;reboot'"),
+        (named, "'a;reboot' in its manifest is not a valid package name"),
         (whole, "its target is linux-x64"),
     ):
         words = ["app", "run", path, "-s", "sim-v73", "--lab", lab.file]

@@ -36,7 +36,7 @@ def called(lab: DeviceRuns, *words: str, code: int = 0) -> str:
 def test_serials(lab: DeviceRuns, serial: str, context_for: ContextFor) -> None:
     shutil.copyfile(context_for("tiny", "2.51.0").path, lab.folder / "tiny.bin")
     assert called(lab, "devices", "recover", serial).startswith(f"{serial}: good")
-    assert "devices.yaml: does not exist" in called(lab, "devices", "clean", "1A2B3C4D", code=2)
+    assert "'1A2B3C4D' is not attached" in called(lab, "devices", "clean", "1A2B3C4D", code=2)
     record = json.loads(called(lab, "run", "tiny.bin", "--json", "--rounds=1", "-s", serial))
     assert record["device"]["serial"] == serial
     lab.environment["ANDROID_SERIAL"] = serial

@@ -79,7 +79,8 @@ def test_common_options_are_explained_once_and_completed_everywhere(tmp_path: Pa
         printed = qnn_harness(*words, tmp_path / "log", code=1).stdout
         assert printed.startswith("{") == ("--json" in words)
     for name, common in (("run", "--lab, --reports, --json"), ("model fit", "--lab, --json")):
-        page = qnn_harness(*name.split(), "-h").stdout
+        page = qnn_harness(*name.split(), "-h", code=0).stdout
+        assert "--json  " in page
         (line,) = (line for line in page.splitlines() if "--json  " in line)
         assert line.split("  ")[1] == common
         completion = ShellComplete(commands, {}, "qnn-harness", "")

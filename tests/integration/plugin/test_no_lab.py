@@ -81,19 +81,19 @@ def test_names_of_ones_own_may_be_like_ours(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "file"),
+    ("options", "problem"),
     [
-        ("-m device", "devices.yaml"),
-        ("-m device -n 2", "devices.yaml"),
-        ("-m slow%or%device", "devices.yaml"),
-        ("--device mine", "devices.yaml"),
-        ("--lab other.yaml", "other.yaml"),
+        ("-m device", "devices.yaml: does not exist"),
+        ("-m device -n 2", "devices.yaml: does not exist"),
+        ("-m slow%or%device", "devices.yaml: does not exist"),
+        ("--device mine", "device 'mine' is not attached: "),
+        ("--lab other.yaml", "other.yaml: does not exist"),
     ],
 )
-def test_who_asks_for_devices_is_told(folder: Path, options: str, file: str) -> None:
+def test_who_asks_for_devices_is_told(folder: Path, options: str, problem: str) -> None:
     code, output = run(folder, *(word.replace("%", " ") for word in options.split()))
     assert code == 2
-    assert output.count(f"{file}: does not exist") == 1
+    assert output.count(problem) == 1
     assert "!!" not in output, "the error is all"
 
 

@@ -48,6 +48,10 @@ class ChainLink(Part):
 Confidence = Literal["known", "likely", "possible"]
 
 
+FORETOLD: Final = "as preflight warned, "
+"""Precedes the words of a diagnosis that preflight predicted for the case."""
+
+
 class Diagnosis(Part):
     """A known kind of failure: its description, a fix, and a public thread about it.
 

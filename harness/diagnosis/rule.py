@@ -16,7 +16,7 @@ from harness.core.errors import ConfigError
 from harness.core.json_record import Part, Schema1
 from harness.core.yaml_document import check_document, read_document
 from harness.diagnosis.error_chain import MAX_LINE_CHARS, is_benign, messages_of
-from harness.diagnosis.error_record import Confidence, Diagnosis
+from harness.diagnosis.error_record import FORETOLD, Confidence, Diagnosis
 
 CONFIDENCES: Final[tuple[Confidence, ...]] = ("known", "likely", "possible")
 """`known`: a line states the cause. `likely`: it is the usual cause of such a line.
@@ -210,7 +210,7 @@ class FittingRule:
         return Diagnosis(
             id=rule.id,
             confidence=self.confidence,
-            words=f"as preflight warned, {self.foretold}: {cause}" if self.foretold else cause,
+            words=f"{FORETOLD}{self.foretold}: {cause}" if self.foretold else cause,
             fix=rule.fix,
             thread=next(iter(rule.urls), None),
         )

@@ -224,13 +224,14 @@ def latency(records: Iterable[CaseRecord]) -> list[Block]:
     for record in records:
         cases += 1
         graphs = parts(record, "graphs")
-        all_called = _called(graphs)
-        for i, (called, number) in enumerate(Counter(all_called).items()):
-            graph = graphs[all_called.index(called)]
+        called_graphs: dict[str, list[Mapping[str, Any]]] = {}
+        for called, graph in zip(_called(graphs), graphs, strict=True):
+            called_graphs.setdefault(called, []).append(graph)
+        for i, (called, (graph, *others)) in enumerate(called_graphs.items()):
             whole = [_load(record), _memory(record)] if not i else ["", ""]
             times = (duration(graph.get("first_us")), *(_usual(graph, name) for name in _USUAL))
             rounds = f"{graph.get('rounds')}"
-            name = (called or "the model") + (f", the first of {number}" if number > 1 else "")
+            name = (called or "the model") + (f", the first of {1 + len(others)}" if others else "")
             row = [_case(record, i), code(name, 60)]
             rows.append([*row, *times, rounds, *whole])
             if part_of(record, "surroundings").get("profile_run") is not None:

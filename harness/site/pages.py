@@ -31,7 +31,7 @@ from harness.core.errors import HarnessError
 from harness.core.files import write_whole
 from harness.core.outgoing_text import counted, printable, shortened
 from harness.core.paths_inside import flat_name, open_below
-from harness.diagnosis.error_record import Diagnosis, signature_text
+from harness.diagnosis.error_record import FORETOLD, Diagnosis, signature_text
 from harness.history.database import CauseSummary, Database, NightSummary, runs
 from harness.history.previous_run import since_previous
 from harness.history.run_changes import ChangeStore, DeviceRow, StoredCause
@@ -224,7 +224,7 @@ class SiteData:
         """The diagnoses of causes by the ids of the causes, in words that fit other cases, too."""
         records = ((cause.cause, cause.record) for cause in self.causes)
         known = {id_: record.diagnosis for id_, record in records if record and record.diagnosis}
-        plain = {each.id: each for each in known.values() if "as foreseen, " not in each.words}
+        plain = {each.id: each for each in known.values() if FORETOLD not in each.words}
         return {cause: plain.get(each.id, each) for cause, each in known.items()}
 
     @cached_property

@@ -7,6 +7,7 @@ import shutil
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote
 
@@ -15,6 +16,7 @@ from click.testing import CliRunner
 
 from harness.cli.report import site
 from harness.core.errors import InfraError
+from harness.diagnosis.error_record import FORETOLD, Diagnosis
 from harness.history.attempts import Attempt, cause_id
 from harness.history.database import CauseSummary, NightSummary, open_database, store_night
 from harness.history.importing import import_run
@@ -23,7 +25,7 @@ from harness.report.report_files import project
 from harness.report.sections import Since
 from harness.results.run_folder import INFO, RunFolder
 from harness.site.build import SiteWriter, build
-from harness.site.pages import page_of
+from harness.site.pages import SiteData, page_of
 from tests.snapshots import Snapshot
 from tests.unit.history.runs import attempt, run_folder
 
@@ -429,3 +431,14 @@ def test_no_script_of_a_strangers_page_is_published(tmp_path: Path) -> None:
         assert "Content-Security-Policy" in policy
         assert "default-src 'none'" in policy
         assert "script-src" not in policy
+
+
+def test_a_cause_is_named_by_words_that_fit_cases_without_a_prediction() -> None:
+    plain = Diagnosis(id="pd-exhausted", confidence="known", words="the PD is full")
+    foretold = plain.model_copy(update={"words": f"{FORETOLD}too many contexts: {plain.words}"})
+    causes = [
+        SimpleNamespace(cause=name, record=SimpleNamespace(diagnosis=diagnosis))
+        for name, diagnosis in (("a", plain), ("b", foretold))
+    ]
+    diagnoses: Any = vars(SiteData)["diagnoses"].func
+    assert diagnoses(SimpleNamespace(causes=causes)) == {"a": plain, "b": plain}

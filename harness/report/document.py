@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 Style = Literal["plain", "code", "strong", "dim", "bad"]
-TAGS: Final = {
+_TAGS: Final = {
     "plain": ("", ""),
     "code": (Markup("<code>"), Markup("</code>")),
     "strong": (Markup("<b>"), Markup("</b>")),
@@ -159,7 +159,9 @@ def lines(blocks: Iterable[Block]) -> Iterator[str]:
 
 def html(blocks: Iterable[Block | Markup]) -> Markup:
     """Return blocks as HTML for a page's body; markup stays as it is."""
-    return Markup(template("blocks.html.j2").render(blocks=blocks, spans=_spans, tags=TAGS)).strip()
+    return Markup(
+        template("blocks.html.j2").render(blocks=blocks, spans=_spans, as_html=as_html)
+    ).strip()
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -218,6 +220,22 @@ def as_markdown(line: Line) -> str:
             mark = "**" if part.style == "strong" else ""
             text += f"{mark}{one_line(part.text).replace('<', '&lt;')}{mark}"
     return text
+
+
+def as_html(line: Line) -> Markup:
+    """Return a line as HTML; markup in it stays as it is."""
+    html = Markup()
+    for part in _spans(line):
+        if isinstance(part, str):
+            html += part
+            continue
+        before, after = _TAGS[part.style]
+        span = Markup(before) + part.text + Markup(after)
+        span = (
+            Markup('<span class="o o-{}">{}</span>').format(part.mark, span) if part.mark else span
+        )
+        html += Markup('<a href="{}">{}</a>').format(part.link, span) if part.link else span
+    return html
 
 
 def as_text(line: Line) -> str:

@@ -29,7 +29,7 @@ from harness.core.matrix_axes import VERSIONS
 from harness.core.outgoing_text import counted, first_names
 from harness.core.paths_inside import open_inside
 from harness.report.document import (
-    TAGS,
+    as_html,
     asset,
     clip,
     day_and_minute,
@@ -296,8 +296,8 @@ def html_text(run: RunData, cases: Iterable[CaseRecord] | None = None) -> str:
         causes=of_section["failing"] + of_section["lab"],
         others={title: of_section[name] for name, title in COUNTED.items()},
         lost_to=LOST_TO,
+        as_html=as_html,
         prose=prose,
-        tags=TAGS,
         counted=counted,
         where=_where,
         since_of=partial(_since, since=since),

@@ -82,10 +82,16 @@ def find_script(token: str) -> str:
     """
     # the bracket keeps the pattern from matching the process that searches for it
     pattern = shlex.quote(f"{TOKEN_VARIABLE}=[{token[0]}]{token[1:]}")
+    # what is inside execve shows neither environment nor command line, and is looked for again; a
+    # kernel thread has no exe
     return (
         'g() { read -r s <"/proc/$1/stat" 2>/dev/null||s="x) x x 0";'
         "set -- ${s##*) };c=$1;r=$3;};"
-        f"l() {{ f=$(grep -ls {pattern} /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null);}};"
+        'e() { for p in $(grep -Ls "" /proc/[0-9]*/cmdline 2>/dev/null);do '
+        "[ ! -e ${p%/*}/exe ]||return 0;done;return 1;};"
+        f"k() {{ f=$(grep -ls {pattern} /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null);"
+        '[ -z "$f" ];};'
+        "l() { n=0;while k&&[ $n -lt 5 ];do e||n=4;n=$((n+1));sleep 0.05;done;};"
         "read -r u s </proc/uptime;l;"
         'for p in $f;do p=${p#/proc/};p=${p%/*};g $p;echo "found $p $c";done;echo "looked $u";'
     )

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 
 from harness.transport.shell import RemoteProcesses, end_script, find_script, parse_processes
-from harness.transport.shell_protocol import Banner, v2_script
+from harness.transport.shell_protocol import TOKEN_VARIABLE, Banner, v2_script
 from tests.properties import damaged, reached, reaches
 from tests.unit.transport.test_shell_protocol import SHELLS
 
@@ -111,3 +111,17 @@ def test_a_call_is_found_without_its_group(shell: list[str]) -> None:
         parsed = told_by(shell, end_script(TOKEN, None))
         assert call.wait(60) == -9
     assert (parsed.ended, list(parsed.states)) == (True, [call.pid])
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
+def test_a_process_is_found_while_it_becomes_another_program(shell: list[str]) -> None:
+    """Inside execve it has neither an environment nor a command line."""
+    for _ in range(15):
+        with subprocess.Popen(
+            ["env"] * 9 + ["sleep", "4321"], env={**os.environ, TOKEN_VARIABLE: TOKEN}
+        ) as call:
+            try:
+                assert told_by(shell, end_script(TOKEN, None)).ended
+                assert call.wait(60) == -9
+            finally:
+                call.kill()

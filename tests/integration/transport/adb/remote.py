@@ -5,6 +5,7 @@ import time
 
 from harness.core.errors import InfraError
 from harness.transport.device import Transport
+from tests.waiting import wait_for
 
 SLACK_S = 30.0
 """What a busy machine may add to a deadline: far less than what runs without one would take."""
@@ -36,6 +37,11 @@ def survivors(device: Transport, folder: str, *, of: int = 4) -> list[str]:
     count, *alive = answer.stdout.decode().split()
     assert int(count) == of
     return alive
+
+
+def wait_ended(device: Transport, folder: str, *, of: int = 4) -> None:
+    """Wait for the end of what was killed: a busy device may take longer than the call."""
+    wait_for(lambda: not survivors(device, folder, of=of), "the processes end", SLACK_S)
 
 
 def wait_ready(device: Transport, *, timeout_s: float = 10) -> None:

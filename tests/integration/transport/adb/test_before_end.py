@@ -8,7 +8,7 @@ from harness.transport import shell
 from harness.transport.adb_device import AdbDevice
 from harness.transport.shell import LOOK_GRACE_S
 from tests.integration.transport.adb.conftest import REAL_BY_DAY
-from tests.integration.transport.adb.remote import SLACK_S, family, survivors
+from tests.integration.transport.adb.remote import SLACK_S, family, survivors, wait_ended
 
 pytestmark = REAL_BY_DAY
 
@@ -29,7 +29,7 @@ def test_it_is_called_while_the_processes_are_there(any_device: AdbDevice, folde
     with pytest.raises(DeviceTimeout):
         any_device.shell(family(folder), timeout_s=1.5, before_end=look)
     assert states == [(4, LOOK_GRACE_S)]
-    assert survivors(any_device, folder) == []
+    wait_ended(any_device, folder)
 
 
 @pytest.mark.usefixtures("patient")
@@ -45,7 +45,7 @@ def test_it_may_fail_or_be_interrupted(
 
     with pytest.raises(kind):
         any_device.shell(family(folder), timeout_s=1.5, before_end=fail)
-    assert survivors(any_device, folder) == []
+    wait_ended(any_device, folder)
 
 
 def test_it_is_not_called_otherwise(any_device: AdbDevice) -> None:

@@ -23,7 +23,7 @@ from tests.integration.transport.adb.conftest import (
     Linked,
     Place,
 )
-from tests.integration.transport.adb.remote import SLACK_S, family, survivors, wait_ready
+from tests.integration.transport.adb.remote import SLACK_S, family, wait_ended, wait_ready
 from tests.waiting import wait_for
 
 SLOW = pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_what_a_broken_link_left_running_is_ended_before_the_next_script(
     linked.link.resume()
     lab.connect(linked.link.address)
     wait_ready(linked.device)
-    assert survivors(linked.device, linked.folder) == []
+    wait_ended(linked.device, linked.folder)
     assert linked.device.end_abandoned(timeout_s=60)
 
 

@@ -12,7 +12,7 @@ import pytest
 from harness.core.errors import DeviceTimeout, InternalError
 from harness.transport.adb_device import AdbDevice
 from harness.transport.shell import END_GRACE_S
-from tests.integration.transport.adb.remote import SLACK_S, family, survivors
+from tests.integration.transport.adb.remote import SLACK_S, family, wait_ended
 from tests.waiting import wait_for
 
 STATUSES = [
@@ -71,7 +71,7 @@ def test_endless_output_is_bounded_and_ended(any_device: AdbDevice, folder: str)
     completed = any_device.shell(script, timeout_s=60, max_output_bytes=1_000_000)
     assert (len(completed.stdout), completed.truncated) == (1_000_000, True)
     assert (completed.exit_code, completed.signal) == (None, None)
-    assert survivors(any_device, folder, of=1) == []
+    wait_ended(any_device, folder, of=1)
 
 
 def test_the_deadline_ends_the_whole_family(any_device: AdbDevice, folder: str) -> None:
@@ -81,7 +81,7 @@ def test_the_deadline_ends_the_whole_family(any_device: AdbDevice, folder: str) 
     assert time.monotonic() - start < 1 + END_GRACE_S + SLACK_S
     assert caught.value.serial == any_device.serial
     assert caught.value.output == b"ready\n"
-    assert survivors(any_device, folder) == []
+    wait_ended(any_device, folder)
 
 
 def test_output_does_not_put_the_deadline_off(device: AdbDevice) -> None:
@@ -99,8 +99,7 @@ def test_an_error_of_the_callers_passes_and_ends_the_script(
 
     with pytest.raises(ValueError, match="not this"):
         any_device.shell(family(folder), timeout_s=60, on_stdout=refuse)
-    # a busy device may still be ending them when the call, which waits 2 s for that, has returned
-    wait_for(lambda: not survivors(any_device, folder), seconds=SLACK_S)
+    wait_ended(any_device, folder)
 
 
 CALLER = """
@@ -122,7 +121,7 @@ def test_a_caller_that_ends_leaves_nothing(
         process.communicate(timeout=60)
     if number == signal.SIGKILL:
         assert any_device.end_leftovers(timeout_s=20)
-    assert survivors(any_device, folder) == []
+    wait_ended(any_device, folder)
 
 
 def test_a_script_too_long_for_adb_is_refused(any_device: AdbDevice) -> None:

@@ -73,7 +73,8 @@ def test_who_wants_no_device_needs_no_lab(folder: Path) -> None:
 def test_names_of_ones_own_may_be_like_ours(folder: Path) -> None:
     (folder / "test_own.py").write_text(OWN)
     (folder / "pytest.ini").write_text(
-        "[pytest]\nmarkers = devices(which): mine\naddopts = --device sim-v73\n"
+        "[pytest]\nmarkers = devices(which): mine\n"
+        "addopts = --device sim-v73\nfilterwarnings = error\n"
     )
     code, output = run(folder)
     assert code == 0, output

@@ -199,7 +199,7 @@ class Night(Part):
         if self.failed_on:
             why = reasons_text(self.failed_on)
         elif self.coverage is not None and self.coverage.lost_code:
-            why = f"verdicts are missing: {self.coverage.headline()}"
+            why = f"verdicts are missing{lost_devices(self.lost)}"
         else:
             why = f"the run ended with {self.run_exit_code}"
         return f"exit code {self.exit_code}: {why}" if self.exit_code else ""

@@ -72,13 +72,13 @@ def refusals(model: OnnxNodes, refused: list[RefusedNode], on: str) -> dict[str,
     return {"nodes": rows} if refused else {}
 
 
-def refused_words(refused: Iterable[RefusedNode], model: OnnxNodes) -> str:
-    """Describe refused nodes by their names in the model, and say how they may run on the CPU."""
+def refused_words(refused: Iterable[RefusedNode], model: OnnxNodes, hint: str = _HINT) -> str:
+    """Describe refused nodes by their names in the model; `hint` says what to do."""
     named = []
     for refusal in refused:
         same = [node.name for node in model.nodes if node.key == (refusal.name, refusal.op_type)]
         named.append(replace(refusal, name=same[0]) if len(same) == 1 else refusal)
-    return refusal_text(named, model.shapes(), _HINT)
+    return refusal_text(named, model.shapes(), hint)
 
 
 def refused_compile(

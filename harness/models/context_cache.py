@@ -172,7 +172,9 @@ _log = logging.getLogger(__name__)
 _FORMAT: Final = 2
 _BINARY: Final = "context.bin"
 _LOCK_TIMEOUT_S = 1800.0
-_ORT_STATUS: Final = re.compile(r"^\w+: \[ONNXRuntimeError\] : \d+ : \w+ : ")
+_ORT_STATUS: Final = re.compile(
+    r"^\w+: \[ONNXRuntimeError\] : \d+ : \w+ : (?:Load model from .*? failed: ?)?"
+)
 
 
 class ContextStore:
@@ -305,7 +307,7 @@ class ContextStore:
                 if failed is None:
                     self._keep_reference(spec, reference)
                 elif path is not None:
-                    ours = f"this computer's ONNX Runtime {ORT_HOST_VERSION}"
+                    ours = f"ONNX Runtime {ORT_HOST_VERSION}, which computes the expected outputs,"
                     reason = _ORT_STATUS.sub("", failed.first)
                     problem = f"{ours} cannot run it on the CPU: {reason}"
                     self._wrong[spec] = ConfigError(problem, file=path)

@@ -529,6 +529,7 @@ class Run:
         self.records = Records(self.selection, self.ending, worker_of, recorded)
         self.ended = False
         self.problem: HarnessError | None = None
+        self.uncollected: HarnessError | None = None
         self.collected: Collected | None = None
         self.live: Live | None = None
         self.failures: Failures | None = None

@@ -57,9 +57,9 @@ class Recorder:
             lines = report.longreprtext.splitlines()
             errors = [line[1:] for line in lines if line.startswith("E ")]  # as pytest marks them
             summary = " ".join(" ".join(errors or lines).split())[-_SAID_CHARS:]
-            self._run.selection.note_problem(
-                ConfigError(f"{report.nodeid} cannot be collected: {summary}")
-            )
+            error = ConfigError(f"{report.nodeid} cannot be collected: {summary}")
+            self._run.uncollected = error
+            self._run.selection.note_problem(error)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         try:
@@ -110,7 +110,7 @@ def _finish(
         mistaken = any(getattr(report, MISTAKEN, False) for report in _bad_reports(session))
         lost = ConfigError.exit_code if mistaken else coverage.lost_code
         session.exitstatus = _EXIT_AFTER_FAILURES if foreign or coverage.fails else lost
-    problem = str(run.problem) if run.problem else None
+    problem = str(run.problem or run.uncollected or "") or None
     if exitstatus == pytest.ExitCode.INTERRUPTED and problem is None:
         problem = "interrupted"
     elif problem is None and coverage.not_run:  # as with -x

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from harness.core.files import disk_errors, write_whole, written_whole
@@ -47,12 +47,14 @@ def finish(
     exit_code: int,
     problem: str | None = None,
     other_failures: bool = False,
+    left_out: Sequence[str] = (),
     since: Since | None = None,
 ) -> RunData:
     """End a run, and write its projections.
 
     With `other_failures` it fails for something in no record: a test without a device, or outputs
-    that drift. run.json is completed even if the reports cannot be written. Raises InfraError then.
+    that drift. `left_out` says why devices have no cases. run.json is completed even if the
+    reports cannot be written. Raises InfraError then.
     """
     facts: dict[str, object] = {
         "exit_code": exit_code,
@@ -60,6 +62,7 @@ def finish(
         "drift": [output.model_dump() for output in folder.drift() if output.drifts],
         "problem": problem,
         "plugin_errors": [],
+        "left_out": left_out,
     }
     folder.end(facts)
     return project(folder, since)

@@ -76,6 +76,7 @@ class RunInfo(_OpenModel):
     problem: str | None = None
     other_failures: bool = False
     plugin_errors: list[str] = []
+    left_out: list[str] = []
     command: list[str] = []
     selection: list[str] = []
     selected: Annotated[int, Field(ge=0, lt=1 << 53)] | None = None

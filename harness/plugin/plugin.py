@@ -248,8 +248,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         takes_bench(getattr(item, "fixturenames", ())) for item in items
     ):
         _stop(config, run.problem)
-    deselect(config, items, tests_without_contexts(items, run.options))
     try:
+        deselect(config, items, tests_without_contexts(items, run.options))
         cases = [item for item in items if placement_of(item)]
         refuse_cases_of_one_name(cases)
         if run.options.only_case is not None:

@@ -42,6 +42,10 @@ REMEDY_TEST: Final = "test_remedy"
 
 _UNNAMED: Final = ("[", "::")
 _DEFAULTS: Final = (None, 0.0, "refuse")
+_NO_FILE: Final = (
+    "no selected test runs a file; name one (`pytest FILE`), or pass --model FILE to tests marked "
+    "`user_contexts`"
+)
 _MADE_UP: Final = (
     "expected outputs are compared with outputs for generated inputs; pass inputs with --inputs DIR"
 )
@@ -274,17 +278,22 @@ def file_error(item: pytest.Item) -> ConfigError | None:
     return next(filter(None, (getattr(parameter, "wrong", None) for parameter in parameters)), None)
 
 
+def takes_file(item: pytest.Item, options: ContextOptions) -> bool:
+    """Return whether a test runs a user's file, or contexts in one."""
+    takes_contexts = item.get_closest_marker(USER_CONTEXTS) is not None
+    return (bool(options.paths) and takes_contexts) or item.getparent(ArtefactFile) is not None
+
+
 def tests_without_contexts(items: Sequence[pytest.Item], options: Options) -> list[pytest.Item]:
-    """Return the device tests that take no contexts, if the user's are to be run."""
-    if not options.contexts.paths:
-        return []
-    return [
-        item
-        for item in items
-        if item.get_closest_marker("device")
-        and not item.get_closest_marker(USER_CONTEXTS)
-        and item.getparent(ArtefactFile) is None
-    ]
+    """Return the device tests that take no contexts, if the user's are to be run.
+
+    Raises ConfigError for an option of files if no test runs one: it would check nothing.
+    """
+    tests = [item for item in items if item.get_closest_marker("device")]
+    others = [item for item in tests if not takes_file(item, options.contexts)]
+    if tests and len(others) == len(tests) and options.for_files:
+        raise ConfigError(_NO_FILE, field=options.for_files[0])
+    return others if options.contexts.paths else []
 
 
 def _parametrize(metafunc: pytest.Metafunc, names: str, values: Sequence[object]) -> None:

@@ -89,6 +89,8 @@ def test_names_of_ones_own_may_be_like_ours(folder: Path) -> None:
         ("-m slow%or%device", "devices.yaml: does not exist"),
         ("--device mine", "device 'mine' is not attached: "),
         ("--lab other.yaml", "other.yaml: does not exist"),
+        ("--device sim-v73 --limit min-sqnr=30", "--limit: no selected test runs a file; "),
+        ("--device sim-v73 --model other.bin", "--model: no selected test runs a file; "),
     ],
 )
 def test_who_asks_for_devices_is_told(folder: Path, options: str, problem: str) -> None:

@@ -106,8 +106,8 @@ def _finish(
 ) -> None:
     coverage = folder.coverage()
     foreign = _foreign_failures(session) or _drifts(run, folder)
+    mistaken = [report for report in _bad_reports(session) if getattr(report, MISTAKEN, False)]
     if exitstatus in _EXIT_NOTHING_WRONG:
-        mistaken = any(getattr(report, MISTAKEN, False) for report in _bad_reports(session))
         lost = ConfigError.exit_code if mistaken else coverage.lost_code
         session.exitstatus = _EXIT_AFTER_FAILURES if foreign or coverage.fails else lost
     problem = str(run.problem or run.uncollected or "") or None
@@ -115,6 +115,9 @@ def _finish(
         problem = "interrupted"
     elif problem is None and coverage.not_run:  # as with -x
         problem = f"not run: {coverage.not_run} of {counted(coverage.selected or 0, 'case')}"
+    elif problem is None and mistaken:
+        first, number = mistaken[0].longreprtext, counted(len(mistaken), "test")
+        problem = f"not run: {number}; the first: {first}"
     try:
         run.close()
     except HarnessError as error:
@@ -247,7 +250,7 @@ def _since_lines(since: Since | None) -> Iterator[str]:
         yield f"  and {len(new) - _MOST_NEW} more"
 
 
-def _bad_reports(session: pytest.Session) -> list[object]:
+def _bad_reports(session: pytest.Session) -> list[Any]:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     stats = reporter.stats if reporter is not None else {}
     return [*stats.get("failed", []), *stats.get("error", [])]

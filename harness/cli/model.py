@@ -92,8 +92,7 @@ def compile_command(model: Path, output: Path, soc: str, qnn: str | None) -> int
     3 this computer failed.
     """
     if (kind := open_artefact(model).kind) != "onnx":
-        problem = f"is of kind {kind}; only an .onnx can be compiled"
-        raise ConfigError(problem, file=model)
+        raise ConfigError(f"is of kind {kind}; only an .onnx can be compiled", file=model)
     require_output(output)
     if output.suffix == ".onnx":
         problem = "would be a context binary; name a file that ends with .bin"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
@@ -118,30 +119,30 @@ def _finish(
     elif problem is None and mistaken:
         first, number = mistaken[0].longreprtext, counted(len(mistaken), "test")
         problem = f"not run: {number}; the first: {first}"
+    data = None
     try:
-        run.close()
+        with _reporting_errors(session):
+            run.close()
+    finally:
+        with run.ending.uninterrupted(), _reporting_errors(session):
+            code = int(session.exitstatus)
+            data = run.records.finish(code, problem, other_failures=foreign)
+            # `qnn-harness run`, a night and a bisection print themselves how to go on
+            wrapped = LIVE_FROM in session.config.stash or run.options.problem_file is not None
+            if problem == "interrupted" and coverage.not_run and not wrapped:
+                write_lines(session.config, folder.resume_hint)
+        if data is not None:
+            with _reporting_errors(session):
+                _call_plugins(session, run, folder, data)
+
+
+@contextlib.contextmanager
+def _reporting_errors(session: pytest.Session) -> Generator[None]:
+    try:
+        yield
     except HarnessError as error:
         session.exitstatus = session.exitstatus or error.exit_code
         write_lines(session.config, f"error: {error}", red=True)
-    finally:
-        data = None
-        with run.ending.uninterrupted():
-            try:
-                code = int(session.exitstatus)
-                data = run.records.finish(code, problem, other_failures=foreign)
-                # `qnn-harness run`, a night and a bisection print themselves how to go on
-                wrapped = LIVE_FROM in session.config.stash or run.options.problem_file is not None
-                if problem == "interrupted" and coverage.not_run and not wrapped:
-                    write_lines(session.config, folder.resume_hint)
-            except HarnessError as error:
-                session.exitstatus = error.exit_code
-                write_lines(session.config, f"error: {error}", red=True)
-        if data is not None:
-            try:
-                _call_plugins(session, run, folder, data)
-            except HarnessError as error:
-                session.exitstatus = session.exitstatus or error.exit_code
-                write_lines(session.config, f"error: {error}", red=True)
 
 
 def _call_plugins(session: pytest.Session, run: Run, folder: RunFolder, data: RunData) -> None:

@@ -76,14 +76,12 @@ class ArtefactFile(FileOfTests):
     @property
     def engine(self) -> Engine:
         """The engine that executes it; with `qnn_only_case` the one in the name of the case."""
-        if self.tries_remedies:
-            return ENGINES[DEFAULT_ENGINE]
         only_case = value_of(self.config, "qnn_only_case")
         if only_case is not None:
             test = function_of(only_case)
             named = (engine for engine in ENGINES.values() if engine.test == test)
             return next(named, ENGINES[DEFAULT_ENGINE])
-        name = self.config.getoption("--qnn-engine")
+        name = DEFAULT_ENGINE if self.tries_remedies else self.config.getoption("--qnn-engine")
         return find_engine(name) if name is not None else default_engine(self.path)
 
     def module_of_tests(self) -> ModuleType:
@@ -104,13 +102,12 @@ def default_engine(path: Path) -> Engine:
         artefact = open_artefact(path)
     except ConfigError:
         return ENGINES[DEFAULT_ENGINE]  # its case reports the error
-    if not artefact.pieces and artefact.facts.get("model") and (plan := artefact.facts["plan"]):
+    if artefact.pieces:
+        return ENGINES[DEFAULT_ENGINE]
+    if artefact.facts.get("model") and (plan := artefact.facts["plan"]):
         return ENGINES[plan.engine]
-    if not artefact.pieces:
-        for engine in ENGINES.values():
-            if artefact.kind in engine.default_for:
-                return engine
-    return ENGINES[DEFAULT_ENGINE]
+    usual = (engine for engine in ENGINES.values() if artefact.kind in engine.default_for)
+    return next(usual, ENGINES[DEFAULT_ENGINE])
 
 
 def collect_artefact(file: Path, parent: pytest.Collector) -> ArtefactFile | None:
@@ -241,7 +238,7 @@ def _model_options(path: Path, engine: Engine, options: ContextOptions) -> Model
             raise ConfigError(problem, file=path, field=field)
     if options.expected is not None and options.inputs is None:
         _log.warning("%s: %s", path.name, _MADE_UP)
-    closeness = ClosenessLimits(
+    limits = ClosenessLimits(
         options.max_error, options.min_cosine, options.min_sqnr, options.reference
     )
     loads = parsed_options(options.context_option, "--context-option")
@@ -250,13 +247,7 @@ def _model_options(path: Path, engine: Engine, options: ContextOptions) -> Model
         able = [f"--engine {each.name}" for each in ENGINES.values() if each.takes_context_options]
         raise ConfigError(problem, file=path, field="--context-option", choices=able)
     return ModelOptions(
-        options.inputs,
-        options.expected,
-        options.tolerance,
-        options.graph,
-        allowed,
-        closeness,
-        loads,
+        options.inputs, options.expected, options.tolerance, options.graph, allowed, limits, loads
     )
 
 

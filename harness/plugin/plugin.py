@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
-import sys
 import traceback
 from collections.abc import Generator
 from dataclasses import replace
@@ -67,6 +66,7 @@ from harness.plugin.terminal import (
     show_skipped,
     stop,
     tell_controller,
+    write_error,
     write_lines,
 )
 from harness.plugin.user_files import (
@@ -91,7 +91,6 @@ _EXPECTED = (
     "the test continued; if it expects this failure, call `bench.accept_refusal()` after a "
     "refusal, or mark the test with `@pytest.mark.xfail(raises=TargetFailure, strict=True)`"
 )
-_EARLIER = "failed earlier on the device, which `check()` of that run raises"
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -164,7 +163,7 @@ def pytest_check_options(config: pytest.Config) -> int | None:
     try:
         read_options(config)
     except ConfigError as error:
-        sys.stderr.write(f"error: {with_our_options(config, str(error))}\n")
+        write_error(config, error)
         return pytest.ExitCode.USAGE_ERROR
     return None
 
@@ -202,12 +201,12 @@ def _is_ours(error: Exception) -> bool:
 def _end_of_fault(config: pytest.Config, error: Exception) -> int:
     """Report an error at the end of a session, where pytest would exit with 1, and its code."""
     if isinstance(error, HarnessError):
-        write_lines(config, f"error: {error}", red=True)
+        write_error(config, error)
         return int(error.exit_code)
     if config.option.verbose > 0:
         write_lines(config, "".join(traceback.format_exception(error)))
     text = " ".join(f"{type(error).__name__}: {error}".split())
-    write_lines(config, f"error: internal error: {text}; use `-v` for a traceback", red=True)
+    write_error(config, f"internal error: {text}; use `-v` for a traceback")
     return int(HarnessError.exit_code)
 
 
@@ -249,8 +248,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         takes_bench(getattr(item, "fixturenames", ())) for item in items
     ):
         _stop(config, run.problem)
+    deselect(config, items, tests_without_contexts(items, run.options))
     try:
-        deselect(config, items, tests_without_contexts(items, run.options))
         cases = [item for item in items if placement_of(item)]
         refuse_cases_of_one_name(cases)
         if run.options.only_case is not None:
@@ -474,10 +473,6 @@ def _explain(
     from harness.bench.case_session import NotPassed, TargetFailure
     from harness.results.known_issues import match
 
-    earlier = None if isinstance(failure, NotPassed) else case.unchecked_failure()
-    if report.when == "call" and isinstance(earlier, NotPassed):
-        report.sections.append((_EARLIER, f"{earlier}"))
-        case.add_note(f"{_EARLIER}: {earlier}")
     record, known = case.record(), item.config.stash[RUN].selection.known_issues
     issue = match(record, known)
     unchecked = isinstance(failure, TargetFailure) and not failure.__traceback__

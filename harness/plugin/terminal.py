@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import textwrap
 import threading
 import warnings
@@ -75,14 +76,29 @@ def write_line(reporter: Any, text: str, **markup: bool) -> None:
 
 
 def write_lines(config: pytest.Config, text: str, **markup: bool) -> None:
-    """Write lines that begin in a new line of the terminal; nothing without a reporter."""
+    """Write lines that begin in a new line of the terminal; nothing without a reporter.
+
+    Without a text, only end the line.
+    """
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
         reporter.ensure_newline()
         if column(reporter):  # with -q, or dots of pytest-xdist, it does not end their line
             reporter.line("")
-        write_line(reporter, text, **markup)
+        if text:
+            write_line(reporter, text, **markup)
         reporter.flush()
+
+
+def write_error(config: pytest.Config, error: object) -> None:
+    """Write an error on stderr, below the output so far; that of a worker is not visible."""
+    if hasattr(config, "workerinput"):
+        return
+    if (live := config.pluginmanager.get_plugin("qnn-harness-live")) is not None:
+        live.hide()
+    write_lines(config, "")
+    with uncaptured(config):
+        sys.stderr.write(f"error: {outgoing(with_our_options(config, str(error)))}\n")
 
 
 def drop_reports(config: pytest.Config, reports: Collection[pytest.TestReport]) -> None:
@@ -103,7 +119,7 @@ def stop(config: pytest.Config, error: HarnessError, *, started: bool = True) ->
     """
     text = with_our_options(config, str(error))
     if started:
-        write_lines(config, f"error: {text}", red=True)
+        write_error(config, text)
     suppress_exit_line(config)
     tell_controller(config, text, error.exit_code)
     raise _Error(text, int(error.exit_code))
@@ -282,7 +298,7 @@ class Live:
         with contextlib.suppress(OSError):
             self._file = write_through(reporter, shown)
 
-    def _stop(self, *, clear: bool = True) -> None:
+    def hide(self, *, clear: bool = True) -> None:
         if self._show is not None:
             self._show.stop(clear=clear)
             self._show = None
@@ -294,7 +310,7 @@ class Live:
         try:
             return (yield)
         finally:
-            self._stop()
+            self.hide()
             self._counts = None
 
     @pytest.hookimpl(trylast=True)
@@ -306,7 +322,7 @@ class Live:
 
     def pytest_enter_pdb(self) -> None:
         """Leave the terminal to the debugger."""
-        self._stop(clear=False)
+        self.hide(clear=False)
 
     def pytest_leave_pdb(self) -> None:
         self._start()

@@ -240,7 +240,7 @@ def latency(records: Iterable[CaseRecord]) -> list[Block]:
                 if sum(filter(is_figure, counts)) < FULL.most:
                     flaws.setdefault(f"Fewer than {FULL.most:,} rounds", []).append(name)
             if graph.get("steady") is False:
-                flaws.setdefault("Median still drifts", []).append(name)
+                flaws.setdefault("Never steady", []).append(name)
             ran.append(str(graph.get("on")))
             simulated |= record.device is not None and record.device.simulated
             on_phone = record.device is not None and not record.device.simulated
@@ -312,22 +312,29 @@ def accuracy(records: Iterable[CaseRecord]) -> list[Block]:
 
 
 def versions(records: Iterable[CaseRecord]) -> list[Block]:
-    """Compare versions and backends: a row with latency and accuracy for each output."""
+    """Compare versions and backends: a row with latency and accuracy for each output.
+
+    Of several axes that differ alike one is shown.
+    """
     rows: list[list[Line]] = []
     compared = [record for record in records if parts(record, "accuracy")]
-    for record in compared:
+    axes: dict[tuple[str, ...], str] = {}
+    for name in dict.fromkeys(chain(("qnn", "backend"), *(record.axes for record in compared))):
+        values = tuple(str(record.axes.get(name) or "") for record in compared)
+        if name in ("qnn", "backend") or (name != "device" and len({*values}) > 1):
+            axes.setdefault(values, name)
+    for record, *places in zip(compared, *axes, strict=True):
         graphs = parts(record, "graphs")
         median = _usual(graphs[0], "p50") if len(graphs) == 1 else ""
-        model, device = record.case.partition("::")[0].rpartition("/")[2], _device(record)
-        backend, power = record.axes.get("backend"), record.axes.get("power")
-        place = f"{backend}, {power}" if power else str(backend)
-        row: list[Line] = [code(model, 60), code(device), str(record.axes.get("qnn")), place]
+        row: list[Line] = [code(record.file.rpartition("/")[2], 60), code(_device(record))]
+        row += map(code, places)
         for output in parts(record, "accuracy"):
-            name, cosine = code(str(output.get("output")), 60), _number(output.get("cosine"), 7)
-            rows.append([*row, name, median, _sqnr(output), cosine])
-    names = ["Model", "Device", "QNN", "Backend", "Output", "p50", "SQNR (dB)", "Cosine"]
-    alike = [i for i in (1, 4) if len({row[i] for row in rows}) < 2]
-    alike += [] if any(row[5] for row in rows) else [5]
+            of, cosine = code(str(output.get("output")), 60), _number(output.get("cosine"), 7)
+            rows.append([*row, of, median, _sqnr(output), cosine])
+    titles = ["QNN" if name == "qnn" else name.capitalize() for name in axes.values()]
+    names = ["Model", "Device", *titles, "Output", "p50", "SQNR (dB)", "Cosine"]
+    alike = [i for i in (1, len(names) - 4) if len({row[i] for row in rows}) < 2]
+    alike += [] if any(row[-3] for row in rows) else [len(names) - 3]
     names, rows = _without(names, rows, *alike)
     return [*table("By version and backend", names, rows)] if len(compared) > 1 else []
 

@@ -144,7 +144,7 @@ def test_a_full_profile_run_has_intervals(figures: dict[str, Any], row: list[str
     full = record(measurements={**measurements, "surroundings": {"profile_run": "full"}})
     (_, table, *notes) = latency([full])
     assert list(table.rows[0])[1:] == row
-    flaws = [f"{flaw}: g." in markdown(notes) for flaw in ("drifts", "1,024 rounds")]
+    flaws = [f"{flaw}: g." in markdown(notes) for flaw in ("steady", "1,024 rounds")]
     assert flaws == [not figures["steady"]] * 2
 
 
@@ -174,7 +174,12 @@ def test_devices_and_outputs_of_versions_are_named_where_there_are_several() -> 
         *("Model", "Device", "QNN"),
     )
     assert columns("y", "z")[3:5] == ("Output", "SQNR (dB)"), "nothing has a p50"
-    alone = record(measurements={"accuracy": [{"output": "y", "cosine": 1}]})
+    figures = {"accuracy": [{"output": "y", "cosine": 1}]}
+    copies = [record(measurements=figures, axes={"contexts": n, "qnn": "2.47.0"}) for n in (1, 2)]
+    (table,) = versions(copies)
+    assert table.columns[3] == "Contexts"
+    assert table.rows[0] != table.rows[1]
+    alone = record(measurements=figures)
     assert versions([alone]) == [], "nothing is beside it"
 
 

@@ -220,7 +220,8 @@ def _numbers(value: Any) -> list[float]:
 def _why(record: CaseRecord) -> str | None:
     error = record.error
     if error is None:
-        return (record.conclusion or "").partition("\n")[0] or None
+        reason = record.conclusion or str(record.measurements.get("skip_reason") or "")
+        return reason.partition("\n")[0] or None
     code = f"{error.code} " if error.code else ""
     return clip(f"{code}{error.headline}", _MAX_CHARS)
 
@@ -273,7 +274,8 @@ def html_text(run: RunData, cases: Iterable[CaseRecord] | None = None) -> str:
     failing = chain(*(group.cases for _, group in of_section["failing"]))
     new = None if since is None else _new_among(failing, since)
     became = Counter(since.became.values() if since else ())
-    headline = coverage.headline(new)
+    tested = coverage.judged or not (coverage.selected and coverage.is_whole)
+    headline = ("" if tested else "nothing was tested: ") + coverage.headline(new)
     headline = f"{'Cut short. ' if cut else ''}{headline[:1].upper()}{headline[1:]}."
     more = {"issues": issues, "versions": VERSIONS}
     more |= {name: parts[name] for name in ("ladders", "evidence", "grids")}
@@ -288,11 +290,9 @@ def html_text(run: RunData, cases: Iterable[CaseRecord] | None = None) -> str:
         coverage=coverage,
         became={word: became[word] for word in since.titles if became[word]} if since else {},
         tested=places(rows.values("device"), {axis: rows.values(axis) for axis in VERSIONS}),
-        behind=parts["behind"],
-        drifting=parts["drifting"],
-        simulated=parts["simulated"],
+        **{name: parts[name] for name in ("behind", "drifting", "simulated")},
         duration=_seconds(parts["seconds"]),
-        cases=counted(len(rows), "case"),
+        cases=counted(len(rows), "case") if rows else "",
         causes=of_section["failing"] + of_section["lab"],
         others={title: of_section[name] for name, title in COUNTED.items()},
         lost_to=LOST_TO,

@@ -93,6 +93,21 @@ def test_a_run_that_was_cut_short_says_so_first(cases: list[CaseRecord]) -> None
         assert ('class="verdict">Cut short' in page(cases, info).whole) == is_cut
 
 
+def test_a_run_that_tested_nothing_says_so_first_and_why() -> None:
+    skipped = record(outcome="skipped", measurements={"skip_reason": "no `DSP`\nhere"})
+    info = {"selected": 2}
+    shown_page = page([skipped, record(case="b", outcome="unsupported", error=error())], info)
+    assert 'class="verdict">Nothing was tested: 1 unsupported, 1 skipped.' in shown_page.whole
+    assert "<details open><summary>Unsupported: 1 case" in shown_page.whole
+    rows = rows_of(shown_page.whole)
+    assert rows["pool"][rows["why"][0]] == "no `DSP`"
+    tested = page([skipped, record(case="b", outcome="failed", error=error(message="no `x`"))])
+    assert "Nothing" not in tested.whole
+    assert "on devices" in tested.whole
+    assert "no <code>x</code>" in tested.whole
+    assert "on devices" not in page([]).whole
+
+
 def test_a_diagnosis_and_its_thread_are_shown() -> None:
     known = diagnosed("failed", error())
     shown_page = page([record(outcome="failed", error=known)])
@@ -102,9 +117,6 @@ def test_a_diagnosis_and_its_thread_are_shown() -> None:
     assert f"{known.diagnosis.id}, known What helps: {fix}" in text
     assert "suites/test_context_count.py on sim-v73, QNN 2.51.0" in text
     assert ("href", known.diagnosis.thread) in shown_page.attributes
-    uncalled = known.model_copy(update={"api": None, "code": None, "hex": None, "symbol": None})
-    texts = page([record(outcome="failed", error=uncalled)]).texts
-    assert texts.count(known.headline) == 1, "only the message names the op or the figure"
     evil = known.diagnosis.model_copy(update={"thread": "javascript:alert(1)", "words": EVIL})
     page_of_evil = page(
         [record(outcome="failed", error=known.model_copy(update={"diagnosis": evil}))]

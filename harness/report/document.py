@@ -95,8 +95,8 @@ class CodeBlock:
 class Table:
     """A table. A page can fold it away under its `title`, and does so if `folded`.
 
-    `style` is its class in a page. In a `grid` marks are classes of their cells. A narrow screen
-    shows the cells of a `stacked` row below each other.
+    `style` is its class in a page. A narrow screen shows the cells of a `stacked` row below each
+    other; the marks of a `heat` colour their cells.
     """
 
     title: str

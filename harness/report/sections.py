@@ -48,15 +48,11 @@ def simulated_limits(cases: Iterable[CaseRecord]) -> list[Block]:
 
 def earlier_attempts(records: Iterable[CaseRecord]) -> list[Block]:
     """Return a table of the attempts that were not the last ones."""
-    rows: list[list[Line]] = [
-        [
-            Span(record.outcome, mark=record.state),
-            record.case,
-            str(record.attempt),
-            clip(record.error.message, _SHORT_CHARS) if record.error else "",
-        ]
-        for record in islice(records, _MOST_RETRIES)
-    ]
+    rows: list[list[Line]] = []
+    for record in islice(records, _MOST_RETRIES):
+        outcome = Span(record.outcome, mark=record.state)
+        why = clip(record.error.message, _SHORT_CHARS) if record.error else ""
+        rows.append([outcome, record.case, str(record.attempt), why])
     return [Table("", ("Outcome", "Case", "Attempt", "Why"), rows)] if rows else []
 
 

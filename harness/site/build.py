@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -166,12 +166,8 @@ def device_blocks(site: SiteData, device: str) -> Iterator[Block]:
         )
     yield from by_cause(site, changes, links)
     yield Heading("Night by night")
-    yield Table(
-        "",
-        _DEVICE_COLUMNS,
-        [_night(site, device, i, links) for i in reversed(places)],
-        "cross found",
-    )
+    rows = [_night(site, device, i, links) for i in reversed(places)]
+    yield Table("", _DEVICE_COLUMNS, rows, "cross found")
 
 
 def _places(site: SiteData, device: str) -> list[int]:
@@ -245,6 +241,29 @@ def _mark(site: SiteData, device: str, index: int) -> str:
     return "F" if counts["failed"] else "?" if counts.lost else "x" if counts["known"] else "."
 
 
+_GRID_NIGHTS: Final = 14
+_OUTCOMES: Final = {"F": "failed", "?": "error", "x": "expected", ".": "passed"}
+
+
+def _night_grid(site: SiteData) -> Iterator[Block]:
+    """Yield a grid of devices and their last nights, whose cells lead to the nights."""
+    recent = range(max(0, site.last_night + 1 - MARKS), site.last_night + 1)
+    nights = [i for i in recent if site.is_night(i)][-_GRID_NIGHTS:]
+    rows: list[list[Line]] = []
+    for device in site.device_names() if len(nights) > 1 else ():
+        row: list[Line] = [Links("").to("device", device)]
+        for i in nights:
+            counts = site.store.by_device.get((device, i), StandingCounts())
+            size = counts["failed"] or counts.lost or counts["known"] or counts["passed"]
+            link = Links("").to("night", site.runs[i].run, str(size))
+            row.append(replace(link, mark=_OUTCOMES.get(_mark(site, device, i))) if counts else "")
+        rows.append(row)
+    if rows:
+        yield Heading("Last nights")
+        yield Table("", ("Device", *(site.day(i)[5:] for i in nights)), rows, "heat")
+        yield Paragraph("In a cell: how many failed, else got no verdict, or passed.", "dim")
+
+
 _ALL_NIGHTS: Final = 5000
 
 
@@ -261,19 +280,16 @@ def front_page(site: SiteData) -> str:
     if night is not None and night.warnings:
         blocks += [Heading("What went wrong besides")]
         blocks.append(Items([Item(Span(problem)) for problem in night.warnings]))
+    blocks += _night_grid(site)
     return render_page(sentence(site, index, changes), blocks, here="Last night", up="")
 
 
 def nights_page(site: SiteData, sentences: Mapping[str, str]) -> str:
     """Return the list of nights, the newest first; `sentences` has that of each by its run."""
-    rows: list[list[Line]] = [
-        [
-            Links("").to("night", run.run, day_and_minute(run.started)),
-            sentences.get(run.run, ""),
-            Span(run.run, style="code"),
-        ]
-        for run in reversed(site.runs[-_ALL_NIGHTS:])
-    ]
+    rows: list[list[Line]] = []
+    for run in reversed(site.runs[-_ALL_NIGHTS:]):
+        night = Links("").to("night", run.run, day_and_minute(run.started))
+        rows.append([night, sentences.get(run.run, ""), Span(run.run, style="code")])
     table = Table("", ("Started", "Result", "Run"), rows, "plain long")
     return render_page("Nights", [Heading("Nights", 1), table], here="Nights", up="")
 
@@ -342,22 +358,13 @@ def case_blocks(site: SiteData, test: str, lines: Sequence[CaseLine]) -> Iterato
     for line in by_device[:_MOST_LINES]:
         place, device = line.last.placement, line.last.device
         name = device or (place.device if place else "")
-        rows.append(
-            [
-                [links.to("device", name)] if device else name,
-                place.backend if place else "",
-                line_strip(site, line, first),
-                Span(_ends(site, line), style="bad" if line.fails else "plain"),
-                format_versions(versions_of(line.last)),
-            ]
-        )
+        where: list[Line] = [links.to("device", name) if device else name]
+        where += [place.backend if place else "", line_strip(site, line, first)]
+        now = Span(_ends(site, line), style="bad" if line.fails else "plain")
+        rows.append([*where, now, format_versions(versions_of(line.last))])
     yield Heading(f"Its cases in the last {counted(site.last + 1 - first, 'run')}")
-    yield Table(
-        "",
-        ("Device", "Backend", "Runs, the newest to the right", "Now", "Versions"),
-        rows,
-        "stacked",
-    )
+    columns = ("Device", "Backend", "Runs, the newest to the right", "Now", "Versions")
+    yield Table("", columns, rows, "stacked")
     yield STRIP_LEGEND
     changes = site.store.changes("test", test)
     if changes:

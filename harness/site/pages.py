@@ -321,16 +321,12 @@ def changes_table(site: SiteData, changes: Sequence[NightChange], links: Links) 
     for change, is_start in islice(listed, _MOST_CHANGES):
         run = site.runs[change.run_index]
         changed = f" ({change.changed})" if is_start and change.changed else ""
-        rows.append(
-            [
-                links.to("night", run.run, run.started[:10]),
-                TITLES[change.became].lower(),
-                [links.to("case", change.test, short_name(change.test), "code")],
-                [links.to("device", change.device)] if change.device else "",
-                links.to("cause", change.cause, title_of(change)),
-                change.versions + changed,
-            ]
-        )
+        night = links.to("night", run.run, run.started[:10])
+        case = links.to("case", change.test, short_name(change.test), "code")
+        device = links.to("device", change.device) if change.device else ""
+        cause = links.to("cause", change.cause, title_of(change))
+        became, versions = TITLES[change.became].lower(), change.versions + changed
+        rows.append([night, became, case, device, cause, versions])
     return Table("", ("Night", "What", "Case", "Device", "Why", "With"), rows, "stacked")
 
 

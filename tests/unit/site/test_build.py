@@ -92,6 +92,8 @@ def test_the_front_page_tells_what_broke(pages: Path, snapshot: Snapshot) -> Non
     text = (pages / "index.html").read_text()
     assert page_of("case", attempt("a passed").test) in text
     assert page_of("night", SECOND) in text
+    cell = f'<a href="{page_of("night", FIRST)}"><span class="o o-failed">1</span></a>'
+    assert cell in unescape(text), "the grid leads to its nights"
 
 
 def test_who_runs_a_case_again_by_hand_makes_no_night(tmp_path: Path, snapshot: Snapshot) -> None:

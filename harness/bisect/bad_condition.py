@@ -17,7 +17,6 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, JsonValue
 
-from harness.core.error_codes import same_code
 from harness.core.errors import ConfigError
 from harness.core.json_record import Part
 from harness.diagnosis.error_record import ErrorRecord
@@ -358,15 +357,15 @@ def parse_match(text: str) -> Match:
         value = text.rstrip().removesuffix(ELSE_GOOD).partition("=")[2].strip()
     if value and kind == "code":
         codes = {_code(part.strip()) for part in value.split(",")}
-        return Match(
-            text, lambda error: any(same_code(error.code, code) for code in codes), others=others
-        )
+        return Match(text, lambda error: any(map(error.has_code, codes)), others=others)
     if value and kind in ("symbol", "signature"):
         # a signature is full of brackets, which fnmatch would take for classes
         pattern = value.replace("[", "[[]")
 
         def is_like(error: ErrorRecord) -> bool:
             named = getattr(error, kind)
+            if kind == "symbol" and named is None and error.ort is not None:
+                named = error.ort.name
             return named is not None and fnmatchcase(named, pattern)
 
         return Match(text, is_like, others=others)

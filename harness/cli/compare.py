@@ -56,7 +56,7 @@ def compare(
     """Compare run NEW (default: reports/latest) with run BASE; new failures exit with 1.
 
     Each new failure is shown with the `bisect` command that finds the version to blame. Changes of
-    speed and memory are judged by the noise in earlier runs of the same cases.
+    median times (p50) and of memory are judged by the noise in earlier runs of the same cases.
 
     \b
     Examples:

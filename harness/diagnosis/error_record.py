@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, StrictInt, model_validator
 
-from harness.core.error_codes import describe
+from harness.core.error_codes import describe, same_code
 from harness.core.json_record import Part, RecordText, clean_text, cut_message
 from harness.probe.transcript import LoadedLibrary
 
@@ -162,6 +162,16 @@ class ErrorRecord(Part):
     def headline(self) -> str:
         first = self.first_cause.message.strip() if self.first_cause is not None else ""
         return (first or self.message.strip()).partition("\n")[0]
+
+    @property
+    def summary(self) -> str:
+        """The failed call and the headline."""
+        return ": ".join(filter(None, (self.call, self.headline)))
+
+    def has_code(self, code: int | None) -> bool:
+        """Return whether this is its code, or that of ONNX Runtime if there is none of QNN."""
+        returned = self.ort is not None and self.code is None and self.ort.code == code
+        return returned or same_code(self.code, code)
 
     def with_line(self, line: str) -> ErrorRecord:
         """Return this record with one more line in its message, but not in its signature."""

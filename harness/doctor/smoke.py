@@ -157,7 +157,7 @@ def verdict_result(verdict: Verdict, device: str, passed: str, logs: Path) -> Ch
         return CheckResult("ok", passed)
     if verdict.error is None:
         return CheckResult("fail", verdict.outcome)
-    text = f"{verdict.outcome}: {error_text(verdict.error)}"
+    text = f"{verdict.outcome}: {verdict.error.summary or 'no explanation'}"
     if verdict.outcome == "unsupported":
         return CheckResult("not-applicable", f"not on this target: {text}")
     advice = _lab_failed(device) if verdict.cause == "infra" else hint(verdict.error)
@@ -166,14 +166,6 @@ def verdict_result(verdict: Verdict, device: str, passed: str, logs: Path) -> Ch
 
 def _lab_failed(device: str) -> str:
     return f"the lab failed, not the target; run `qnn-harness devices recover {device}`"
-
-
-def error_text(error: ErrorRecord) -> str:
-    """Return API, code, symbol and first cause of an error (pure)."""
-    code = "" if error.code is None else f" {error.code}"
-    symbol = f" {error.symbol}" if error.symbol else ""
-    headline = f": {error.headline}" if error.headline else ""
-    return f"{error.api or 'the probe'}{code}{symbol}{headline}"
 
 
 def hint(error: ErrorRecord) -> str:

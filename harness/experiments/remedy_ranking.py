@@ -208,7 +208,7 @@ def _row_of(record: CaseRecord) -> TriedRemedy:
     reason, error = str(record.measurements.get("skip_reason") or ""), record.error
     if error is not None:
         known = f" ({error.diagnosis.id})" if error.diagnosis is not None else ""
-        reason = " ".join(filter(None, (error.call, error.headline))) + known
+        reason = error.summary + known
     result = _OF_OUTCOMES.get(record.outcome, "fails")
     return _row(str(record.axes["remedy"]), result, reason, part_of(record, "remedy"))
 

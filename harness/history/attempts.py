@@ -17,8 +17,9 @@ from pydantic import JsonValue
 
 from harness.core.errors import Cause
 from harness.core.matrix_axes import SEARCHED, VERSIONS
+from harness.core.outgoing_text import shortened
 from harness.core.socs import claim_of, limits_of_simulation
-from harness.diagnosis.error_record import Outcome
+from harness.diagnosis.error_record import MAX_SIGNATURE_CHARS, Outcome
 from harness.report.summary import server_gone
 from harness.results.case_names import function_of, named, split_node_id
 from harness.results.coverage import LOST_TO, VERDICTS, Ended
@@ -45,8 +46,9 @@ class Attempt(Ended):
     `test` is its `question`, which includes the options given for a user's file. `device` is the
     name of the device that it ran on, `simulated` that device's target if it is simulated, `ort`
     the version of ONNX Runtime. `run` is the run that made the attempt, even if it was merged into
-    another one since. `failure` is the signature of its error, `server` the adb server whose
-    failure cost it its verdict, `diagnosis` the id of its diagnosis. `figures` has a number for
+    another one since. `failure` is the signature of its error, `message` the error in a line,
+    which the history does not store, `server` the adb server whose failure cost it its verdict,
+    `diagnosis` the id of its diagnosis. `figures` has a number for
     each of `FIGURES` that was measured.
     """
 
@@ -62,6 +64,7 @@ class Attempt(Ended):
     files_sha256: str | None = None
     known_issue: str | None = None
     failure: str | None = None
+    message: str = ""
     server: str | None = None
     diagnosis: str | None = None
     breaks_strictness: bool = False
@@ -95,6 +98,7 @@ class Attempt(Ended):
             files_sha256=values.of(record.files_sha256),
             known_issue=values.of(record.known_issue),
             failure=values.of(error.signature) if error is not None else None,
+            message=values.of(shortened(error.summary, MAX_SIGNATURE_CHARS)) if error else "",
             server=values.of(server_gone(record)),
             diagnosis=values.of(diagnosis.id) if diagnosis is not None else None,
             breaks_strictness=record.breaks_strictness,

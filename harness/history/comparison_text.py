@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from harness.core.errors import HarnessError
 from harness.core.json_record import Part, Schema1
 from harness.core.outgoing_text import counted, outgoing
-from harness.diagnosis.error_record import Outcome, signature_text
+from harness.diagnosis.error_record import Outcome
 from harness.history.attempts import COMPARED, Attempt, limits_of, read_attempts, skip_seen_runs
 from harness.history.case_states import format_versions, versions_of
 from harness.history.comparison import (
@@ -167,11 +167,8 @@ class Alike:
             return "not run"
         known = f"{now.known_issue}: " if now.known_issue else ""
         named = f" ({now.diagnosis})" if now.diagnosis else ""
-        ending = (
-            f"{known}{now.outcome}{named}: {signature_text(now.signature)}"
-            if now.is_bad
-            else now.outcome
-        )
+        why = f": {now.message}" if now.message else ""
+        ending = f"{known}{now.outcome}{named}{why}" if now.is_bad else now.outcome
         return " ".join(f"{ending}; {self.state}".split() if self.state else ending.split())
 
     @property
@@ -193,7 +190,7 @@ def earlier_outcome(pair: Pair) -> str:
         now and (before.outcome, before.signature) == (now.outcome, now.signature)
     ):
         return ""
-    return " ".join((signature_text(before.signature) if before.is_bad else before.outcome).split())
+    return (before.message if before.is_bad else "") or before.outcome
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,8 +251,7 @@ class ComparisonView(Comparison):
         run, base = self.coverage, self.base_coverage
         parts = [run.headline()]
         if self.base is not None and not base.is_whole:
-            text = base.headline()
-            parts.append("the same in the base" if text in parts else f"in the base, {text}")
+            parts.append(f"in the base, {base.headline()}")
         return "; ".join(
             [*parts, self._differences if self.base else "the first run of these cases"]
         )
@@ -282,8 +278,8 @@ class ComparisonView(Comparison):
         failing, passing = self["failing"], self["passing"]
         known = sum(bool(pair.after and pair.after.known_issue) for pair in failing)
         as_known = f" ({known} as known)" if known else ""
-        others = "" if self.coverage.is_whole else " in the other cases"
-        counts = counts or [f"no difference{others}"]
+        none = "no difference" if self.coverage.is_whole else "no other difference"
+        counts = counts or [none]
         counts += [f"{len(failing)} still failing{as_known}"] if failing else []
         counts += [f"{len(passing)} still passing"] if passing else []
         return ", ".join(counts)
@@ -310,7 +306,9 @@ def view_of(
             known = comparison.states.get(now.case)
             state = known.summary if known is not None else None
             ending = now.outcome, now.signature, now.diagnosis, now.known_issue
-            key = *ending, earlier_outcome(pair), how.changed, how.hindrance, state
+            was = earlier_outcome(pair) and pair.before
+            before = was and (was.fault or (was.outcome, was.signature))
+            key = *ending, before, how.changed, how.hindrance, state
             advice = how.hindrance if how.bisect is None else shlex.join(how.bisect)
             by_ending.setdefault(key, Alike([], advice, state)).pairs.append(pair)
         grouped[name] = sorted(by_ending.values(), key=lambda group: -len(group.pairs))
@@ -385,6 +383,7 @@ def _blocks(
     speed = view.speed
     if speed is not None and (changes := list(speed_lines(speed))):
         yield Heading("Speed and memory")
+        yield Paragraph("Times are medians (p50); p90 and p99 are not compared.")
         yield Items([Item(shorten(line)) for line in changes])
     if (ops := view.ops) is not None:
         yield Heading("Ops")
@@ -540,17 +539,12 @@ def report_of(
     view: ComparisonView, bisectable: Callable[[Category, Pair], Bisectable]
 ) -> ComparisonReport:
     """Return the report of a comparison, with the bisection of each case."""
-    rows: dict[str, Any] = {
-        category: tuple(
-            Row(
-                case=pair.shown.case,
-                before=CaseSide.of(pair.before),
-                after=CaseSide.of(pair.after),
-                **dict(bisectable(category, pair)),
-            )
-            for pair in view[category]
-        )
-        for category in TITLES
-    }
+
+    def row(category: Category, pair: Pair) -> Row:
+        before, after = CaseSide.of(pair.before), CaseSide.of(pair.after)
+        more = dict(bisectable(category, pair))
+        return Row(case=pair.shown.case, before=before, after=after, **more)
+
+    rows: dict[str, Any] = {name: tuple(row(name, pair) for pair in view[name]) for name in TITLES}
     counts = {name: len(view[name]) for name in ("passing", "untested")}
     return ComparisonReport(**alike(ComparisonReport, view) | counts, **rows)

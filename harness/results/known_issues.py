@@ -16,7 +16,6 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictInt, WithJsonSchema
 
 from harness.core.engine import ENGINES
-from harness.core.error_codes import same_code
 from harness.core.errors import ConfigError
 from harness.core.json_record import Part, Schema1
 from harness.core.matrix_axes import BACKENDS, IN_AXES, VERSIONS
@@ -98,8 +97,9 @@ class IssueSignature(Part):
     """The failure that is expected.
 
     `api` and `code` must be equal (QNN's codes in their low 16 bits); `code: null` is a failure
-    without a code. `message` is a regular expression (of RE2) that must match in a line of the
-    error's message. Without `outcome`, the case may have failed, crashed or hung.
+    without a code. A code of ONNX Runtime counts where there is none of QNN. `message` is a regular
+    expression (of RE2) that must match in a line of the error's message. Without `outcome`, the
+    case may have failed, crashed or hung.
     """
 
     outcome: Literal["failed", "crashed", "hung"] | None = None
@@ -109,7 +109,7 @@ class IssueSignature(Part):
     """The call that failed; without it, a failure that names none."""
 
     code: StrictInt | None = None
-    """Its error code; without it, a failure that has none."""
+    """Its error code, of QNN or else of ONNX Runtime; without it, a failure that has none."""
 
     message: Annotated[Text, AfterValidator(lambda text: compiled_pattern(text) and text)]
     """A regular expression for a line of the message; `"."` takes any."""
@@ -237,7 +237,7 @@ def _explains(issue: KnownIssue, record: CaseRecord, *, with_call: bool = True) 
         and _day(record) <= issue.until
         and signature.outcome in (None, record.outcome)
         and not (with_call and error.api != signature.api)
-        and not (with_call and not same_code(error.code, signature.code))
+        and not (with_call and not error.has_code(signature.code))
         and conditions_hold(record, issue.conditions)
         and is_in_message(signature.message, error.message)
     )

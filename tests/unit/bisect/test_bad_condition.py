@@ -12,6 +12,7 @@ from harness.bisect.bad_condition import (
     parse_match,
 )
 from harness.core.errors import ConfigError
+from harness.diagnosis.error_record import OrtCode
 from harness.results.output_drift import changes
 from harness.results.record import CaseRecord
 from tests.properties import damaged, reached, reaches
@@ -20,6 +21,8 @@ from tests.unit.results.records import error, record
 
 FAILED = record(outcome="failed")
 OTHER = record(outcome="failed", error=error(code=1008, symbol=None, message="Stub lib mismatch"))
+ORT = OrtCode(code=1, name="ORT_FAIL")
+REFUSED = record(outcome="failed", error=error(code=None, symbol=None, ort=ORT))
 CRASHED = record(outcome="crashed", error=error(code=None, symbol=None))
 
 
@@ -47,6 +50,9 @@ CRASHED = record(outcome="crashed", error=error(code=None, symbol=None))
         ("symbol=*_MEM_ALLOC", FAILED, "bad"),
         ("symbol=MEM_ALLOC", FAILED, "untestable"),
         ("symbol=*", CRASHED, "untestable"),
+        ("code=1", REFUSED, "bad"),
+        ("code=2", REFUSED, "untestable"),
+        ("symbol=ORT_FAIL", REFUSED, "bad"),
         (f"signature={error().signature}", FAILED, "bad"),
         ("signature=*|1002|Failed to find*", FAILED, "bad"),
         ("signature=*[*]*", FAILED, "untestable"),

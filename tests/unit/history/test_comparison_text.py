@@ -66,6 +66,16 @@ def test_a_comparison_in_a_terminal_and_as_a_comment(snapshot: Snapshot) -> None
     assert markdown(compared(before, "a failed;c failed")) == snapshot
 
 
+def test_a_group_shows_the_message_of_its_first_case() -> None:
+    view = compared("a passed;b passed", "a failed message=float32;b failed message=float16")
+    assert [line for line in lines(view) if "float" in line] == [
+        "- 2 cases: failed: call 1002 QNN_COMMON_ERROR_MEM_ALLOC: float32"
+    ]
+    again = compared("a failed message=n1;b failed message=n2", "a crashed;b crashed")
+    assert "before: call 1002 QNN_COMMON_ERROR_MEM_ALLOC: n1" in "\n".join(lines(again))
+    assert len(again.groups["changed"]) == 1
+
+
 def test_beside_nothing_nothing_is_named(snapshot: Snapshot) -> None:
     after = [Attempt.of(attempt(name)) for name in ("a failed", "b passed", "c error")]
     view = view_of(*(compare([], after), []), base=None, run="r")

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from harness.core.errors import ConfigError
+from harness.diagnosis.error_record import OrtCode
 from harness.results.known_issues import (
     MAX_LINE_CHARS,
     KnownIssue,
@@ -186,6 +187,17 @@ def test_codes_match_by_their_low_16_bits(known: int, code: int, above: int | No
         reached()
     case = record(outcome="failed", error=error(code=code))
     assert (match(case, [issue(code=known)]) is not None) is (known % 65536 == code % 65536)
+
+
+def test_a_code_of_ort_counts_where_there_is_none_of_qnn() -> None:
+    ort = OrtCode(code=1, name="ORT_FAIL")
+    codes = {(qnn, code) for qnn in (None, 1002) for code in (None, 1, 2, 1002)}
+    matching = {
+        (qnn, code)
+        for qnn, code in codes
+        if match(record(outcome="failed", error=error(code=qnn, ort=ort)), [issue(code=code)])
+    }
+    assert matching == {(None, None), (None, 1), (1002, 1002)}
 
 
 def test_a_file_without_entries_is_fine(tmp_path: Path) -> None:

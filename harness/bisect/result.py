@@ -266,20 +266,11 @@ def result_of(
         Run(number=number, record=record, **entry.model_dump())
         for number, (entry, record) in numbered
     ]
-    edges = [
-        Edge(
-            axis=next(
-                axis
-                for axis, before, after in zip(
-                    task.axes, answers[old].at, answers[new].at, strict=True
-                )
-                if before != after
-            ),
-            before=old + 1,
-            after=new + 1,
-        )
-        for old, new in edges_of(finding, answers)
-    ]
+    edges = []
+    for old, new in edges_of(finding, answers):
+        points = zip(task.axes, answers[old].at, answers[new].at, strict=True)
+        axis = next(axis for axis, before, after in points if before != after)
+        edges.append(Edge(axis=axis, before=old + 1, after=new + 1))
     return BisectionResult(
         schema_number=1,
         kind="bisect",

@@ -104,7 +104,8 @@ def checked_options(
     for name in values:
         needed = CONTEXT_OPTIONS[name].needs
         if needed and not values.get(needed):
-            raise ConfigError(f"{name} has no effect without {needed}; add {needed}=1", field=field)
+            problem = f"{name} has no effect without {needed}; add {needed}=1"
+            raise ConfigError(problem, field=field)
     return values
 
 

@@ -288,7 +288,8 @@ def _postgres(url: str, name: str) -> Engine:
             },
         )
     except ImportError as error:
-        raise ConfigError(f"PostgreSQL needs another package: {_EXTRA}", field=VARIABLE) from error
+        problem = f"PostgreSQL needs another package: {_EXTRA}"
+        raise ConfigError(problem, field=VARIABLE) from error
     except (ArgumentError, ValueError) as error:
         raise ConfigError(f"{name} is not the URL of a database", field=VARIABLE) from error
 
@@ -303,30 +304,21 @@ _VITALS: Final = ("hottest_c", "battery_percent", "free_storage_bytes")
 
 def attempt_row(run: str, line: int, record: CaseRecord, attempt: Attempt) -> dict[str, object]:
     """Return the row of an attempt."""
-    texts = {
+    same = ("test", "device", "simulated", "files_sha256", "known_issue", "diagnosis", "server")
+    texts = {name: getattr(attempt, name) for name in same} | {
         "name": attempt.case,
-        "test": attempt.test,
-        "device": attempt.device,
-        "simulated": attempt.simulated,
         "soc": record.device and record.device.soc,
         "qnn": attempt.axis("qnn"),
         "ort": attempt.axis("ort"),
-        "files_sha256": attempt.files_sha256,
-        "known_issue": attempt.known_issue,
-        "diagnosis": attempt.diagnosis,
         "signature": attempt.failure,
-        "server": attempt.server,
     }
     return {
         "run": run,
         "line": line,
         **{name: None if text is None else bounded(str(text)) for name, text in texts.items()},
+        **{name: getattr(attempt, name) for name in ("outcome", "cause", "started", "attempt")},
         "axes": json.dumps(attempt.axes),
-        "outcome": attempt.outcome,
-        "cause": attempt.cause,
         "error": None if record.error is None else record.error.model_dump_json(),
-        "started": attempt.started,
-        "attempt": attempt.attempt,
         "case_group": short_hash(attempt.case_group),
         "placement": attempt.placement and _bounded_placement(attempt.placement),
         "figures": json.dumps(attempt.figures) if attempt.figures else None,

@@ -274,6 +274,9 @@ _SOCS: Final = 4
 _VERSIONS: Final = 2
 
 
+DeviceEnd = Literal["affected", "passes", "fails differently"]
+
+
 class DeviceResult(Part):
     """A device that ran the tests of a cause: affected by it, or passes them, or fails differently.
 
@@ -282,7 +285,7 @@ class DeviceResult(Part):
 
     device: str
     soc: str | None
-    result: Literal["affected", "passes", "fails differently"]
+    result: DeviceEnd
 
 
 class CauseFacts(Part):
@@ -347,31 +350,20 @@ def facts_of(
     `tested` is about the tests of these cases in that run.
     """
     affected = {change.device for change in changes if change.device}
-    failed_otherwise = {device for (device, _), passed in tested.items() if not passed}
+    results: dict[str, DeviceEnd] = {device: "passes" for device, _ in tested}
+    results |= {device: "fails differently" for (device, _), passed in tested.items() if not passed}
+    results |= dict.fromkeys(affected, "affected")
     bad = {change.versions for change in changes}
     good = {versions for (device, versions), ok in tested.items() if ok and device in affected}
-    kinds = {change.became for change in changes}
+    kinds = [*{change.became for change in changes}]
+    only = kinds[0] if len(kinds) == 1 else None
     since = min(change.since for change in changes)
-    changed = [change.changed for change in changes if change.since == since]
+    changed = (change.changed for change in changes if change.since == since)
     return CauseFacts(
-        shows="no verdict"
-        if "lost" in kinds
-        else "fixed"
-        if kinds == {"fixed"}
-        else "flaky"
-        if kinds == {"flaky"}
-        else "fails",
+        shows="no verdict" if "lost" in kinds else only if only in ("fixed", "flaky") else "fails",
         devices=tuple(
-            DeviceResult(
-                device=device,
-                soc=socs.get(device),
-                result="affected"
-                if device in affected
-                else "fails differently"
-                if device in failed_otherwise
-                else "passes",
-            )
-            for device in sorted(affected | {device for device, _ in tested})
+            DeviceResult(device=device, soc=socs.get(device), result=result)
+            for device, result in sorted(results.items())
         ),
         only_with=tuple(sorted(bad)) if len(bad) <= _VERSIONS and good - bad else (),
         since=runs[since].started,
@@ -571,6 +563,8 @@ def history_of(
         for kind, of_kind in failures.items()
         if criteria.diagnosis in ("", kind)
     ]
+    # failing ones first; cases that were never judged come last of theirs
+    rows.sort(key=lambda row: (not row.fails, not row.since, row.pass_rate or 0.0, row.case))
     return HistoryReport(
         runs=len(run_ids),
         first=first,
@@ -582,12 +576,7 @@ def history_of(
             if run.not_run != 0 and run.started >= criteria.since
         ),
         kinds=tuple(sorted(kinds, key=lambda kind: (-kind.failures, kind.kind))),
-        # failing ones first; cases that were never judged come last of theirs
-        cases=tuple(
-            sorted(
-                rows, key=lambda row: (not row.fails, not row.since, row.pass_rate or 0.0, row.case)
-            )
-        ),
+        cases=tuple(rows),
     )
 
 
@@ -656,7 +645,7 @@ def lines(report: HistoryReport) -> Iterator[str]:
             kinds = _some(map(signature_text, case.kinds))
             yield f"        failed with {counted(len(case.kinds), 'cause')}: {kinds}"
         if case.first_bad_at and case.last_good_at:
-            good, bad = f"{case.last_good_at[:19]}Z", f"{case.first_bad_at[:19]}Z"
+            good, bad = case.last_good_at[:19], case.first_bad_at[:19]
             if case.changed:
                 good, bad = good + _with(case.last_good), bad + _with(case.first_bad)
             same_run = case.last_good_at >= case.first_bad_at  # cases of one run have no order

@@ -40,7 +40,8 @@ class NotifyChannel(BaseModel, extra="forbid", frozen=True):
         def value(variable: re.Match[str]) -> str:
             text = environ.get(variable[1], "").strip()
             if not text:
-                raise ConfigError(f"the environment variable {variable[1]} is not set", field="url")
+                problem = f"the environment variable {variable[1]} is not set"
+                raise ConfigError(problem, field="url")
             return text
 
         return _VARIABLE.sub(value, self.url)

@@ -606,7 +606,7 @@ def value_of(config: pytest.Config, name: str) -> Any:
         return arguments.get("default")
     choices = arguments.get("choices", ())
     if choices and (text := text.lower()) not in choices:
-        raise pytest.UsageError(f"{name}: {text[:40]!r} is not one of {', '.join(choices)}")
+        raise pytest.UsageError(f"{name}: {text[:40]!r} is unknown (valid: {', '.join(choices)})")
     try:
         return arguments.get("type", str)(text)
     except (argparse.ArgumentTypeError, ValueError) as error:

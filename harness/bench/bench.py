@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -72,13 +73,13 @@ def refusals(model: OnnxNodes, refused: list[RefusedNode], on: str) -> dict[str,
     return {"nodes": rows} if refused else {}
 
 
-def refused_words(refused: Iterable[RefusedNode], model: OnnxNodes) -> str:
-    """Describe refused nodes by their names in the model, and say how they may run on the CPU."""
+def refused_words(refused: Iterable[RefusedNode], model: OnnxNodes, hint: str = _HINT) -> str:
+    """Describe refused nodes by their names in the model; `hint` says what to do."""
     named = []
     for refusal in refused:
         same = [node.name for node in model.nodes if node.key == (refusal.name, refusal.op_type)]
         named.append(replace(refusal, name=same[0]) if len(same) == 1 else refusal)
-    return refusal_text(named, model.shapes(), _HINT)
+    return refusal_text(named, model.shapes(), hint)
 
 
 def refused_compile(
@@ -188,8 +189,7 @@ class Bench:
         """
         for source in sources:
             if not isinstance(source, Source):
-                problem = f"expected Model(...) or ContextFile(...), got {source!r}"
-                raise ConfigError(problem)
+                raise ConfigError(f"expected Model(...) or ContextFile(...), got {source!r}")
         backend = self.placement.backend
         if backend != "htp" and any(source.compiled for source in sources):
             self._refuse_contexts("contexts are compiled for HTP")
@@ -296,6 +296,8 @@ class Bench:
         **options: Any,
     ) -> Observation:
         engine = self._require_engine(lambda engine: engine.method == method)
+        if not isinstance(path, str | os.PathLike):
+            raise ConfigError(f"expected the path of a file, got {path!r:.60}")
         folder = self.case.folder
         files = resolve_paths(inputs, folder), resolve_paths(expected, folder)
         run = FileRun(folder / path, *files, rounds=rounds, timeout_s=timeout_s, **options)

@@ -41,7 +41,7 @@ from harness.core.files import sha256_of
 from harness.core.socs import SOCS, Soc, near_socs
 from harness.core.state_folders import cache_root
 from harness.core.versions import QnnVersion
-from harness.diagnosis.refused_nodes import messages_of, refusal_text, refused_nodes
+from harness.diagnosis.refused_nodes import messages_of, refused_nodes
 from harness.models.artefact_sources import artefacts_with_contexts
 from harness.models.capacity_forecast import Room, Unsized, calibrated_room, reserved
 from harness.models.compiler import CompileError
@@ -92,8 +92,7 @@ def compile_command(model: Path, output: Path, soc: str, qnn: str | None) -> int
     3 this computer failed.
     """
     if (kind := open_artefact(model).kind) != "onnx":
-        problem = f"is of kind {kind}; only an .onnx can be compiled"
-        raise ConfigError(problem, file=model)
+        raise ConfigError(f"is of kind {kind}; only an .onnx can be compiled", file=model)
     require_output(output)
     if output.suffix == ".onnx":
         problem = "would be a context binary; name a file that ends with .bin"
@@ -330,10 +329,11 @@ def fit_command(
     artefact = require_one(artefacts_with_contexts(files)) if remedies else None
     catalog = open_catalog(lab_file)
     runtime = host_runtime(catalog, qnn)
+    artefacts = list(open_artefacts(files))
     try:
-        named = _contexts(files, catalog, runtime, soc_with_htp(soc))
+        named = _contexts(artefacts, catalog, runtime, soc_with_htp(soc))
     except CompileError as error:
-        return _say_refused(error, files)
+        return _say_refused(error, [item.path for item in artefacts if item.kind == "onnx"])
     measured = _measure(runtime, named)
     sequence = list(islice(cycle(measured), copies or len(measured)))
     room = Room(budget) if budget else calibrated_room(cache_root(), catalog, runtime)
@@ -358,21 +358,22 @@ def fit_command(
     return 0 if report.fits else _NEGATIVE
 
 
-def _say_refused(error: CompileError, files: Sequence[Path]) -> int:
-    """Say why a model was not compiled; with the shapes of nodes if it is the only file."""
+def _say_refused(error: CompileError, models: Sequence[Path]) -> int:
+    """Say why a model was not compiled; naming nodes fully if it is the only one."""
     refused, message = refused_nodes(messages_of(error.output)), str(error)
     if refused:
-        shapes = OnnxNodes.of(files[0]).shapes() if len(files) == 1 else {}
-        message = refusal_text(refused, shapes, message.partition(": ")[0])
+        from harness.bench.bench import refused_words
+
+        model = OnnxNodes.of(models[0]) if len(models) == 1 else OnnxNodes(())
+        message = refused_words(refused, model, message.partition(": ")[0])
     say(f"error: {message}", err=True)
     return _NEGATIVE
 
 
 def _contexts(
-    files: Sequence[Path], catalog: Catalog, runtime: Runtime, soc: Soc
+    artefacts: Sequence[Artefact], catalog: Catalog, runtime: Runtime, soc: Soc
 ) -> list[tuple[str, Piece]]:
     root, named, warnings = cache_root(), [], []
-    artefacts = list(open_artefacts(files))
     for artefact in artefacts:
         name = artefact.path.name
         pieces = [piece for piece in artefact.pieces if piece.kind == "context"]

@@ -115,6 +115,7 @@ def nightly(
         *(f"vanished: {case}" for case in finished.vanished[:_MOST_VANISHED]),
         f"summary: {reports / finished.night / 'summary.md'}",
         *([f"issues: {reports / finished.night / 'issues'}"] if finished.reported_issues else []),
+        *([f"site: {finished.site}/index.html"] if finished.site else []),
         *filter(None, [finished.ending]),
     )
     say_result(finished, lines, as_json)

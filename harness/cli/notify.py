@@ -53,8 +53,7 @@ def _message(folder: Path) -> Message:
         text = read_bounded(summary, _MOST_BYTES).decode(errors="replace")
         return Message.head_of(text, folder.resolve().name, summary)
     if not folder.exists():
-        problem = "does not exist; name the folder of a night or a run"
-        raise ConfigError(problem, file=folder)
+        raise ConfigError("does not exist; name the folder of a night or a run", file=folder)
     run = RunFolder.open(folder)
     records, report = run.contents().cases, run.path / "report.html"
     title, *lines = summary_lines(records, run.coverage(), report)

@@ -80,9 +80,9 @@ def run(
 ) -> int:
     """Run model files on devices: load their contexts, execute them and record the result.
 
-    FILE is a context binary, or contains some: a .pte, .onnx, .tflite, .dlc, a bundle or a folder.
-    Each file is a case for every device, runtime, residency and number of copies. `pytest FILE`
-    does the same. --json prints the records, one per line, or with --dry-run the plan.
+    FILE is a context binary, an .onnx, .pte or .tflite, a bundle, or a folder of these. Each is a
+    case for every device, runtime, residency and number of copies. --json prints the records, one
+    per line, or with --dry-run the plan.
 
     \b
     Examples:

@@ -104,8 +104,7 @@ def checked_options(
     for name in values:
         needed = CONTEXT_OPTIONS[name].needs
         if needed and not values.get(needed):
-            problem = f"{name} has no effect without {needed}; add {needed}=1"
-            raise ConfigError(problem, field=field)
+            raise ConfigError(f"{name} has no effect without {needed}; add {needed}=1", field=field)
     return values
 
 

@@ -176,8 +176,7 @@ class _Bounded(Composer):
         line = begin.start_mark.line + 1 if begin.start_mark else None
         self._count += parent is None or index is not None  # a key has no index
         if self._count > _MAX_VALUES:
-            problem = f"has more than {_MAX_VALUES} values"
-            raise ConfigError(problem, file=self.file, line=line)
+            raise ConfigError(f"has more than {_MAX_VALUES} values", file=self.file, line=line)
         if not isinstance(begin, yaml.CollectionStartEvent):
             return super().compose_node(parent, index)
         if self._depth >= _MAX_DEPTH:

@@ -104,7 +104,7 @@ def unknown_soc(name: str | None, text: str) -> CheckResult:
     """Return the result for a SoC that is not in the table."""
     near = near_socs(name or "")
     close = f"; similar: {', '.join(near)}" if near else ""
-    advice = "set `soc` or `htp_arch` of the device in devices.yaml"
+    advice = "write a known `soc`, or `htp_arch`, of the device into devices.yaml"
     return CheckResult("warn", f"the HTP of {text} is unknown{close}", advice)
 
 

@@ -172,11 +172,9 @@ def open_model(path: Path) -> TfliteGraph:
     """Read the graph of a .tflite that can be compiled. Raises ConfigError for another file."""
     artefact = open_artefact(path)
     if artefact.kind != "tflite":
-        problem = f"is of kind {artefact.kind}; LiteRT compiles a .tflite"
-        raise ConfigError(problem, file=path)
+        raise ConfigError(f"is of kind {artefact.kind}; LiteRT compiles a .tflite", file=path)
     if artefact.pieces:
-        problem = "is already compiled for QNN; run it without --engine"
-        raise ConfigError(problem, file=path)
+        raise ConfigError("is already compiled for QNN; run it without --engine", file=path)
     graph = read_tflite_graph(path)
     for tensor in graph.named(graph.inputs):
         if not tensor.data_type or any(size <= 0 for size in tensor.shape or ()):

@@ -251,7 +251,8 @@ class ComparisonView(Comparison):
         run, base = self.coverage, self.base_coverage
         parts = [run.headline()]
         if self.base is not None and not base.is_whole:
-            parts.append(f"in the base, {base.headline()}")
+            text = base.headline()
+            parts.append("the same in the base" if text in parts else f"in the base, {text}")
         return "; ".join(
             [*parts, self._differences if self.base else "the first run of these cases"]
         )
@@ -278,8 +279,8 @@ class ComparisonView(Comparison):
         failing, passing = self["failing"], self["passing"]
         known = sum(bool(pair.after and pair.after.known_issue) for pair in failing)
         as_known = f" ({known} as known)" if known else ""
-        none = "no difference" if self.coverage.is_whole else "no other difference"
-        counts = counts or [none]
+        others = "" if self.coverage.is_whole else " in the other cases"
+        counts = counts or [f"no difference{others}"]
         counts += [f"{len(failing)} still failing{as_known}"] if failing else []
         counts += [f"{len(passing)} still passing"] if passing else []
         return ", ".join(counts)

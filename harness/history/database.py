@@ -288,8 +288,7 @@ def _postgres(url: str, name: str) -> Engine:
             },
         )
     except ImportError as error:
-        problem = f"PostgreSQL needs another package: {_EXTRA}"
-        raise ConfigError(problem, field=VARIABLE) from error
+        raise ConfigError(f"PostgreSQL needs another package: {_EXTRA}", field=VARIABLE) from error
     except (ArgumentError, ValueError) as error:
         raise ConfigError(f"{name} is not the URL of a database", field=VARIABLE) from error
 

@@ -645,7 +645,7 @@ def lines(report: HistoryReport) -> Iterator[str]:
             kinds = _some(map(signature_text, case.kinds))
             yield f"        failed with {counted(len(case.kinds), 'cause')}: {kinds}"
         if case.first_bad_at and case.last_good_at:
-            good, bad = case.last_good_at[:19], case.first_bad_at[:19]
+            good, bad = f"{case.last_good_at[:19]}Z", f"{case.first_bad_at[:19]}Z"
             if case.changed:
                 good, bad = good + _with(case.last_good), bad + _with(case.first_bad)
             same_run = case.last_good_at >= case.first_bad_at  # cases of one run have no order

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -51,6 +52,7 @@ _SWITCH_AGAIN_S: Final = 600.0
 _PAUSE_S: Final = (0.5, 10.0)
 # a simulated device comes back when it is started, or not at all
 _ROUNDS_OF_OURS: Final = 2
+_log = logging.getLogger(__name__)
 
 
 class DeviceWatch:
@@ -243,6 +245,9 @@ class DeviceWatch:
         patient = not ours and device.was_reached and not _host_is_out(device)
         come_back = Deadline(rules.come_back_s if patient else 0)
         recovery = Recovery(device, come_back, self._is_over)
+        if come_back.seconds and _is_gone(health):
+            name, limit = device.name, f"{rules.come_back_s} s"
+            _log.warning(f"device {name} does not answer: waiting up to {limit} for it")
         pause_s, most_s = _PAUSE_S
         for number in itertools.count(1):
             codes = _codes(health)

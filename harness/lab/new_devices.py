@@ -84,8 +84,7 @@ def find_boards(logins: Iterable[str]) -> list[FoundDevice]:
     for login in dict.fromkeys(logins):
         address = login_at(login)
         if address is None:
-            problem = f"{shown(login)!r} is not [user@]host[:port]"
-            raise ConfigError(problem, field="--board")
+            raise ConfigError(f"{shown(login)!r} is not [user@]host[:port]", field="--board")
         names = [SIMULATED, *(other.name for other in boards)]
         name = free_name(address.host, "linux", names)
         config = {"name": name, "transport": "ssh", "address": login}

@@ -131,22 +131,19 @@ def artefacts_with_contexts(
 ) -> list[Artefact]:
     """Return the artefacts of files and folders, without those that hold no contexts.
 
-    A file that was named itself is always among them. Raises ArtefactError, or passes it to
-    `on_error`, as `open_artefacts`.
+    A file that was named itself is always among them. If none has contexts, it returns the .onnx
+    models, or else all. Raises ArtefactError, or passes it to `on_error`, as `open_artefacts`.
     """
-    artefacts = []
+    chosen: list[Artefact] = []
+    others: list[Artefact] = []
     for artefact in open_artefacts(paths, on_error):
         # a model to be compiled is such a piece itself, or has none
         without = all(piece.kind == artefact.kind != "context" for piece in artefact.pieces)
-        if without and artefact.path not in paths:
-            _log.warning(
-                "%s is ignored: this %s has no contexts; name the file itself to include it",
-                artefact.path,
-                artefact.kind,
-            )
-        else:
-            artefacts.append(artefact)
-    return artefacts
+        (others if without and artefact.path not in paths else chosen).append(artefact)
+    chosen = chosen or [model for model in others if model.kind == "onnx"] or others
+    for path in (artefact.path for artefact in others if artefact not in chosen):
+        _log.warning("%s is ignored: it has no contexts; name the file itself to include it", path)
+    return chosen
 
 
 def contexts_of(

@@ -172,7 +172,10 @@ _log = logging.getLogger(__name__)
 _FORMAT: Final = 2
 _BINARY: Final = "context.bin"
 _LOCK_TIMEOUT_S = 1800.0
-_ORT_STATUS: Final = re.compile(r"^\w+: \[ONNXRuntimeError\] : \d+ : \w+ : ")
+_ORT_STATUS: Final = re.compile(
+    r"^\w+: \[ONNXRuntimeError\] : \d+ : \w+ : (?:Load model from .*? failed: ?)?"
+)
+_TOO_NEW: Final = re.compile("max supported IR version|Opset [0-9]+ is under development")
 
 
 class ContextStore:
@@ -305,9 +308,11 @@ class ContextStore:
                 if failed is None:
                     self._keep_reference(spec, reference)
                 elif path is not None:
-                    ours = f"this computer's ONNX Runtime {ORT_HOST_VERSION}"
+                    ours = f"ONNX Runtime {ORT_HOST_VERSION}, which computes the expected outputs,"
                     reason = _ORT_STATUS.sub("", failed.first)
-                    problem = f"{ours} cannot run it on the CPU: {reason}"
+                    cure = "export it with an older opset and `ir_version`: "
+                    cure = cure if _TOO_NEW.search(reason) else ""
+                    problem = f"{ours} cannot run it on the CPU: {cure}{reason}"
                     self._wrong[spec] = ConfigError(problem, file=path)
                 else:
                     failures.append(failed)

@@ -146,7 +146,7 @@ def fit_lines(answer: Fit) -> Iterator[str]:
         yield f"all fit: {counted(len(answer.contexts), 'context')} ({conditions})"
         if answer.most is not None:
             more = " or more" if answer.most == MOST_CONTEXTS else ""
-            yield f"{answer.most}{more} fit if these are loaded repeatedly"
+            yield f"with --copies, {answer.most}{more} fit"
         yield from filter(None, notes)
         return
     refused = answer.first_refused

@@ -22,7 +22,7 @@ from harness.history.comparison import Category, Comparison, Pair
 from harness.history.environment_differences import files_used
 from harness.history.timeline import CauseFacts, facts_line
 from harness.plugin.user_files import is_of_a_file
-from harness.report.document import as_code, as_markdown
+from harness.report.document import as_code, as_markdown, day_and_minute
 from harness.report.summary import rerun_command
 from harness.results.case_names import function_of
 from harness.results.coverage import LOST_TO, Coverage, Fault
@@ -462,7 +462,7 @@ def facts_text(issue: Issue) -> str:
 
 def rerun_text(issue: Issue) -> str:
     """Return the result of running its cases again; empty if they were not."""
-    time = (issue.closed or issue.last_seen)[:16]
+    time = day_and_minute(issue.closed or issue.last_seen)
     return f"run again in the night of {time}: {issue.again}" if issue.again else ""
 
 
@@ -508,10 +508,11 @@ def _lines(issue: Issue, reports: str) -> Iterator[str]:
     yield ""
     yield f"State: {issue.state}"
     yield ""
-    yield f"- first seen in the night of {issue.first_seen[:16]}, run {as_code(issue.first_run)}"
-    yield f"- last seen in the night of {issue.last_seen[:16]}, run {as_code(issue.last_run)}"
+    first, last = day_and_minute(issue.first_seen), day_and_minute(issue.last_seen)
+    yield f"- first seen in the night of {first}, run {as_code(issue.first_run)}"
+    yield f"- last seen in the night of {last}, run {as_code(issue.last_run)}"
     if issue.closed:
-        yield f"- {_why_closed(issue, issue.closed[:16])}"
+        yield f"- {_why_closed(issue, day_and_minute(issue.closed))}"
     yield f"- signature: {as_code(issue.signature, 500)}"
     if line := facts_text(issue):
         yield f"- {line}"

@@ -28,7 +28,7 @@ from harness.history.database import (
 from harness.history.speed_changes import alike
 from harness.lab.inventory import SIMULATED_LAB
 from harness.nightly.issues import FlatName, Issue, bisection_text, facts_text, rerun_text, title
-from harness.report.document import as_code
+from harness.report.document import as_code, day_and_minute
 from harness.results.coverage import Coverage
 from harness.results.record import CaseRecord
 from harness.results.run_folder import making_folders, ordered
@@ -100,7 +100,7 @@ def lab_lines(devices: Iterable[DeviceSeen], lost: Mapping[str, int]) -> Iterato
         kind = f" Simulated: {simulated}." if simulated else ""
         yield f"Lab: {present} of {counted(len(known), 'device')} available{far}{short}.{kind}"
     for host, since in sorted(away.items()):
-        yield f"- host {as_code(host)}: out of reach since {since[:16]}"
+        yield f"- host {as_code(host)}: out of reach since {day_and_minute(since)}"
     together: dict[object, list[str]] = {}  # devices that one host or adb server lost share a line
     for name in dict.fromkeys((*known, *lost)):
         device = known.get(name)
@@ -111,7 +111,7 @@ def lab_lines(devices: Iterable[DeviceSeen], lost: Mapping[str, int]) -> Iterato
         device, parts = known.get(names[0]), []
         if device and device.state != "good":
             why = f" ({as_code(device.why, 300)})" if device.why else ""
-            parts.append(f"{device.state} since {device.since[:16]}{why}")
+            parts.append(f"{device.state} since {day_and_minute(device.since)}{why}")
         if not_tested := sum(lost.get(name, 0) for name in names):
             parts.append(f"{counted(not_tested, 'case')} not tested there")
         if parts:
@@ -199,7 +199,7 @@ class Night(Part):
         if self.failed_on:
             why = reasons_text(self.failed_on)
         elif self.coverage is not None and self.coverage.lost_code:
-            why = f"verdicts are missing: {self.coverage.headline()}"
+            why = f"verdicts are missing{lost_devices(self.lost)}"
         else:
             why = f"the run ended with {self.run_exit_code}"
         return f"exit code {self.exit_code}: {why}" if self.exit_code else ""

@@ -259,8 +259,9 @@ class Chain:
         if not run.info().get("finished"):
             raise InfraError(f"run {run.run_id} ended early (exit code {code}){_so_far(run)}")
         info = run.info()
-        for error in info.get("plugin_errors", ()):
-            self._note(error)
+        left_out = (f"left out: {why}" for why in info.get("left_out", ()))
+        for text in (*info.get("plugin_errors", ()), *left_out):
+            self._note(text)
         code, others = info.get("exit_code"), bool(info.get("other_failures"))
         ending = {"run_exit_code": code, "other_failures": others}
         self._save(run=run.run_id, run_is_whole=run.ended_in_order, **ending)

@@ -40,8 +40,7 @@ class NotifyChannel(BaseModel, extra="forbid", frozen=True):
         def value(variable: re.Match[str]) -> str:
             text = environ.get(variable[1], "").strip()
             if not text:
-                problem = f"the environment variable {variable[1]} is not set"
-                raise ConfigError(problem, field="url")
+                raise ConfigError(f"the environment variable {variable[1]} is not set", field="url")
             return text
 
         return _VARIABLE.sub(value, self.url)

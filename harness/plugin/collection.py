@@ -22,7 +22,7 @@ from harness.core.matrix_axes import AXES
 from harness.plugin.options import INI_KEYS, OPTIONS, WITH_VALUE, in_long_forms, with_our_options
 from harness.plugin.pytest_internals import compile_markexpr
 from harness.plugin.terminal import NO_DEVICE, NO_LAB
-from harness.plugin.user_files import USER_CONTEXTS, ArtefactFile, choose_contexts, suite_of
+from harness.plugin.user_files import ArtefactFile, choose_contexts, suite_of, takes_file
 from harness.probe.plan import DEFAULT_WINDOW
 from harness.results.case_names import NO_PLACEMENT, named, split_node_id, without_placement
 
@@ -396,9 +396,7 @@ def _user_file_digests(item: pytest.Item) -> dict[Path, str | None]:
 
 def file_options(item: pytest.Item, contexts: ContextOptions) -> FileOptions | None:
     """Return the run's options for the user's file of a test; None without one."""
-    takes_file = bool(contexts.paths) and item.get_closest_marker(USER_CONTEXTS) is not None
-    is_file = item.getparent(ArtefactFile) is not None
-    return _file_options(contexts) if takes_file or is_file else None
+    return _file_options(contexts) if takes_file(item, contexts) else None
 
 
 @cache

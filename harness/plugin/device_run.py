@@ -246,9 +246,12 @@ class Records:
         lines = [*chain.from_iterable(others)]
         if self.folder is not None:
             lines += event_lines(self.folder.contents().events)
-            if self.to_run:
-                lines += [f"left out: {reason}" for reason in self._selection.runtimes.reasons]
+            lines += [f"left out: {reason}" for reason in self._left_out]
         return [*lines, *reviewed]
+
+    @property
+    def _left_out(self) -> Sequence[str]:
+        return self._selection.runtimes.reasons if self.to_run else ()
 
     def finish(
         self, exit_code: int, problem: str | None = None, *, other_failures: bool = False
@@ -265,6 +268,7 @@ class Records:
             exit_code=exit_code,
             problem=problem,
             other_failures=other_failures,
+            left_out=self._left_out,
             since=self.since,
         )
 
@@ -529,6 +533,7 @@ class Run:
         self.records = Records(self.selection, self.ending, worker_of, recorded)
         self.ended = False
         self.problem: HarnessError | None = None
+        self.uncollected: HarnessError | None = None
         self.collected: Collected | None = None
         self.live: Live | None = None
         self.failures: Failures | None = None

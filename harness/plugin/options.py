@@ -416,6 +416,13 @@ _ENGINE: Final = Option(
 )
 
 
+def _for_files(get: _Get) -> tuple[str, ...]:
+    """Return the given options that only a file has; a limit of drift is for every case."""
+    options = [option for option in (*_options_of(ContextOptions), _ENGINE) if not option.is_ini]
+    limits = [name for values in get(_LIMIT.name) or () for name in values if name != "drift"]
+    return tuple(each.short for each in options if (limits if each is _LIMIT else get(each.name)))
+
+
 @dataclass(frozen=True)
 class Options:
     """The options as given, with absolute paths and lists split; `axes` are {axis: values}."""
@@ -425,6 +432,7 @@ class Options:
         *_options_of(ContextOptions),
         _ENGINE,
     )
+    for_files: tuple[str, ...] = _field(lambda get, _: _for_files(get))
     builds: Mapping[str, Path] = _option(
         "qnn_executorch",
         "folder of a build of ExecuTorch with qnn_executor_runner, for devices without libraries "

@@ -73,10 +73,9 @@ def show_plan(session: pytest.Session, run: Run) -> None:
         cases=tuple(plans), files=len(distinct), bytes=sum(file.size for _, file in distinct)
     )
     session.config.stash[PLAN] = report
-    write_line(reporter, "")
     write_line(
         reporter,
-        f"{counted(len(plans), 'case')}; {counted(report.files, 'different file')}, "
+        f"\n{counted(len(plans), 'case')}; {counted(report.files, 'different file')}, "
         f"{decimal(report.bytes)} if no device has any of them yet; nothing was run",
     )
     if wrong:

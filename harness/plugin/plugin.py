@@ -91,6 +91,7 @@ _EXPECTED = (
     "the test continued; if it expects this failure, call `bench.accept_refusal()` after a "
     "refusal, or mark the test with `@pytest.mark.xfail(raises=TargetFailure, strict=True)`"
 )
+_EARLIER = "failed earlier on the device, which `check()` of that run raises"
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -248,8 +249,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         takes_bench(getattr(item, "fixturenames", ())) for item in items
     ):
         _stop(config, run.problem)
-    deselect(config, items, tests_without_contexts(items, run.options))
     try:
+        deselect(config, items, tests_without_contexts(items, run.options))
         cases = [item for item in items if placement_of(item)]
         refuse_cases_of_one_name(cases)
         if run.options.only_case is not None:
@@ -473,6 +474,10 @@ def _explain(
     from harness.bench.case_session import NotPassed, TargetFailure
     from harness.results.known_issues import match
 
+    earlier = None if isinstance(failure, NotPassed) else case.unchecked_failure()
+    if report.when == "call" and isinstance(earlier, NotPassed):
+        report.sections.append((_EARLIER, f"{earlier}"))
+        case.add_note(f"{_EARLIER}: {earlier}")
     record, known = case.record(), item.config.stash[RUN].selection.known_issues
     issue = match(record, known)
     unchecked = isinstance(failure, TargetFailure) and not failure.__traceback__

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
@@ -58,9 +59,9 @@ class Recorder:
             lines = report.longreprtext.splitlines()
             errors = [line[1:] for line in lines if line.startswith("E ")]  # as pytest marks them
             summary = " ".join(" ".join(errors or lines).split())[-_SAID_CHARS:]
-            self._run.selection.note_problem(
-                ConfigError(f"{report.nodeid} cannot be collected: {summary}")
-            )
+            error = ConfigError(f"{report.nodeid} cannot be collected: {summary}")
+            self._run.uncollected = error
+            self._run.selection.note_problem(error)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         try:
@@ -107,39 +108,42 @@ def _finish(
 ) -> None:
     coverage = folder.coverage()
     foreign = _foreign_failures(session) or _drifts(run, folder)
+    mistaken = [report for report in _bad_reports(session) if getattr(report, MISTAKEN, False)]
     if exitstatus in _EXIT_NOTHING_WRONG:
-        mistaken = any(getattr(report, MISTAKEN, False) for report in _bad_reports(session))
         lost = ConfigError.exit_code if mistaken else coverage.lost_code
         session.exitstatus = _EXIT_AFTER_FAILURES if foreign or coverage.fails else lost
-    problem = str(run.problem) if run.problem else None
+    problem = str(run.problem or run.uncollected or "") or None
     if exitstatus == pytest.ExitCode.INTERRUPTED and problem is None:
         problem = "interrupted"
     elif problem is None and coverage.not_run:  # as with -x
         problem = f"not run: {coverage.not_run} of {counted(coverage.selected or 0, 'case')}"
+    elif problem is None and mistaken:
+        first, number = mistaken[0].longreprtext, counted(len(mistaken), "test")
+        problem = f"not run: {number}; the first: {first}"
+    data = None
     try:
-        run.close()
+        with _reporting_errors(session):
+            run.close()
+    finally:
+        with run.ending.uninterrupted(), _reporting_errors(session):
+            code = int(session.exitstatus)
+            data = run.records.finish(code, problem, other_failures=foreign)
+            # `qnn-harness run`, a night and a bisection print themselves how to go on
+            wrapped = LIVE_FROM in session.config.stash or run.options.problem_file is not None
+            if problem == "interrupted" and coverage.not_run and not wrapped:
+                write_lines(session.config, folder.resume_hint)
+        if data is not None:
+            with _reporting_errors(session):
+                _call_plugins(session, run, folder, data)
+
+
+@contextlib.contextmanager
+def _reporting_errors(session: pytest.Session) -> Generator[None]:
+    try:
+        yield
     except HarnessError as error:
         session.exitstatus = session.exitstatus or error.exit_code
         write_error(session.config, error)
-    finally:
-        data = None
-        with run.ending.uninterrupted():
-            try:
-                code = int(session.exitstatus)
-                data = run.records.finish(code, problem, other_failures=foreign)
-                # `qnn-harness run`, a night and a bisection print themselves how to go on
-                wrapped = LIVE_FROM in session.config.stash or run.options.problem_file is not None
-                if problem == "interrupted" and coverage.not_run and not wrapped:
-                    write_lines(session.config, folder.resume_hint)
-            except HarnessError as error:
-                session.exitstatus = error.exit_code
-                write_error(session.config, error)
-        if data is not None:
-            try:
-                _call_plugins(session, run, folder, data)
-            except HarnessError as error:
-                session.exitstatus = session.exitstatus or error.exit_code
-                write_error(session.config, error)
 
 
 def _call_plugins(session: pytest.Session, run: Run, folder: RunFolder, data: RunData) -> None:
@@ -248,7 +252,7 @@ def _since_lines(since: Since | None) -> Iterator[str]:
         yield f"  and {len(new) - _MOST_NEW} more"
 
 
-def _bad_reports(session: pytest.Session) -> list[object]:
+def _bad_reports(session: pytest.Session) -> list[Any]:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     stats = reporter.stats if reporter is not None else {}
     return [*stats.get("failed", []), *stats.get("error", [])]

@@ -42,6 +42,10 @@ REMEDY_TEST: Final = "test_remedy"
 
 _UNNAMED: Final = ("[", "::")
 _DEFAULTS: Final = (None, 0.0, "refuse")
+_NO_FILE: Final = (
+    "no selected test runs a file; name one (`pytest FILE`), or pass --model FILE to tests marked "
+    "`user_contexts`"
+)
 _MADE_UP: Final = (
     "expected outputs are compared with outputs for generated inputs; pass inputs with --inputs DIR"
 )
@@ -72,14 +76,12 @@ class ArtefactFile(FileOfTests):
     @property
     def engine(self) -> Engine:
         """The engine that executes it; with `qnn_only_case` the one in the name of the case."""
-        if self.tries_remedies:
-            return ENGINES[DEFAULT_ENGINE]
         only_case = value_of(self.config, "qnn_only_case")
         if only_case is not None:
             test = function_of(only_case)
             named = (engine for engine in ENGINES.values() if engine.test == test)
             return next(named, ENGINES[DEFAULT_ENGINE])
-        name = self.config.getoption("--qnn-engine")
+        name = DEFAULT_ENGINE if self.tries_remedies else self.config.getoption("--qnn-engine")
         return find_engine(name) if name is not None else default_engine(self.path)
 
     def module_of_tests(self) -> ModuleType:
@@ -100,13 +102,12 @@ def default_engine(path: Path) -> Engine:
         artefact = open_artefact(path)
     except ConfigError:
         return ENGINES[DEFAULT_ENGINE]  # its case reports the error
-    if not artefact.pieces and artefact.facts.get("model") and (plan := artefact.facts["plan"]):
+    if artefact.pieces:
+        return ENGINES[DEFAULT_ENGINE]
+    if artefact.facts.get("model") and (plan := artefact.facts["plan"]):
         return ENGINES[plan.engine]
-    if not artefact.pieces:
-        for engine in ENGINES.values():
-            if artefact.kind in engine.default_for:
-                return engine
-    return ENGINES[DEFAULT_ENGINE]
+    usual = (engine for engine in ENGINES.values() if artefact.kind in engine.default_for)
+    return next(usual, ENGINES[DEFAULT_ENGINE])
 
 
 def collect_artefact(file: Path, parent: pytest.Collector) -> ArtefactFile | None:
@@ -237,7 +238,7 @@ def _model_options(path: Path, engine: Engine, options: ContextOptions) -> Model
             raise ConfigError(problem, file=path, field=field)
     if options.expected is not None and options.inputs is None:
         _log.warning("%s: %s", path.name, _MADE_UP)
-    closeness = ClosenessLimits(
+    limits = ClosenessLimits(
         options.max_error, options.min_cosine, options.min_sqnr, options.reference
     )
     loads = parsed_options(options.context_option, "--context-option")
@@ -246,13 +247,7 @@ def _model_options(path: Path, engine: Engine, options: ContextOptions) -> Model
         able = [f"--engine {each.name}" for each in ENGINES.values() if each.takes_context_options]
         raise ConfigError(problem, file=path, field="--context-option", choices=able)
     return ModelOptions(
-        options.inputs,
-        options.expected,
-        options.tolerance,
-        options.graph,
-        allowed,
-        closeness,
-        loads,
+        options.inputs, options.expected, options.tolerance, options.graph, allowed, limits, loads
     )
 
 
@@ -274,17 +269,22 @@ def file_error(item: pytest.Item) -> ConfigError | None:
     return next(filter(None, (getattr(parameter, "wrong", None) for parameter in parameters)), None)
 
 
+def takes_file(item: pytest.Item, options: ContextOptions) -> bool:
+    """Return whether a test runs a user's file, or contexts in one."""
+    takes_contexts = item.get_closest_marker(USER_CONTEXTS) is not None
+    return (bool(options.paths) and takes_contexts) or item.getparent(ArtefactFile) is not None
+
+
 def tests_without_contexts(items: Sequence[pytest.Item], options: Options) -> list[pytest.Item]:
-    """Return the device tests that take no contexts, if the user's are to be run."""
-    if not options.contexts.paths:
-        return []
-    return [
-        item
-        for item in items
-        if item.get_closest_marker("device")
-        and not item.get_closest_marker(USER_CONTEXTS)
-        and item.getparent(ArtefactFile) is None
-    ]
+    """Return the device tests that take no contexts, if the user's are to be run.
+
+    Raises ConfigError for an option of files if no test runs one: it would check nothing.
+    """
+    tests = [item for item in items if item.get_closest_marker("device")]
+    others = [item for item in tests if not takes_file(item, options.contexts)]
+    if tests and len(others) == len(tests) and options.for_files:
+        raise ConfigError(_NO_FILE, field=options.for_files[0])
+    return others if options.contexts.paths else []
 
 
 def _parametrize(metafunc: pytest.Metafunc, names: str, values: Sequence[object]) -> None:

@@ -27,6 +27,7 @@ def step_summary(run: RunData) -> str:
     blocks.append(Paragraph(["Run ", code(run.run), "."]))
     if cut := cut_short(run.info):
         blocks.append(Paragraph(["Cut short: ", code(cut, 300)]))
+    blocks += [Paragraph(["Left out: ", code(why, 300)]) for why in run.info.get("left_out", ())]
     if run.since is not None:
         new = sum(became == "new" for became in run.since.became.values())
         blocks.append(Paragraph([f"{new} new since ", code(run.since.base), "."]))

@@ -35,13 +35,15 @@ _MAX_LOGS = 100
 _FIGURES = (("min", min), ("median", statistics.median), ("max", max))
 
 
-def junit_parts(cases: Iterable[CaseRecord], coverage: Coverage, *, run: str) -> Iterator[bytes]:
+def junit_parts(
+    cases: Iterable[CaseRecord], coverage: Coverage, *, run: str, problem: str | None = None
+) -> Iterator[bytes]:
     """Yield the document in pieces: a testsuite per suite, the last attempt of each case.
 
     The counts of a suite come before its cases, which are kept in a temporary file until then.
     Failed, crashed and hung are failures; a missing verdict is an error. Unsupported and skipped
     cases are skipped, with that as their type. So is an expected failure, with type pytest.xfail as
-    in pytest. Cases that left no record are one error together.
+    in pytest. Cases that left no record, or a `problem` of the run, are one error together.
     """
     suites: dict[str, _Suite] = {}
     with tempfile.TemporaryFile() as written:
@@ -52,8 +54,9 @@ def junit_parts(cases: Iterable[CaseRecord], coverage: Coverage, *, run: str) ->
         of_all, all_s = Counter[str | None](), 0.0
         for suite in suites.values():
             of_all, all_s = of_all + suite.results, all_s + suite.took_s
-        lacks = coverage.not_run or coverage.selected is None
-        if lacks:
+        if coverage.not_run or coverage.selected is None:
+            problem = coverage.headline()
+        if problem:
             of_all["error"] += 1
         document = _counted(JUnitXml(_bounded(legal(run))), of_all, all_s)
         yield b'<?xml version="1.0" encoding="UTF-8"?>\n' + _opened(document)
@@ -63,9 +66,9 @@ def junit_parts(cases: Iterable[CaseRecord], coverage: Coverage, *, run: str) ->
                 written.seek(start)
                 yield written.read(end - start)
             yield b"\n</testsuite>"
-    if lacks:
+    if problem:
         yield b"\n" + _opened(_counted(TestSuite("coverage"), Counter(["error"]), 0.0))
-        error = Error(coverage.headline(), "not run").tostring()
+        error = Error(_bounded(legal(problem)), "not run").tostring()
         yield b'\n<testcase name="coverage" classname="coverage" time="0.000">' + error
         yield b"</testcase>\n</testsuite>"
     yield b"\n</testsuites>\n"

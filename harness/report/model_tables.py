@@ -240,7 +240,7 @@ def latency(records: Iterable[CaseRecord]) -> list[Block]:
                 if sum(filter(is_figure, counts)) < FULL.most:
                     flaws.setdefault(f"Fewer than {FULL.most:,} rounds", []).append(name)
             if graph.get("steady") is False:
-                flaws.setdefault("Never steady", []).append(name)
+                flaws.setdefault("Median still drifts", []).append(name)
             ran.append(str(graph.get("on")))
             simulated |= record.device is not None and record.device.simulated
             on_phone = record.device is not None and not record.device.simulated

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from harness.core.files import disk_errors, write_whole, written_whole
@@ -10,7 +10,7 @@ from harness.core.outgoing_text import printable
 from harness.report.html import html_text
 from harness.report.junit import junit_parts
 from harness.report.sections import RunData, Since
-from harness.report.summary import summary_lines
+from harness.report.summary import cut_short, summary_lines
 from harness.results.journal import read_once, without_gc
 from harness.results.record import CaseRecord
 from harness.results.run_folder import RunFolder
@@ -31,7 +31,8 @@ def project(folder: RunFolder, since: Since | None = None) -> RunData:
 
     def junit(cases: Iterable[CaseRecord]) -> None:
         with written_whole(folder.path / "junit.xml") as stream:
-            stream.writelines(junit_parts(cases, run.coverage, run=run.run))
+            problem = cut_short(run.info)
+            stream.writelines(junit_parts(cases, run.coverage, run=run.run, problem=problem))
 
     def page(cases: Iterable[CaseRecord]) -> None:
         write_whole(folder.path / "report.html", printable(html_text(run, cases)).encode())
@@ -47,12 +48,14 @@ def finish(
     exit_code: int,
     problem: str | None = None,
     other_failures: bool = False,
+    left_out: Sequence[str] = (),
     since: Since | None = None,
 ) -> RunData:
     """End a run, and write its projections.
 
     With `other_failures` it fails for something in no record: a test without a device, or outputs
-    that drift. run.json is completed even if the reports cannot be written. Raises InfraError then.
+    that drift. `left_out` says why devices have no cases. run.json is completed even if the
+    reports cannot be written. Raises InfraError then.
     """
     facts: dict[str, object] = {
         "exit_code": exit_code,
@@ -60,6 +63,7 @@ def finish(
         "drift": [output.model_dump() for output in folder.drift() if output.drifts],
         "problem": problem,
         "plugin_errors": [],
+        "left_out": left_out,
     }
     folder.end(facts)
     return project(folder, since)

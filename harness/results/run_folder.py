@@ -76,6 +76,7 @@ class RunInfo(_OpenModel):
     problem: str | None = None
     other_failures: bool = False
     plugin_errors: list[str] = []
+    left_out: list[str] = []
     command: list[str] = []
     selection: list[str] = []
     selected: Annotated[int, Field(ge=0, lt=1 << 53)] | None = None
@@ -511,8 +512,7 @@ def making_folders(reports: Path) -> Iterator[None]:
         # a full or broken disk is the lab's; a wrong or forbidden place is the user's
         if isinstance(error, PermissionError | NotADirectoryError | FileExistsError):
             why = "it is a file" if reports.is_file() else error.strerror
-            problem = f"cannot hold reports: {why}"
-            raise ConfigError(problem, file=reports) from error
+            raise ConfigError(f"cannot hold reports: {why}", file=reports) from error
         raise InfraError(f"cannot make a folder in {reports}: {error.strerror}") from error
 
 

@@ -114,15 +114,15 @@ class SimulatedDevice(DeviceSettings):
         try:
             self._port = self._read_port(deadline)
         except BaseException:
-            exit_code = self._process.poll()
+            exit_code, messages = self._process.poll(), self.messages()
             self.stop()
             if exit_code is None:
                 raise
             kind = ConfigError if exit_code == ConfigError.exit_code else InfraError
-            raise kind(f"simulated device {self.name}: {self.messages()}") from None
+            raise kind(f"simulated device {self.name}: {messages}") from None
 
     def messages(self) -> str:
-        """Return the end of its daemon's stderr since the start, for diagnosis."""
+        """Return the end of its daemon's stderr until it was stopped, for diagnosis."""
         if self._errors is None:
             return ""
         fd = self._errors.fileno()
@@ -133,9 +133,10 @@ class SimulatedDevice(DeviceSettings):
     def stop(self) -> None:
         """End it with all its commands; safe to call twice."""
         process, self._process, self._port = self._process, None, None
+        errors, self._errors = self._errors, None
         if process is None:
             return
-        for pipe in (process.stdin, process.stdout):
+        for pipe in (process.stdin, process.stdout, errors):
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()

@@ -126,8 +126,7 @@ class Connection(adbutils.AdbConnection):  # type: ignore[misc]
             if late or isinstance(error, BlockingIOError):
                 why = f"adb server at {address} does not answer within {deadline.seconds:g} s"
                 raise TimeoutError(why) from error
-            why = f"{NO_SERVER}{address}: {error.strerror or error}"
-            raise NoServerError(why) from error
+            raise NoServerError(f"{NO_SERVER}{address}: {error.strerror or error}") from error
 
     def close(self) -> None:
         """Close it at once; safe to call twice."""

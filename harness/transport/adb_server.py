@@ -127,7 +127,7 @@ class AdbServer:
                 why = f"it is {state}: {STATE_ADVICE.get(state, why)}"
             time.sleep(min(_RETRY_S, deadline.remaining()))
         self.disconnect(address)
-        raise InfraError(f"{address} did not become ready in {deadline.seconds:g} s: {why}")
+        raise InfraError(f"{address} did not become ready in {deadline.seconds:.3g} s: {why}")
 
     def _settled_state(self, address: str, deadline: Deadline) -> str | None:
         """Return the device's state once it is neither `connecting` nor `authorizing`."""

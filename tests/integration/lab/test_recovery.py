@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from harness.cli.devices import describe
 from harness.core.deadline import Deadline
 from harness.core.errors import InfraError
 from harness.core.notices import followed_by
+from harness.lab import device_watch
 from harness.lab.device_watch import DeviceWatch
 from harness.lab.facts import ask_vitals
 from harness.lab.health import DeviceEvent, Fitness, Quarantine
@@ -276,6 +278,20 @@ def test_faults_in_a_row_that_a_reconnect_mends_are_no_reason_to_give_up(
         link.cut()
         assert ward.watch.failed(ward.device, case_over=True)
     assert "quarantine" not in [event for event, _ in ward.steps]
+
+
+def test_a_wait_for_a_lost_device_is_reported(
+    far_ward: tuple[Ward, BlinkingLink], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (ward, link), warnings = far_ward, list[str]()
+    monkeypatch.setattr(device_watch._log, "warning", warnings.append)
+    ward.watch.require(ward.device)
+    FaultyLink.cut(link)
+    back = threading.Timer(0.5, link.resume)
+    back.start()
+    assert ward.watch.failed(ward.device, case_over=True)
+    back.join()
+    assert warnings == [f"device {NAME} does not answer: waiting up to 20 s for it"]
 
 
 def test_devices_ends_the_quarantine_of_what_answers(ward: Ward) -> None:

@@ -78,7 +78,8 @@ def test_who_wants_no_device_needs_no_lab(folder: Path) -> None:
 def test_names_of_ones_own_may_be_like_ours(folder: Path) -> None:
     (folder / "test_own.py").write_text(OWN)
     (folder / "pytest.ini").write_text(
-        "[pytest]\nmarkers = devices(which): mine\naddopts = --device sim-v73\n"
+        "[pytest]\nmarkers = devices(which): mine\n"
+        "addopts = --device sim-v73\nfilterwarnings = error\n"
     )
     code, output = run(folder)
     assert code == 0, output
@@ -93,6 +94,8 @@ def test_names_of_ones_own_may_be_like_ours(folder: Path) -> None:
         ("-m slow%or%device", "devices.yaml: does not exist"),
         ("--device mine", "device 'mine' is not attached: "),
         ("--lab other.yaml", "other.yaml: does not exist"),
+        ("--device sim-v73 --limit min-sqnr=30", "--limit: no selected test runs a file; "),
+        ("--device sim-v73 --model other.bin", "--model: no selected test runs a file; "),
     ],
 )
 def test_who_asks_for_devices_is_told(folder: Path, options: str, problem: str) -> None:

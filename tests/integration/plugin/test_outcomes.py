@@ -17,6 +17,7 @@ from harness.probe.plan import Plan, Step
 
 @pytest.mark.device
 def test_assertion(bench):
+    bench.run(Plan((Step("crash", {"signal": "9"}),)))
     assert 1 == 2, "the figures differ"
 
 
@@ -74,6 +75,11 @@ def test_unchecked(bench):
 
 @pytest.mark.device(htp_arch=75)
 def test_other_device(bench):
+    pass
+
+
+@pytest.mark.device(htp_arch="v75")
+def test_slip(bench):
     pass
 
 
@@ -160,6 +166,10 @@ def test_each_end_is_what_it_is(lab: DeviceRuns, suite: Path) -> None:
         line = re.search(r"test_ends\.py:(\d+)", by_test[name][0]["error"]["message"])
         assert text in SUITE.splitlines()[int(line[1]) - 1], line
         assert line[0] in completed.output
+    info = json.loads((lab.reports / "latest/run.json").read_text())
+    assert re.match(
+        r"not run: 1 test; the first: .*test_ends.py:\d+: htp_arch in the marker", info["problem"]
+    )
     assert {case["outcome"] for case in by_test["test_nothing"]} == {"error"}
     assert by_test["test_skip"][0]["measurements"]["skip_reason"] == "not today"
     assert "def schedule(" not in completed.output  # no traceback of ours stands before it
@@ -167,6 +177,8 @@ def test_each_end_is_what_it_is(lab: DeviceRuns, suite: Path) -> None:
     assert errors["test_binary"]["code"] == 5000
     assert "SIGSEGV" in errors["test_crash"]["message"]
     assert errors["test_crash"]["step"] == 0
+    assert completed.output.count("- failed earlier on the device") == 1
+    assert "SIGKILL" in errors["test_assertion"]["message"]
     # evidence of what went wrong, from its own time
     logs = {
         name: {Path(path).name: completed.folder / "latest" / path for path in cases[0]["logs"]}

@@ -57,6 +57,16 @@ def test_only_what_has_no_verdict_runs(lab: DeviceRuns) -> None:
 
 
 @pytest.mark.slow
+def test_a_file_that_cannot_be_collected_is_why_nothing_ran(lab: DeviceRuns) -> None:
+    suite = lab.write_suite(SUITE)
+    suite.with_name("test_broken.py").write_text("import no_such_module\n")
+    stopped = lab.run(suites=suite.parent, code=2)
+    info = json.loads((lab.reports / "latest/run.json").read_text())
+    assert "test_broken.py cannot be collected: ModuleNotFoundError" in info["problem"]
+    assert "--resume" not in stopped.output
+
+
+@pytest.mark.slow
 def test_what_was_stopped_before_its_first_verdict_says_how_to_go_on(
     lab: DeviceRuns, tmp_path: Path
 ) -> None:

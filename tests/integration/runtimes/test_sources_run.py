@@ -58,5 +58,7 @@ def test_a_device_that_nobody_has_libraries_for_is_left_out(lab: DeviceRuns) -> 
     phone = "  - {name: phone, serial: NOT-THERE, soc: SM8650, target: android-arm64}\n"
     lab.file.write_text(lab.file.read_text() + phone)
     finished = lab.run(*CASE, code=0)
-    assert "left out: phone: for android-arm64: " in finished.output
+    reason = "phone: for android-arm64: "
+    assert f"left out: {reason}" in finished.output
+    assert f"left out: {reason}" in (lab.reports / "latest/report.html").read_text()
     assert lab.run("--device", "phone", *CASE).code == 2

@@ -126,6 +126,17 @@ def test_a_folder_is_run_without_what_holds_no_contexts(tmp_path: Path, logged: 
     assert str(tmp_path / "other.pte") in warning
 
 
+def test_a_folder_without_contexts_is_run_with_its_onnx_models(
+    tmp_path: Path, logged: Logged
+) -> None:
+    (tmp_path / "model.onnx").write_bytes(Model("tiny").serialized())
+    (tmp_path / "other.pte").write_bytes(Pte({"forward": []}, []).content())
+    (artefact,) = artefacts_with_contexts([tmp_path])
+    assert artefact.path == tmp_path / "model.onnx"
+    (warning,) = logged.warnings
+    assert str(tmp_path / "other.pte") in warning
+
+
 def test_an_onnx_model_is_compiled_with_inputs_that_fit_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

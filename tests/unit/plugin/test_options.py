@@ -128,6 +128,8 @@ def test_ini_keys(tmp_path: Path) -> None:
     assert options.contexts.reference == tmp_path / "a.onnx"
     assert options.contexts.context_option == ("a=1", "b=2")
     assert (options.drift_steps, options.contexts.tolerance) == (2, 1.5)
+    assert options.for_files == ("--limit",)
+    assert read(tmp_path, "--limit=drift=2").for_files == ()
 
 
 @pytest.mark.parametrize(

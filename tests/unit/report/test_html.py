@@ -117,6 +117,9 @@ def test_a_diagnosis_and_its_thread_are_shown() -> None:
     assert f"{known.diagnosis.id}, known What helps: {fix}" in text
     assert "suites/test_context_count.py on sim-v73, QNN 2.51.0" in text
     assert ("href", known.diagnosis.thread) in shown_page.attributes
+    uncalled = known.model_copy(update={"api": None, "code": None, "hex": None, "symbol": None})
+    texts = page([record(outcome="failed", error=uncalled)]).texts
+    assert texts.count(known.headline) == 1, "only the message names the op or the figure"
     evil = known.diagnosis.model_copy(update={"thread": "javascript:alert(1)", "words": EVIL})
     page_of_evil = page(
         [record(outcome="failed", error=known.model_copy(update={"diagnosis": evil}))]

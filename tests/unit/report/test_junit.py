@@ -24,6 +24,11 @@ def junit_bytes(records: Sequence[CaseRecord], *, run: str) -> bytes:
     return b"".join(junit_parts(final_attempts(records), coverage_of(records), run=run))
 
 
+def test_a_problem_of_the_run_is_an_error() -> None:
+    content = b"".join(junit_parts([], coverage_of([]), run="r", problem="not run: 1 test"))
+    assert [error.get("message") for error in valid(content).iter("error")] == ["not run: 1 test"]
+
+
 def valid(content: bytes) -> ElementTree.Element:
     """The document, which the schema takes, and without what Jenkins' own does not know."""
     root = ElementTree.fromstring(content)

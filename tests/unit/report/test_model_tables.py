@@ -144,7 +144,7 @@ def test_a_full_profile_run_has_intervals(figures: dict[str, Any], row: list[str
     full = record(measurements={**measurements, "surroundings": {"profile_run": "full"}})
     (_, table, *notes) = latency([full])
     assert list(table.rows[0])[1:] == row
-    flaws = [f"{flaw}: g." in markdown(notes) for flaw in ("steady", "1,024 rounds")]
+    flaws = [f"{flaw}: g." in markdown(notes) for flaw in ("drifts", "1,024 rounds")]
     assert flaws == [not figures["steady"]] * 2
 
 

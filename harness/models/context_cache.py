@@ -310,9 +310,9 @@ class ContextStore:
                 elif path is not None:
                     ours = f"ONNX Runtime {ORT_HOST_VERSION}, which computes the expected outputs,"
                     reason = _ORT_STATUS.sub("", failed.first)
-                    cure = "export it with an older opset and `ir_version`: "
-                    cure = cure if _TOO_NEW.search(reason) else ""
-                    problem = f"{ours} cannot run it on the CPU: {cure}{reason}"
+                    problem = f"{ours} cannot run it on the CPU: {reason}"
+                    if _TOO_NEW.search(reason):
+                        problem += "; export it with an older opset and `ir_version`"
                     self._wrong[spec] = ConfigError(problem, file=path)
                 else:
                     failures.append(failed)

@@ -168,8 +168,8 @@ def test_wrong_input_that_is_known_once_a_file_is_read(lab: DeviceRuns, tmp_path
     unknown.write_bytes(wrong.read_bytes().replace(b"Conv", b"Nope"))
     for file, option, words in (
         (wrong, "--rounds=1", "Non-zero status code returned while running Conv node. Name:'c1'"),
-        (newer, "--rounds=1", "with an older opset and `ir_version`: Unsupported model IR"),
-        (opset, "--rounds=1", "with an older opset and `ir_version`: "),
+        (newer, "--rounds=1", "; export it with an older opset and `ir_version`"),
+        (opset, "--rounds=1", "; export it with an older opset and `ir_version`"),
         (unknown, "--rounds=1", "cannot run it on the CPU: This is an invalid model"),
         (FOREIGN, "--graph=decode", "graph: has no graph 'decode'"),
         # what lies inside another file is called as users know it, not as its copy in the cache

@@ -416,10 +416,10 @@ class Bench:
         self.measure(context_options=options)
         return options
 
-    def note_graphs(self, result: Observation, names: Sequence[str]) -> None:
-        """Record the times of each graph that an observation has."""
+    def note_graphs(self, result: Observation, names: Sequence[str], on: str | None = None) -> None:
+        """Record the times of each graph that an observation has; `on` is what executed them."""
         steps = result.run.transcript.steps
-        self.measure(graphs=graph_figures(steps, names, self.case.executes_on))
+        self.measure(graphs=graph_figures(steps, names, on or self.case.executes_on))
 
     def context_plan(
         self,

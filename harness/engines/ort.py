@@ -100,7 +100,7 @@ class OnnxRuntime(Engine):
         result = case.run_and_keep(run, plan, [outputs])
         if names := {each.name: each.file.name for each in result.kept if each.file is not None}:
             bench.measure(session_outputs=names)
-        bench.note_graphs(result, [session.path.name])
+        bench.note_graphs(result, [session.path.name], _executes_on(case, result))
         return placed_session(case, session, result)
 
 
@@ -299,14 +299,26 @@ def _carried(
     return transfers_in(cut.nodes, {**sizes, **cut.sizes}, assigned)
 
 
-def _assigned(parts: object, on: str) -> Iterator[tuple[str | None, str, list[tuple[str, str]]]]:
+def _assigned(
+    result: Observation, on: str
+) -> Iterator[tuple[str | None, str, list[tuple[str, str]]]]:
     """Yield part, processor and nodes (name, type) of a device's report, which may be anything."""
+    steps = result.run.transcript.steps
+    placements = [step.data.get("assigned") for step in steps if step.verb == "ort-placement"]
+    parts = placements[-1] if placements else None
     for index, part in enumerate(parts if isinstance(parts, list) else []):
         match part:
             case {"ep": str(ep), "nodes": list(nodes)}:
                 pairs = [n for n in nodes if isinstance(n, list) and [*map(type, n)] == [str, str]]
                 named = [(name, op_type) for name, op_type in pairs]
                 yield (None, CPU, named) if ep == CPU_EP else (str(index), on, named)
+
+
+def _executes_on(case: CaseSession, result: Observation) -> str:
+    on = ON[case.placement.backend]
+    processors = {processor for _, processor, _ in _assigned(result, on)}
+    is_cpu_alone = processors == {CPU} != {on}
+    return f"the CPU alone: no node ran on the {on}" if is_cpu_alone else case.executes_on
 
 
 def placed_session(case: CaseSession, session: SessionModel, result: Observation) -> Observation:
@@ -317,8 +329,7 @@ def placed_session(case: CaseSession, session: SessionModel, result: Observation
     model, steps = OnnxNodes.of(session.path), result.run.transcript.steps
     on = ON[case.placement.backend]
     refused = refused_nodes(line.text for step in steps for line in step.logs)
-    placements = [step.data.get("assigned") for step in steps if step.verb == "ort-placement"]
-    assigned = [*_assigned(placements[-1], on)] if placements else []
+    assigned = [*_assigned(result, on)]
     figures = refusals(model, refused, on)
     if assigned:
         reasons = {(n.name, n.op_type): n.reason for n in refused if n.reason is not None}

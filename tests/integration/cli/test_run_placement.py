@@ -57,6 +57,14 @@ def test_with_fallback_a_model_passes_and_its_record_tells_what_ran_where(lab: D
         # a goes to both, b, c and d each to the other side
         assert figures["partitions"] == 3
         assert figures["transfers"] == {"tensors": 5, "bytes": 5 * 4 * 4 * 8 * 8}
+        assert {graph["on"] for graph in figures["graphs"]} == {
+            "HTP v73, simulated on this computer"
+        }
+    node = helper.make_node("Shrink", ["x"], ["y"], lambd=-0.5)
+    onnx.save(model([node], SHAPE), lab.folder / "refused.onnx")
+    code, stderr, (record,) = lab.run_files("refused.onnx", "--fallback=allow")
+    (graph,) = record["measurements"]["graphs"]
+    assert (code, graph["on"]) == (0, "the CPU alone: no node ran on the NPU"), stderr
 
 
 @pytest.mark.slow

@@ -608,9 +608,9 @@ class Leases:
                     if name not in reporters:
                         reporters[name] = waits.enter_context(progress_reporter(name))
                     reporters[name](f"waiting: in use by {holding}")
-                    if not ours:
+                    is_loan = holding.holder is not None and holding.holder.is_loan
+                    if not ours and (is_loan or warned != name):
                         warned = name
-                        is_loan = holding.holder is not None and holding.holder.is_loan
                         limit = "" if self._loan_s or is_loan else f" up to {wait_s:g} s"
                         _log.warning(f"waiting{limit} for device {name}, in use by {holding}")
                 poll_s = random.uniform(*_POLL_S) * min(max(1.0, now - start), _SLOWEST_POLL)

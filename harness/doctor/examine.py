@@ -145,7 +145,8 @@ def _adb_server(needs: LabNeeds) -> CheckResult:
         return CheckResult("ok", f"answers at {USER_SERVER}; {everybody}")
     if not needs.server:
         return CheckResult("not-applicable", "not running, and no device of the lab needs it")
-    advice = "run `adb start-server` as a user who may open the devices"
+    adb = "adb" if shutil.which("adb") else adb_binary()
+    advice = f"run `{adb} start-server` as a user who may open the devices"
     return CheckResult("fail", f"not running at {USER_SERVER}", advice)
 
 

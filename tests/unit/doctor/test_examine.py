@@ -36,7 +36,7 @@ from harness.doctor.smoke import verdict_result
 from harness.lab.device_config import AdbDeviceConfig
 from harness.probe import build
 from harness.probe.build import ProbeBuilder
-from harness.transport.adb_server import AdbServer
+from harness.transport.adb_server import AdbServer, adb_binary
 from tests.snapshots import Snapshot
 
 BARE = {"PATH": "/nonexistent"}
@@ -88,7 +88,10 @@ def test_the_adb_server_is_everybodys(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(AdbServer, "is_running", lambda *_, **__: True)
     assert host(tmp_path)["adb server"].status == "ok"
     monkeypatch.setattr(AdbServer, "is_running", lambda *_, **__: False)
-    assert "adb start-server" in host(tmp_path)["adb server"].advice
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert f"`{adb_binary()} start-server`" in host(tmp_path)["adb server"].advice
+    program(tmp_path / "adb")
+    assert "`adb start-server`" in host(tmp_path)["adb server"].advice
     assert host(tmp_path, LabNeeds())["adb server"].status == "not-applicable"
 
 

@@ -514,10 +514,7 @@ def _lines(issue: Issue, reports: str) -> Iterator[str]:
     if issue.closed:
         yield f"- {_why_closed(issue, day_and_minute(issue.closed))}"
     yield f"- signature: {as_code(issue.signature, 500)}"
-    if line := facts_text(issue):
-        yield f"- {line}"
-    if text := rerun_text(issue):
-        yield f"- {text}"
+    yield from (f"- {text}" for text in (facts_text(issue), rerun_text(issue)) if text)
     if issue.flaky:
         yield f"- flaky: {as_code(issue.flaky, 500)}"
     if issue.diagnosis:

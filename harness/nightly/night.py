@@ -218,9 +218,7 @@ class Night(Part):
 
     @property
     def reported_issues(self) -> list[Issue]:
-        return [
-            issue for issue in self.issues if issue.state == "open" or issue.closed == self.started
-        ]
+        return [each for each in self.issues if each.state == "open" or each.closed == self.started]
 
     @property
     def place(self) -> dict[str, str]:
@@ -259,11 +257,8 @@ class Night(Part):
         if request.arguments and request.arguments != self.arguments:
             problem = "continues with the stored arguments; give none, or the same ones"
             raise ConfigError(problem, field="--resume")
-        if (
-            not request.arguments
-            and "run" not in self.done
-            and REDACTED in " ".join(self.arguments)
-        ):
+        has_secret = "run" not in self.done and REDACTED in " ".join(self.arguments)
+        if has_secret and not request.arguments:
             problem = (
                 "an argument for pytest had a secret, which is not stored; give all arguments again"
             )
@@ -293,10 +288,7 @@ def summary_lines(night: Night) -> Iterator[str]:
             cases = counted(issue.count, "case")
             cases += f", {issue.new} of them new" if 0 < issue.new < issue.count else ""
             yield f"- {fresh}{issue.state}: {title(issue)} ({cases}, {issue.id})"
-            if line := facts_text(issue):
-                yield f"  - {line}"
-            if again := rerun_text(issue):
-                yield f"  - {again}"
+            yield from (f"  - {text}" for text in (facts_text(issue), rerun_text(issue)) if text)
             if not issue.fault and (issue.state == "open" or issue.search):
                 yield f"  - {as_code(bisection_text(issue), 500)}"
     if night.warnings:

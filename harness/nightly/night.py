@@ -67,6 +67,7 @@ def read_devices(answer: object, before: Iterable[DeviceSeen], now: str) -> tupl
             was = earlier.get(row["name"])
             since = quarantine.get("since") or (was.since if was and was.state == state else now)
             text = "" if state == "good" else why.strip("; ")
+            was_simulated = state == "away" and was is not None and was.simulated
             devices.append(
                 DeviceSeen(
                     device=row["name"],
@@ -75,7 +76,7 @@ def read_devices(answer: object, before: Iterable[DeviceSeen], now: str) -> tupl
                     why=text[:500],
                     host=row.get("host") or "",
                     host_lost=bool(row.get("host_lost")),
-                    simulated=bool(row.get("simulated")),
+                    simulated=bool(row.get("simulated")) or was_simulated,
                 )
             )
     return tuple(devices)

@@ -299,10 +299,12 @@ def test_how_a_device_was(text: dict[str, Any], state: str, why: str) -> None:
 
 
 def test_since_when_it_is_so_is_known_from_the_nights_before() -> None:
-    before = [DeviceSeen(device=name, state="away", since="earlier") for name in "abc"]
+    was: dict[str, Any] = {"state": "away", "since": "earlier", "simulated": True}
+    before = [DeviceSeen(device=name, **was) for name in "abc"]
     now = [row("a", health=None, problem="x"), row("b"), row("c", problem="y", quarantine=GONE)]
     devices = read_devices({"devices": now}, before, "now")
     assert [device.since for device in devices] == ["earlier", "now", GONE["since"]]
+    assert [device.simulated for device in devices] == [True, False, True]
     assert read_devices(None, before, "now") == read_devices([], (), "now") == ()
 
 

@@ -148,6 +148,7 @@ class Controller:
             return
         assert self._config is not None
         setattr(report, OURS, True)
+        report.location = (*report.location[:2], crashitem.partition("::")[2])
         state = self._states[crashitem]
         if state.is_over:
             report.outcome = OVER

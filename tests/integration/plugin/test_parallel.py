@@ -311,6 +311,7 @@ def test_a_worker_that_dies_is_replaced_and_costs_no_verdict(
     assert completed.code == code, completed.output
     assert summary in completed.output.splitlines()[-1]
     assert "INTERNALERROR" not in completed.output
+    assert ("ERROR at ??? of test_some[" in completed.output) == (moment == "each call")
     if moment != "each call":
         assert len(completed.cases) == len({case["case"] for case in completed.cases}) == 8
         assert counted_in(completed.folder / "latest/junit.xml") == ({"8"}, {"0"}, 8)

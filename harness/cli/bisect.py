@@ -286,8 +286,7 @@ def bisect(context: click.Context, /, **values: Any) -> int:
     stop_at = None if values["timeout_s"] is None else time.monotonic() + values["timeout_s"]
     if values["resume"] is not None:
         _check_only_resumed(context)
-        folder = _resumed(values)
-        return run_bisection(folder, stop_at, as_json=values["as_json"])
+        return run_bisection(_resumed(values), stop_at, as_json=values["as_json"])
     if not values["case"] or not (values["axis"] or values["good"] or values["bad"]):
         raise click.UsageError(
             "name the case and what may have changed it, --case NODEID --axis qnn (or ort, "

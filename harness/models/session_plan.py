@@ -290,8 +290,7 @@ def session_plan(
     moves = [*_steps(contexts, steps.moves, save_below, each, options)]
     if options and any_of(options, "list"):
         moves = [*_as_lists(moves, options)]
-    frees = _steps(contexts, steps.frees)
-    return within_session(libraries, moves, frees, settings)
+    return within_session(libraries, moves, _steps(contexts, steps.frees), settings)
 
 
 def within_session(

@@ -147,8 +147,7 @@ class SimulatedDevice(DeviceSettings):
             process.wait()
 
     def command(self) -> list[str]:
-        module = "harness.simulator.daemon"
-        return [sys.executable, "-P", "-m", module, self.to_json()]
+        return [sys.executable, "-P", "-m", "harness.simulator.daemon", self.to_json()]
 
     def _spawn(self, errors: IO[bytes]) -> subprocess.Popen[bytes]:
         root = str(Path(harness.__file__).parents[1])

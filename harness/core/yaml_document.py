@@ -287,7 +287,7 @@ class _Reader:
         infinite = isinstance(value, float) and not math.isfinite(value)
         if isinstance(value, _SCALAR_TYPES) and not infinite:
             return value
-        kind = shown(node.tag.removeprefix(_TAG))
+        kind = shown(node.tag.removeprefix(_TAG)).replace("timestamp", "date, as in 2027-01-31")
         self._note(line, location, f"{shown(node.value)!r} is not a valid {kind}")
         return None
 

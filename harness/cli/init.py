@@ -86,11 +86,10 @@ def _find_all(address: TcpAddress, boards: Sequence[str], simulated: bool) -> Se
         if by_ssh:
             problems = "; ".join(f"{board.serial}: {board.problem}" for board in by_ssh)
             raise InfraError(f"no board answers: {problems}. {_WITHOUT}")
-        start, place = address.start_command, f" on {address.host}"
+        advice = address.start_advice
         if address.is_here:
-            start, place = f"{adb_binary()} {start.removeprefix('adb ')}", ""
-        hint = f"`{start}`{place} starts one"
-        raise InfraError(f"no adb server answers at {address}; {hint}. {_WITHOUT}")
+            advice = advice.replace("adb", str(adb_binary()), 1)
+        raise InfraError(f"no adb server answers at {address}; {advice}. {_WITHOUT}")
     devices = find_devices(adb, [board.name for board in by_ssh]) + by_ssh
     if simulated or any(device.device for device in devices):
         return devices

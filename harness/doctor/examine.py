@@ -230,14 +230,6 @@ def file_check(path: Path, lab: Lab | ConfigError, *, named: bool) -> Checked:
     return _check("lab", LAB_FILE, "ok", f"{path}: {devices}, {enabled} enabled")
 
 
-def simulated_checks(lab: Lab) -> Iterator[Checked]:
-    """Name the simulated devices that this computer cannot simulate, and what is missing."""
-    for device in lab.devices:
-        why = lab.why_off(device)
-        if why is not None and device.enabled:
-            yield _check(device.name, "simulated here", "not-applicable", why)
-
-
 def server_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Checked]:
     """Check that the adb servers on other computers answer."""
     by_adb = [device for device in devices if isinstance(device, AdbDeviceConfig)]
@@ -247,8 +239,7 @@ def server_checks(lab: Lab, devices: Sequence[DeviceConfig]) -> Iterator[Checked
         try:
             AdbServer(address).version(deadline=Deadline(_ANSWER_S))
         except InfraError as error:
-            port = f", and let port {address.port} through" if address.port else ""
-            advice = f"run `{address.start_command}` there{port}"
+            advice = address.start_advice
             if isinstance(address, SshAddress):
                 advice = "check that ssh needs no prompt, and that an adb server runs there"
             yield _check("lab", f"adb host {name}", "fail", str(error), advice)
@@ -284,7 +275,9 @@ def examine(options: Options) -> Iterator[Checked]:
     yield file_check(options.lab_file, lab, named=bool(options.names))
     if isinstance(lab, ConfigError):
         return
-    yield from simulated_checks(lab)
+    for device in lab.devices:
+        if (why := lab.why_off(device)) is not None and device.enabled:
+            yield _check(device.name, "simulated here", "not-applicable", why)
     try:
         Catalog.of(lab, options.environment, options.cache)
     except ConfigError as error:

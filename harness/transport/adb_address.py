@@ -41,10 +41,13 @@ class TcpAddress:
         return is_loopback(self.host)
 
     @property
-    def start_command(self) -> str:
+    def start_advice(self) -> str:
         if not self.is_here:
-            return f"adb -a -P {self.port} nodaemon server"
-        return "adb start-server" if self.port == USER_PORT else f"adb -P {self.port} start-server"
+            command = f"adb -a -P {self.port} nodaemon server"
+            return f"start it with `{command}` on {self.host}, and let its port through"
+        if self.port == USER_PORT:
+            return "start it with `adb start-server`"
+        return f"start it with `adb -P {self.port} start-server`, or the tunnel to it"
 
     def connect(self, timeout_s: float) -> socket.socket:
         """A new connection to it. Raises OSError."""
@@ -71,8 +74,8 @@ class UnixAddress:
         return f"localfilesystem:{self.path}"
 
     @property
-    def start_command(self) -> str:
-        return f"adb -L {self.spec} start-server"
+    def start_advice(self) -> str:
+        return "start what serves this socket again, such as `qnn-harness simulator farm`"
 
     def connect(self, timeout_s: float) -> socket.socket:
         """A new connection to it. Raises OSError."""
@@ -111,8 +114,9 @@ class SshAddress:
         return UnixAddress(str(host_file(self, "socket"))).spec
 
     @property
-    def start_command(self) -> str:
-        return TcpAddress(self.behind, self.port).start_command
+    def start_advice(self) -> str:
+        advice = TcpAddress(self.behind, self.port).start_advice
+        return f"{advice}, on {self.host}" if is_loopback(self.behind) else advice
 
     @property
     def tunnel(self) -> SharedConnection:

@@ -59,9 +59,7 @@ class AdbServer:
         self, deadline: Deadline, doing: str = "", *, but: tuple[type[BaseException], ...] = ()
     ) -> Iterator[Client]:
         """adbutils' client for one action; its errors become InfraError, except for `but`."""
-        host = "" if self.address.is_here else f" on {self.address.host}"
-        start = f"{self.address.start_command}{host}"
-        with server_faults(f"{self}{doing}", but=but, start=start):
+        with server_faults(f"{self}{doing}", but=but, start=self.address.start_advice):
             yield self.client(deadline)
 
     def client(self, deadline: Deadline) -> Client:

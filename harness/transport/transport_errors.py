@@ -94,11 +94,11 @@ def device_faults(
 
 @contextmanager
 def server_faults(
-    request: str, *, but: tuple[type[BaseException], ...] = (), start: str = "adb start-server"
+    request: str, *, start: str, but: tuple[type[BaseException], ...] = ()
 ) -> Iterator[None]:
     """Map every failure of a request to the adb server to InfraError naming `request`.
 
-    Errors in `but` pass unchanged. `start` is the command that starts such a server.
+    Errors in `but` pass unchanged. `start` says how to start such a server.
     """
     passed: tuple[type[BaseException], ...] = (InfraError, *but)
     try:
@@ -111,7 +111,7 @@ def server_faults(
         # its message names the server already
         if isinstance(error, OutOfReachError):
             raise InfraError(reason(error)) from error
-        raise InfraError(f"{reason(error)}; start it with `{start}`") from error
+        raise InfraError(f"{reason(error)}; {start}") from error
     except BROKEN as error:
         raise InfraError(f"{request}: {reason(error)}") from error
 

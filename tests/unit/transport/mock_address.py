@@ -23,7 +23,7 @@ def block(text: str) -> bytes:
 class MockAddress:
     """A server that sends given pieces, each after it has received something more."""
 
-    host, port, is_here, start_command = "mock", 1, True, "adb start-server"
+    host, port, is_here, start_advice = "mock", 1, True, "start it"
 
     def __init__(
         self, *pieces: bytes, serve: Callable[[socket.socket], None] | None = None

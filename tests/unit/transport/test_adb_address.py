@@ -15,22 +15,29 @@ from harness.transport.adb_address import (
 )
 from harness.transport.ssh_connection import SshLogin
 
-FAR = "adb -a -P 5037 nodaemon server"
+FAR = "start it with `adb -a -P 5037 nodaemon server` on {}, and let its port through"
+TUNNEL = "start it with `adb -P 5038 start-server`, or the tunnel to it"
+SOCKET = "start what serves this socket again, such as `qnn-harness simulator farm`"
 
 
 @pytest.mark.parametrize(
     ("address", "shown", "spec", "start"),
     [
-        (USER_SERVER, "127.0.0.1:5037", "tcp:localhost:5037", "adb start-server"),
-        (TcpAddress(port=5038), "127.0.0.1:5038", "tcp:localhost:5038", "adb -P 5038 start-server"),
-        (TcpAddress("lab-pc", 5037), "lab-pc:5037", "tcp:lab-pc:5037", FAR),
-        (TcpAddress("fe80::7", 5037), "[fe80::7]:5037", "tcp:[fe80::7]:5037", FAR),
-        (UnixAddress("/s"), *["localfilesystem:/s"] * 2, "adb -L localfilesystem:/s start-server"),
+        (USER_SERVER, "127.0.0.1:5037", "tcp:localhost:5037", "start it with `adb start-server`"),
+        (TcpAddress(port=5038), "127.0.0.1:5038", "tcp:localhost:5038", TUNNEL),
+        (TcpAddress("lab-pc", 5037), "lab-pc:5037", "tcp:lab-pc:5037", FAR.format("lab-pc")),
+        (
+            TcpAddress("fe80::7", 5037),
+            "[fe80::7]:5037",
+            "tcp:[fe80::7]:5037",
+            FAR.format("fe80::7"),
+        ),
+        (UnixAddress("/s"), *["localfilesystem:/s"] * 2, SOCKET),
     ],
 )
 def test_spellings_of_an_address(address: ServerAddress, shown: str, spec: str, start: str) -> None:
-    assert (str(address), address.spec, address.start_command) == (shown, spec, start)
-    assert address.is_here == (start != FAR)
+    assert (str(address), address.spec, address.start_advice) == (shown, spec, start)
+    assert address.is_here == ("let its port" not in start)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +49,7 @@ def test_spellings_of_an_address(address: ServerAddress, shown: str, spec: str, 
 )
 def test_spellings_of_an_address_behind_ssh(address: SshAddress, shown: str, host: str) -> None:
     assert (str(address), address.host, address.is_here) == (shown, host, False)
+    assert f" on {host}" in address.start_advice
 
 
 WRONG = (

@@ -54,7 +54,7 @@ def test_faults_of_a_device_and_of_a_server(snapshot: Snapshot) -> None:
         assert caught.value.output == (b"" if isinstance(error, AdbFailError) else b"so far")
         with (
             pytest.raises(InfraError) as of_server,
-            server_faults("adb server at y", start="adb x"),
+            server_faults("adb server at y", start="start it with `adb x`"),
         ):
             raise error
         assert (type(caught.value), type(of_server.value)) == (kind, InfraError)
@@ -67,7 +67,7 @@ def test_what_is_ours_or_the_users_passes() -> None:
         with pytest.raises(type(error)) as caught, device_faults("x", None):
             raise error
         assert caught.value is error
-    with pytest.raises(TimeoutError), server_faults("y", but=(TimeoutError,)):
+    with pytest.raises(TimeoutError), server_faults("y", start="", but=(TimeoutError,)):
         raise TimeoutError
 
 

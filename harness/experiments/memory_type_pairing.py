@@ -72,8 +72,6 @@ class Pairing:
         return Pairing(other, self.execute)
 
 
-PAIRINGS: Final = tuple(Pairing(*memories) for memories in DOCUMENTED)
-
 _LIBRARYS_OWN: Final = 2_200_000
 """The memory that the arm64 library maps with a context beyond its metadata (QNN 2.51.0)."""
 _NO_PROFILE: Final = 6006

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
+from harness.core.error_codes import DOCUMENTED
 from harness.diagnosis.verdict import judge
 from harness.experiments import latency
 from harness.experiments.memory_type_pairing import (
-    PAIRINGS,
     Pairing,
     PairingFigures,
     Tolerances,
@@ -28,7 +28,7 @@ Deployed = Callable[[str], DeployedContext]
 MODELS = {"raw": "io-heavy-4mb", "memhandle": "io-heavy-4mb-by-memhandle"}
 RIGHT = "memory=1,quick=1"
 
-RAW_RAW, RAW_MEM, MEM_RAW, MEM_MEM = PAIRINGS
+PAIRINGS = RAW_RAW, RAW_MEM, MEM_RAW, MEM_MEM = [Pairing(*names) for names in DOCUMENTED]
 TOLERANCES = Tolerances()
 
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from harness.core.error_codes import DOCUMENTED
 from harness.experiments.latency import Latency, MemorySamples, settled
 from harness.experiments.memory_type_pairing import (
     DISTURBED,
     LATENCY,
-    PAIRINGS,
     Pairing,
     PairingFigures,
     Tolerances,
@@ -22,6 +22,7 @@ from harness.results.record import Check, broken, conclusion, failure_text
 
 IO = 4_000_000
 TOLERANCES = Tolerances()
+PAIRINGS = [Pairing(*memories) for memories in DOCUMENTED]
 RAW_RAW = Pairing("raw", "raw")
 
 

@@ -53,11 +53,8 @@ def merge(runs: tuple[Path, ...], output: Path) -> None:
     if why := cut_short(made_of.info):
         say(f"warning: cut short: {why}", err=True)
     if lost_logs:
-        logs = counted(len(lost_logs), "log")
-        say(
-            f"warning: {logs} missing, or outside the run's folder: {', '.join(lost_logs)}",
-            err=True,
-        )
+        logs = f"{counted(len(lost_logs), 'log')} missing, or outside the run's folder"
+        say(f"warning: {logs}: {', '.join(lost_logs)}", err=True)
     for line in made_of.summary:
         say(line)
 
@@ -85,11 +82,9 @@ def site(output: Path, reports: Path) -> None:
     history = open_history(reports)
     known = {entry.night for entry in load_nights(history).values()}
     for night in nights(reports):
-        notice = (
-            night_summary(night) if night.next_step is None and night.night not in known else None
-        )
-        if notice is not None:
-            store_night(history, notice)
+        is_new = night.next_step is None and night.night not in known
+        if is_new and (summary := night_summary(night)) is not None:
+            store_night(history, summary)
     result = build(history, output)
     others = ", the others have not changed" if result.unchanged else ""
     pages = counted(result.written, "page")

@@ -65,10 +65,6 @@ class ContextOption:
             raise ConfigError(problem, field=field, choices=self.valid)
         return number
 
-    def as_number(self, value: OptionValue) -> int:
-        """Return a checked value as the number that the library gets."""
-        return self.words.index(value) if isinstance(value, str) else value
-
 
 def _table() -> Mapping[str, ContextOption]:
     text = files("harness.core").joinpath("context-options.tsv").read_text("utf-8")
@@ -129,7 +125,7 @@ def option_fields(options: Mapping[str, object] | None, context: int = 0) -> dic
     fields = {}
     for name, value in checked_options(options or {}).items():
         option = CONTEXT_OPTIONS[name]
-        number = option.as_number(value)
+        number = option.words.index(value) if isinstance(value, str) else value
         if option.scope == "group":
             fields["max_spill_fill"] = str(number)
             fields |= {"group": "0"} if context else {}

@@ -85,10 +85,6 @@ class CaseHistory:
     last: CaseAttempts | None = None
 
     @cached_property
-    def earlier_state(self) -> CaseState | None:
-        return state_of(self.before)
-
-    @cached_property
     def state(self) -> CaseState | None:
         return state_of([*self.before, self.now])
 
@@ -100,7 +96,7 @@ class CaseHistory:
     @property
     def turned_flaky(self) -> bool:
         """True if it failed unexpectedly, and this run is the first to show that it is flaky."""
-        was, bad = self.earlier_state, self.now.bad
+        was, bad = state_of(self.before), self.now.bad
         was_flaky = was is not None and was.is_flaky
         return self.is_flaky and not was_flaky and bad is not None and bad.is_unexpected
 

@@ -52,8 +52,8 @@ def parse_device_url(url: str) -> tuple[TcpAddress | SshAddress, str] | None:
     return None if server is None else (server, match[4])
 
 
-_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
-_SERIAL = re.compile(r"[!-~]{1,128}", re.ASCII)
+WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+SERIAL = re.compile(r"[!-~]{1,128}", re.ASCII)
 _ADDRESS = re.compile(rf"{HOST}|[0-9A-Fa-f:.%]{{2,45}}", re.ASCII)
 _WORKDIR = re.compile(r"(?:/[^/\x00-\x1f\x7f]+)+/?")
 
@@ -112,12 +112,12 @@ def _dsp(value: object) -> object:
 
 
 _is_word = matching(
-    _WORD, "word", "must be letters, digits, dots, dashes or underscores, at most 64"
+    WORD, "word", "must be letters, digits, dots, dashes or underscores, at most 64"
 )
-_is_serial = matching(_SERIAL, "serial", "must be 1 to 128 visible characters without spaces")
+_is_serial = matching(SERIAL, "serial", "must be 1 to 128 visible characters without spaces")
 _is_address = matching(_ADDRESS, "host", "must be a host name or an IP address, without a port")
-Word = Annotated[Text, AfterValidator(_is_word), in_schema(_WORD)]
-Serial = Annotated[Text, AfterValidator(_is_serial), in_schema(_SERIAL)]
+Word = Annotated[Text, AfterValidator(_is_word), in_schema(WORD)]
+Serial = Annotated[Text, AfterValidator(_is_serial), in_schema(SERIAL)]
 Address = Annotated[Text, AfterValidator(_is_address), in_schema(_ADDRESS)]
 DeviceUrl = Annotated[Text, AfterValidator(_device_url), in_schema(DEVICE_URL)]
 SshComputer = Annotated[Text, AfterValidator(_ssh), in_schema(SSH_COMPUTER)]

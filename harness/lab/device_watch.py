@@ -371,7 +371,8 @@ class DeviceWatch:
 
 
 def _others_run(device: LabDevice) -> bool:
-    others = (other for other in device.lab.all_devices if other is not device)
+    devices = map(device.lab.device, (each.name for each in device.lab.described.enabled_devices()))
+    others = (other for other in devices if other is not device)
     return any(other.is_simulated_here and other.fitness.is_fit for other in others)
 
 

@@ -629,11 +629,6 @@ class OpenLab:
         """The devices that were requested so far."""
         return tuple(self._devices.values())
 
-    @property
-    def all_devices(self) -> Iterable[LabDevice]:
-        """All devices of the lab."""
-        return [self.device(config.name) for config in self.described.enabled_devices()]
-
     def start_simulated(self, config: SimulatedDeviceConfig) -> Transport:
         return self.simulation.start(config)
 

@@ -656,14 +656,6 @@ class Leases:
             self._leases.clear()
             self._claims.clear()
 
-    def find_holding(self, key: str) -> Held | None:
-        """Return the other process that holds a device or is next in line, None if nobody does."""
-        if key in self._leases:
-            return None
-        holding = find_holding(self._folder / device_file(key))
-        others = claimants(self._folder, key) if holding is None else []
-        return others[0].holding if others else holding
-
     def own_holding(self) -> Held:
         """Return this process as the holder that others see."""
         return Held(self._holder(), 0.0)

@@ -12,6 +12,7 @@ from harness.core.errors import ConfigError, HarnessError
 from harness.core.socs import HTP_ARCHS, KERNEL_SOC_IDS, PLATFORMS, SOCS, near_socs
 from harness.core.state_folders import cache_root, simulated_root
 from harness.core.yaml_document import shown
+from harness.lab.config_fields import SERIAL, WORD
 from harness.lab.device_config import BOARD_WORKDIR, DEFAULT_WORKDIR, DeviceConfig
 from harness.lab.facts import DeviceAnswers, DeviceFacts, query_device
 from harness.lab.inventory import Lab, free_name
@@ -24,8 +25,6 @@ SIMULATED: Final = "sim-v73"
 HOST: Final = "adb-host"
 """The name it gives to an adb server on another computer."""
 _WORKDIRS: Final = (DEFAULT_WORKDIR, "/opt/qnn-harness", BOARD_WORKDIR, "/tmp/qnn-harness")
-_SERIAL: Final = re.compile(r"[!-~]{1,128}", re.ASCII)
-_WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _SKEL: Final = re.compile(r"libQnnHtpV(\d{2})Skel\.so$", re.ASCII)
 
 
@@ -102,7 +101,7 @@ def _identify(listed: SeenDevice, server: AdbServer) -> FoundDevice:
     if listed.state != "device":
         why = f"{listed.state}: {STATE_ADVICE.get(listed.state, 'see `adb devices -l`')}"
         return replace(unreached, problem=why)
-    if not _SERIAL.fullmatch(listed.serial):
+    if not SERIAL.fullmatch(listed.serial):
         return replace(unreached, problem="devices.yaml does not accept this serial")
     address = server.address
     host = {"name": HOST, "host": address.host, "port": getattr(address, "port", 0)}
@@ -174,7 +173,7 @@ def identify_soc(facts: DeviceFacts, skels: Sequence[str]) -> IdentifiedSoc:
     unknown = f"{calls}, which is unknown" if reported else calls
     if near:
         unknown += f" (similar: {', '.join(near)})"
-    known_name = reported if _WORD.fullmatch(reported) else None
+    known_name = reported if WORD.fullmatch(reported) else None
     archs = {int(skel[1]) for path in skels if (skel := _SKEL.search(path))} & set(HTP_ARCHS)
     if len(archs) == 1:
         (arch,) = archs

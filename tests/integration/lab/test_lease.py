@@ -18,7 +18,7 @@ import pytest
 from harness.core.errors import InfraError
 from harness.lab import lease as lease_module
 from harness.lab.device_config import device_address
-from harness.lab.lease import DeviceHeld, LeaseLost, Leases, device_file
+from harness.lab.lease import DeviceHeld, LeaseLost, Leases, device_file, find_holding
 from tests.faults.breakable import KeptServer
 from tests.integration.device_runs import DeviceRuns
 from tests.integration.lab.simulated import simulated
@@ -75,10 +75,9 @@ def test_a_held_device_names_its_holder_and_is_free_once_that_is_killed(folder: 
     mine = Leases(folder, purpose="mine")
     with holding(folder) as (process, line):
         assert line == "holds"
-        with pytest.raises(DeviceHeld, match=rf"{process.pid} \(a test\)"):
+        with pytest.raises(DeviceHeld, match=rf"{process.pid} \(a test\)") as held:
             mine.acquire(KEY, "phone")
-        current = mine.find_holding(KEY)
-        assert current.holder.pid == process.pid
+        assert held.value.holding.holder.pid == process.pid
         mine.acquire("local:another", "tablet")
         process.kill()
         process.wait()
@@ -86,7 +85,7 @@ def test_a_held_device_names_its_holder_and_is_free_once_that_is_killed(folder: 
     with holding(folder) as (_, line):
         assert f"{os.getpid()} (mine)" in line
     mine.close()
-    assert mine.find_holding(KEY) is None
+    assert find_holding(folder / device_file(KEY)) is None
 
 
 def test_a_child_does_not_keep_it(folder: Path) -> None:

@@ -26,7 +26,7 @@ from harness.cli.lab_options import (
 )
 from harness.cli.say import say, say_result
 from harness.containers.artefact import Piece
-from harness.core.errors import ConfigError, InfraError
+from harness.core.errors import NEGATIVE, ConfigError, InfraError
 from harness.core.outgoing_text import counted
 from harness.core.state_folders import cache_root
 from harness.evidence.case_evidence import SUMMARY
@@ -37,7 +37,6 @@ from harness.models.context_metadata import read_each
 from harness.probe.build import ProbeBuilder
 from harness.results.run_folder import making_folders, new_run_id
 
-_NEGATIVE = 1
 _MAX_SHOWN = 4
 _REPORTS = Path("reports")
 
@@ -69,7 +68,7 @@ def check_command(
         phone = device and leased.enter_context(_phone(device, lab_file, "app check"))[1]
         result = report(inside, phone or None)
     say_result(result, _lines(result), as_json)
-    return _NEGATIVE if any(finding.severity == "error" for finding in result.findings) else 0
+    return NEGATIVE if any(finding.severity == "error" for finding in result.findings) else 0
 
 
 @app.command("run")

@@ -16,13 +16,12 @@ import click
 
 from harness.cli.common_options import NamedPath, json_option
 from harness.cli.say import say_result
-from harness.core.errors import ConfigError
+from harness.core.errors import NEGATIVE, ConfigError
 from harness.diagnosis.explain_log import Explained, Explanation, explain as explain_log
 from harness.diagnosis.located import Located
 from harness.diagnosis.log_reader import ScannedLog, read_log
 from harness.diagnosis.rule_sources import all_rules
 
-_NEGATIVE = 1
 _STDIN = "-"
 _MAX_SHOWN = 3
 _LOOKED_AT = 8192
@@ -57,7 +56,7 @@ def explain(file: Path, as_json: bool) -> int:
     text = (*_answer_lines(explanation, log), *explanation.numbers)
     say_result(explanation, text, as_json)
     located = explanation.located
-    return 0 if explanation.diagnoses or (located and located.in_scope) else _NEGATIVE
+    return 0 if explanation.diagnoses or (located and located.in_scope) else NEGATIVE
 
 
 def _read(file: str) -> ScannedLog:

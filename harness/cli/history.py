@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from datetime import date
 from pathlib import Path
-from typing import Final
 
 import click
 
@@ -19,7 +18,7 @@ from harness.cli.common_options import (
 )
 from harness.cli.lab_options import device_option, lab_to_name
 from harness.cli.say import say, say_result
-from harness.core.errors import ConfigError
+from harness.core.errors import NEGATIVE, ConfigError
 from harness.core.outgoing_text import counted
 from harness.history.case_states import CaseState
 from harness.history.comparison import Bisectable, Pair
@@ -35,8 +34,6 @@ from harness.history.run_changes import facts_lookup
 from harness.history.timeline import Filter, history_of, lines
 from harness.results.run_folder import JOURNAL
 
-_NEGATIVE: Final = 1
-
 
 def open_history(reports: Path) -> Database:
     """Return the history: that of the reports after importing new runs, or a shared one."""
@@ -50,12 +47,11 @@ def open_history(reports: Path) -> Database:
     return history
 
 
-def _day(context: click.Context, parameter: click.Parameter, value: str) -> str:
+def _day(_: click.Context, __: click.Parameter, value: str) -> str:
     try:
         return date.fromisoformat(value).isoformat() if value else ""
     except ValueError:
-        problem = f"{value!r} is not a date such as 2026-11-23"
-        raise click.BadParameter(problem, context, parameter) from None
+        raise click.BadParameter(f"{value!r} is not a date such as 2026-11-23") from None
 
 
 @click.group(cls=CommandGroup)
@@ -109,7 +105,7 @@ def list_command(
     if not report.cases:
         validate_device(db, query.device)
     say_result(report, lines(report), as_json)
-    return 0 if report.cases else _NEGATIVE
+    return 0 if report.cases else NEGATIVE
 
 
 @history.command("import")

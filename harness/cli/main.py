@@ -22,7 +22,7 @@ from click.shell_completion import CompletionItem
 from harness import __version__
 from harness.cli.common_options import CommandGroup
 from harness.cli.say import say, show_notices
-from harness.core.errors import ConfigError, HarnessError
+from harness.core.errors import INTERRUPTED, ConfigError, HarnessError
 from harness.core.outgoing_text import OutgoingStream
 
 COMMANDS: Final = {
@@ -135,7 +135,7 @@ def main() -> None:
     try:
         code = commands.main(standalone_mode=False)
     except click.exceptions.Abort:
-        code = 130
+        code = INTERRUPTED
     except click.ClickException as error:
         if isinstance(error, click.NoSuchOption) and error.possibilities:
             error.possibilities[:] = filter(
@@ -149,7 +149,7 @@ def main() -> None:
         _complain(f"error: {error}")
         code = error.exit_code
     except KeyboardInterrupt:
-        code = 130
+        code = INTERRUPTED
     except Exception as error:
         code = _report_error(error)
     sys.exit(code if isinstance(code, int) else 0)

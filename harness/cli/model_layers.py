@@ -18,7 +18,7 @@ from harness.cli.lab_options import (
 )
 from harness.cli.say import say, say_result
 from harness.containers.open import open_artefact
-from harness.core.errors import ConfigError
+from harness.core.errors import INTERRUPTED, ConfigError
 from harness.core.files import disk_errors, scratch_folder, write_whole
 from harness.core.socs import SOCS
 from harness.lab.inventory import load_lab
@@ -28,8 +28,6 @@ from harness.layers.first_wrong_op import FirstWrong
 from harness.layers.network import Cpu, HtpDevice, Qnn
 from harness.results.run_folder import new_run_id
 from harness.runtimes.catalog import resolve_versions
-
-_INTERRUPTED = 130
 
 
 @click.command("layers")
@@ -116,7 +114,7 @@ def layers_command(
                 shutil.move(outputs, target)
     except KeyboardInterrupt:
         say("stopped; its files are removed", err=True)
-        return _INTERRUPTED
+        return INTERRUPTED
     say_result(report, [*lines(report), f"page: {target / 'curve.html'}"], as_json)
     return report.exit_code
 

@@ -10,12 +10,11 @@ import pytest
 from harness.cli.run import RunWatcher, run_files
 from harness.cli.say import say, say_result
 from harness.containers.artefact import Artefact
-from harness.core.errors import ConfigError
+from harness.core.errors import NEGATIVE, ConfigError
 from harness.models.fit_text import Fit, fit_lines
 from harness.plugin.terminal import RECORDS, write_lines
 from harness.results.record import CaseRecord
 
-_NOTHING_WORKS = 1
 _ONLY_PROGRESS: Final = ("--no-summary", "--tb=no", "-o", "console_output_style=classic")
 _OPTIONS: Final = {"--qnn-version": "--qnn", "--qnn-lab": "--lab"}
 
@@ -58,7 +57,7 @@ def try_remedies(artefact: Artefact, forecast: Fit, words: Sequence[str], as_jso
     say_result(report, remedy_lines(report, *options), as_json)
     if not as_json:
         say(f"report: {watch.folder.path / 'report.html'}")
-    return 0 if report.works else watch.exit_code(code) or _NOTHING_WORKS
+    return 0 if report.works else watch.exit_code(code) or NEGATIVE
 
 
 class _Progress(RunWatcher):

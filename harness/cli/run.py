@@ -17,7 +17,7 @@ from harness.cli.common_options import DEFAULT_LAB, CommonOption, NamedPath, jso
 from harness.cli.lab_options import Checked, PytestCommand, files_argument, lab_or_simulated
 from harness.cli.say import say
 from harness.core.engine import ENGINES, find_engine
-from harness.core.errors import ConfigError, HarnessError
+from harness.core.errors import INTERRUPTED, ConfigError, HarnessError
 from harness.core.json_record import Schema2
 from harness.core.matrix_axes import BACKENDS
 from harness.plugin.axes import DEFAULT_BACKEND
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 # Exit codes of pytest itself: wrong usage, nothing collected.
 _CODES: Final = {4: 2, 5: 2}
-_WRONG: Final = 2
-_INTERRUPTED: Final = 130
 
 
 def _add_pytest_options(command: click.Command) -> click.Command:
@@ -128,7 +126,7 @@ def run(
         _say_next(watch.folder, options)
     for error in wrong:
         say(f"error: not run: {error}", err=True)
-    return watch.exit_code(code) or (_WRONG if wrong else 0)
+    return watch.exit_code(code) or (ConfigError.exit_code if wrong else 0)
 
 
 def run_files(
@@ -221,7 +219,7 @@ class RunWatcher:
 
     def exit_code(self, code: int) -> int:
         """Return the exit code of the command for that of pytest."""
-        return _INTERRUPTED if self.interrupted else _CODES.get(code, code)
+        return INTERRUPTED if self.interrupted else _CODES.get(code, code)
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         self.interrupted = isinstance(excinfo.value, KeyboardInterrupt)

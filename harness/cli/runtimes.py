@@ -23,7 +23,7 @@ from harness.cli.say import say, say_json, say_result, shown_transfers
 from harness.containers.artefact import Artefact
 from harness.containers.open import open_artefacts
 from harness.core.engine import ENGINES
-from harness.core.errors import ConfigError, HarnessError, InfraError
+from harness.core.errors import NEGATIVE, ConfigError, HarnessError, InfraError
 from harness.core.files import LocalFile
 from harness.core.json_record import Part, Printout
 from harness.core.matrix_axes import BACKENDS, Backend
@@ -49,7 +49,6 @@ from harness.runtimes.runtime import (
     short_version,
 )
 
-_NEGATIVE = 1
 _DRIVER = "qnn"
 
 target_option = click.option(
@@ -240,7 +239,7 @@ def show(
     if as_json:
         say_json(RuntimesShown(runtimes=shown))
     findings = [finding for runtime in shown for finding in runtime.preflight]
-    return _NEGATIVE if any(finding.severity == "error" for finding in findings) else 0
+    return NEGATIVE if any(finding.severity == "error" for finding in findings) else 0
 
 
 @runtimes.command("fit")
@@ -278,7 +277,7 @@ def fit_command(
     say_result(report, fit_lines(report), as_json)
     for problem in problems:
         say(f"error: {problem}", err=True)
-    return 0 if all(file.fits for file in report.files) else _NEGATIVE
+    return 0 if all(file.fits for file in report.files) else NEGATIVE
 
 
 def _file_fit(
@@ -338,7 +337,7 @@ def verify(lab_file: Path, version: str | None, target: str | None) -> int:
         raise ConfigError(f"no runtime {version or ''} is on this computer".replace("  ", " "))
     for name, damage in damages.items():
         say(f"{name}: {'; '.join(damage) or 'intact'}")
-    return _NEGATIVE if any(damages.values()) else 0
+    return NEGATIVE if any(damages.values()) else 0
 
 
 def _cached_names(catalog: Catalog, version: str | None, target: str) -> Sequence[str]:

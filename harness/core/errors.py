@@ -20,6 +20,11 @@ Cause = Literal["target", "infra", "config", "harness"]
 NO_ROOM: Final = "No space left on device"
 """The error message of a device that is full."""
 
+NEGATIVE: Final = 1
+"""The exit code of a command whose answer is negative, such as a failure."""
+INTERRUPTED: Final = 130
+"""The exit code of a command that Ctrl-C ended."""
+
 _MAX_CHOICES = 24
 _MAX_COMMAND = 200
 _SCRIPT = re.compile(r"[;{}\n]|\$\(|&&|\|\||[\"$]\d")

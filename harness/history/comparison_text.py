@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal
 
-from harness.core.errors import HarnessError
+from harness.core.errors import NEGATIVE, HarnessError
 from harness.core.json_record import Part, Schema1
 from harness.core.outgoing_text import counted, outgoing
 from harness.diagnosis.error_record import Outcome
@@ -135,7 +135,6 @@ _COMMENT_CASES: Final = 20
 _DRIFTS: Final = 20
 _PAGE_CHARS: Final = 1000
 _ADVICE_CHARS: Final = 1000
-_NEGATIVE: Final = 1
 _MEANS: Final[Mapping[str, str]] = {
     "added": "added (cases without an earlier verdict fail)",
     "vanished": "vanished (cases with an earlier verdict have none)",
@@ -227,7 +226,7 @@ class ComparisonView(Comparison):
     @property
     def exit_code(self) -> int:
         """1 if there are reasons to fail; else the code for verdicts that the new run lacks."""
-        return _NEGATIVE if self.failed_on else self.coverage.lost_code
+        return NEGATIVE if self.failed_on else self.coverage.lost_code
 
     @property
     def is_good(self) -> bool:

@@ -206,8 +206,11 @@ class Lab(BaseModel):
         why_off = None if device is None else self.why_off(device)
         if device is None or why_off is not None:
             enabled = [other.name for other in self.enabled_devices()]
-            why = why_off or f"is not in the lab{did_you_mean(name, enabled)}"
-            raise self._problem(f"device {shown(name)!r} {why}", choices=enabled)
+            hint = did_you_mean(name, enabled)
+            if not (why_off or hint or name.startswith("sim-")):
+                hint = f" and not attached: {_attached_text()}"
+            why = why_off or f"is not in the lab{hint}"
+            raise self._problem(f"{_device_text(name)} {why}", choices=enabled)
         return device
 
     @cached_property
@@ -304,15 +307,17 @@ def _attached_serial(name: str) -> str | None:
     return next((serial for serial in serials if name in (serial, free_name(serial, "", ()))), None)
 
 
-def _not_attached(name: str) -> NoLabError:
-    origin = " of ANDROID_SERIAL" if name == os.environ.get("ANDROID_SERIAL") else ""
+def _attached_text() -> str:
     try:
         serials = ", ".join(seen.serial for seen in AdbServer().devices())
-        why = f"`adb devices` lists {serials or 'no device'}"
     except InfraError as error:
-        why = str(error)
-    problem = f"device {shown(name)!r}{origin} is not attached: {why}"
-    return NoLabError(f"{problem}. For a simulated device: --device sim-v73")
+        return str(error)
+    return f"`adb devices` lists {serials or 'no device'}"
+
+
+def _device_text(name: str) -> str:
+    origin = " of ANDROID_SERIAL" if name == os.environ.get("ANDROID_SERIAL") else ""
+    return f"device {shown(name)!r}{origin}"
 
 
 def _with_named(lab: Lab, names: Iterable[str]) -> Lab:
@@ -329,7 +334,8 @@ def _with_named(lab: Lab, names: Iterable[str]) -> Lab:
         elif (serial := _attached_serial(name)) is not None:
             entry = {"name": free_name(serial, "", used_names), "serial": serial}
         elif lab._file in (None, SIMULATED_LAB) and not name.startswith("sim-"):
-            raise _not_attached(name)
+            problem = f"{_device_text(name)} is not attached: {_attached_text()}"
+            raise NoLabError(f"{problem}. For a simulated device: --device sim-v73")
         else:
             continue
         lab = lab.with_devices([DeviceConfig.model_validate(entry)])

@@ -19,6 +19,7 @@ from harness.lab.lab_device import unknown_arch
 from harness.notify.channels import load_channels
 from harness.runtimes.catalog import Catalog
 from harness.transport.adb_address import SshAddress, TcpAddress
+from harness.transport.adb_server import AdbServer, SeenDevice
 from harness.transport.ssh_connection import SshLogin
 from tests.snapshots import Snapshot
 
@@ -78,6 +79,21 @@ def test_what_a_missing_lab_is_told(tmp_path: Path, snapshot: Snapshot) -> None:
         load_lab(tmp_path / "lab.yaml")
     with pytest.raises(ConfigError, match="1A2B' is not attached: no adb server at"):
         load_lab(tmp_path / "lab.yaml", names=["1A2B", "sim-v73"])
+
+
+def test_a_device_that_is_neither_listed_nor_attached_is_told_what_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot
+) -> None:
+    phone = SeenDevice("1A2B", "device")
+    monkeypatch.setattr(AdbServer, "is_running", lambda _: True)
+    monkeypatch.setattr(AdbServer, "devices", lambda _: [phone])
+    monkeypatch.setenv("ANDROID_SERIAL", "9Z")
+    (tmp_path / "lab.yaml").write_text(REAL)
+    lab = load_lab(tmp_path / "lab.yaml", names=["1A2B", "9Z"])
+    assert lab.select(["1A2B"])[0].name == "1a2b"
+    for name in ("9Z", "phome", "sim-9"):
+        with snapshot.raises(ConfigError):
+            lab.select([name])
 
 
 def test_devices_that_need_no_file(snapshot: Snapshot) -> None:

@@ -60,7 +60,7 @@ def test_cases_spread(tmp_path: Path, snapshot: Snapshot) -> None:
 
 def test_a_name_that_is_neither_is_refused(tmp_path: Path, snapshot: Snapshot) -> None:
     with snapshot.raises(ConfigError):
-        _ = select(tmp_path, "q").devices
+        _ = select(tmp_path, "sim-q").devices
 
 
 @pytest.mark.parametrize(("name", "serial"), [("a", "A"), ("e", None)])

@@ -37,8 +37,9 @@ def test_contexts(
     bench: Bench, workload: SourceList, residency: str, contexts: int, pytestconfig: pytest.Config
 ) -> None:
     """Load, execute and free all contexts in one process, with the expected outputs."""
-    # a bundle reproduces one failure: keep outputs only if that is about them
-    keep_outputs = workload.plan is None or bool(workload.closeness)
+    # a bundle reproduces one failure: keep outputs only if that may be about them
+    is_compared = any(source.expected for source in workload)
+    keep_outputs = workload.plan is None or bool(workload.closeness) or is_compared
     rounds = workload.rounds if workload.plan is None else ONCE
     with _as_packed(bench, workload) as outcome:
         result = bench.run_contexts(

@@ -100,6 +100,9 @@ def test_outputs_that_are_nan_are_wrong(lab: DeviceRuns) -> None:
     code, stderr, (record,) = lab.run_files("ctx.onnx", "--expected=out")
     assert (code, record["outcome"]) == (1, "failed"), stderr
     assert record["measurements"]["conclusion"] == "checks failed: nan[add_1]"
+    lab.qnn_harness("model", "bundle", record["case"], "-o", "case.zip", code=0)
+    code, stderr, (packed,) = lab.run_files("case.zip")
+    assert (code, packed["measurements"]["came_again"]) == (1, True), stderr
 
 
 @pytest.mark.slow

@@ -356,8 +356,9 @@ class ContextOptions:
     min_sqnr: float | None = _field(lambda get, _: _limit(get, "min-sqnr"))
     rounds: int | Literal["auto"] | None = _option(
         "qnn_rounds",
-        "number of executions of each graph of a file, or auto: for 2 s (default: 1)",
-        "Number of executions of each graph (default: for 2 s).",
+        "number of executions of each graph of a file, or auto: for 2 s (default: 1); without "
+        "expected outputs two at least, whose outputs are compared",
+        "Number of executions of each graph, at least 2 without --expected (default: for 2 s).",
         type=rounds,
         metavar="N",
     )

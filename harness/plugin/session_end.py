@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _NO_TEST: Final = (
     "no device test was selected; use --pyargs harness.suites for the suites of qnn-harness"
 )
+_NO_CASE: Final = "no case was selected; check the pytest options after `--`"
 EVENTS: Final = "qnn_harness_events"
 """The key of the device events that a worker sends at its end."""
 _EXIT_AFTER_FAILURES = 1
@@ -82,9 +83,10 @@ def end_session(session: pytest.Session, run: Run, exitstatus: int | pytest.Exit
         if exitstatus == _EXIT_AFTER_FAILURES and _bad_reports(session):
             code = _EXIT_AFTER_FAILURES if _foreign_failures(session) else ConfigError.exit_code
             session.exitstatus = code
-        none = exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and asks_for_devices(session.config)
-        if none and not run.records.is_worker:
-            write_lines(session.config, _NO_TEST, yellow=True)
+        none = exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and not run.records.is_worker
+        if none and (LIVE_FROM in session.config.stash or asks_for_devices(session.config)):
+            text = _NO_CASE if LIVE_FROM in session.config.stash else _NO_TEST
+            write_lines(session.config, text, yellow=True)
         if (output := getattr(session.config, "workeroutput", None)) is not None:
             output[EVENTS] = [event.model_dump(mode="json") for event in run.records.take_events()]
     else:

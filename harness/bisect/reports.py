@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from harness.bisect.bad_condition import parse_match
 from harness.bisect.folder import Answered, BisectFolder
-from harness.bisect.request import COMPILING_TARGET
 from harness.bisect.result import (
     BisectionResult,
     CornersFinding,
@@ -26,7 +25,7 @@ from harness.core.errors import HarnessError
 from harness.core.files import LocalFile, disk_errors, write_whole
 from harness.core.matrix_axes import AXES, VERSIONS, AxisName
 from harness.core.outgoing_text import counted, printable, shortened, without_secrets_in
-from harness.core.socs import claim_of, limits_of_simulation
+from harness.core.socs import HOST_TARGET, claim_of, limits_of_simulation
 from harness.diagnosis.error_record import ErrorRecord
 from harness.report.document import (
     Block,
@@ -321,7 +320,7 @@ def _files_of(
     if axis == "ort":
         return (catalog.ort.fetch(versions["ort"], target),)
     if axis == "compiler":
-        return tuple(catalog.runtime(versions["compiler"], COMPILING_TARGET).files)
+        return tuple(catalog.runtime(versions["compiler"], HOST_TARGET).files)
     if not with_ort:
         return tuple(catalog.runtime(versions["qnn"], target).files)
     runtime = catalog.with_ort(versions["qnn"], versions.get("ort"), target)

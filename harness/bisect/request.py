@@ -125,22 +125,27 @@ class ChosenDevices:
     named: Named | None
 
 
+def case_placement(case: str) -> Named | None:
+    """Return the placement in the name of a case; None without one."""
+    placement = placement_in(split_node_id(case)[1] or "")
+    return placement and placement[0]
+
+
 def choose_devices(lab: Lab, case: str, names: Sequence[str]) -> ChosenDevices:
-    """Choose the devices for a case: those of `names`, else the one in its name, else the first.
+    """Choose the devices for a case: `names`, else the one in its name, or the first without any.
 
     Devices like it may stand in for it, unless `names` are given. Raises ConfigError for a device
-    that cannot be used, or one whose target is not known.
+    that the lab lacks or that cannot be used, or one whose target is not known.
     """
-    placement = placement_in(split_node_id(case)[1] or "")
-    named = placement[0] if placement is not None else None
-    enabled = lab.select()
+    named = case_placement(case)
+    first, enabled = lab.select()[0], lab.enabled_devices()
     if names:
         chosen = lab.select(names)
     else:
-        name = named["device"] if named else ""
-        kind = kinds(enabled)
-        matching = (dev for dev in enabled if name in (dev.name, dev.pool, kind[dev.name]))
-        first = next(matching, enabled[0])
+        if named is not None:
+            name, kind = str(named["device"]), kinds(enabled)
+            matching = [dev for dev in enabled if name in (dev.name, dev.pool, kind[dev.name])]
+            first = (matching or lab.select([name]))[0]
         chosen = [first, *alike(first, enabled)]
     target = chosen[0].target
     if target is None:
@@ -159,10 +164,6 @@ def choose_devices(lab: Lab, case: str, names: Sequence[str]) -> ChosenDevices:
         )
     backend = (named and named["backend"]) or "htp"
     return ChosenDevices(tuple(device.name for device in chosen), target, backend, named)
-
-
-COMPILING_TARGET: Final = "linux-x64"
-"""The target of compilers, which run on this computer."""
 
 
 _ONE_AXIS: Final = (

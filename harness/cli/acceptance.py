@@ -12,7 +12,7 @@ from rich.text import Text
 
 from harness.cli.common_options import CommandGroup, NamedPath, json_option, lab_option
 from harness.cli.doctor import lines_of, show_progress, show_report
-from harness.cli.lab_options import SERIAL, output_option, qnn_option
+from harness.cli.lab_options import device_argument, output_option, qnn_option
 from harness.cli.say import say, say_result
 from harness.core.files import scratch_folder
 from harness.core.outgoing_text import outgoing
@@ -35,7 +35,7 @@ def acceptance() -> None:
 
 
 @acceptance.command()
-@click.argument("name", metavar="DEVICE", envvar=SERIAL)
+@device_argument("name", metavar="DEVICE")
 @click.option("--unplug", is_flag=True, help="Ask you to unplug the device and plug it in, too.")
 @click.option("--reboot", is_flag=True, help="Reboot the device, too.")
 @output_option("The archive (default: acceptance-DEVICE.zip).")

@@ -17,7 +17,7 @@ from click.core import ParameterSource
 from harness.bisect.bad_condition import Judged, Point, Question, Stopped
 from harness.bisect.folder import LOG, Answered, BisectFolder, BisectLog, Concluded, Resumed
 from harness.bisect.reports import held_text, summary, write_reports
-from harness.bisect.request import Request, Versions, make_task, replay_log
+from harness.bisect.request import Request, Versions, case_placement, make_task, replay_log
 from harness.bisect.result import BisectionResult, Finding
 from harness.bisect.search import CornerSpec, Task
 from harness.bisect.search_loop import RunEnd, Watcher, pytest_arguments_to_resume
@@ -38,7 +38,7 @@ from harness.cli.lab_options import (
     lab_or_simulated,
 )
 from harness.cli.say import say, say_result
-from harness.core.errors import ConfigError, HarnessError
+from harness.core.errors import INTERRUPTED, NEGATIVE, ConfigError, HarnessError
 from harness.core.json_record import Printout
 from harness.core.matrix_axes import SEARCHED, VERSIONS, AxisName
 from harness.core.outgoing_text import counted, one_line, outgoing
@@ -49,9 +49,7 @@ from harness.lab.new_devices import with_hardware
 from harness.runtimes.catalog import Catalog
 
 FOUND: Final = 0
-NEGATIVE: Final = 1
 STOPPED: Final = 3
-INTERRUPTED: Final = 130
 _WHY_CHARS = 60
 
 
@@ -261,8 +259,8 @@ class _PytestGroup(PytestCommand, CommandGroup):
     "--resume",
     is_flag=False,
     flag_value=_LATEST,
-    metavar="[DIR]",
-    help="Resume the bisection in DIR, or the last unfinished one.",
+    metavar="[RUN]",
+    help="Bisection to continue: its folder, or the last unfinished one.",
 )
 @lab_option
 @reports_option
@@ -293,8 +291,10 @@ def bisect(context: click.Context, /, **values: Any) -> int:
             "compiler, power), or use --resume"
         )
     request = _request(values)
-    request = replace(request, lab=lab_or_simulated(request.lab, request.devices, notice=True))
-    lab = with_hardware(load_lab(request.lab, names=request.devices))
+    named = case_placement(request.case)
+    names = request.devices or ([str(named["device"])] if named else [])
+    request = replace(request, lab=lab_or_simulated(request.lab, names, notice=True))
+    lab = with_hardware(load_lab(request.lab, names=names))
     task = make_task(request, lab, Catalog.of(lab, os.environ, cache_root()))
     if values["dry_run"]:
         planned = BisectionPlanned(

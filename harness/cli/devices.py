@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.cli.common_options import CommandGroup, json_option, lab_option
-from harness.cli.lab_options import SERIAL, duration_option, lab_or_simulated, open_lab
+from harness.cli.lab_options import device_argument, duration_option, lab_or_simulated, open_lab
 from harness.cli.say import say, say_json
 from harness.core.deadline import Deadline
 from harness.core.errors import HarnessError, InfraError
@@ -257,7 +257,7 @@ def _cell(column: str, value: object) -> str:
 
 
 @devices.command()
-@click.argument("names", nargs=-1, metavar="[DEVICE]...", envvar=SERIAL)
+@device_argument("names", nargs=-1, metavar="[DEVICE]...")
 @click.option("--all", "everything", is_flag=True, help="Remove everything, even if in use.")
 @lab_option
 def clean(names: tuple[str, ...], everything: bool, lab_file: Path) -> int:
@@ -305,7 +305,7 @@ def _cleaned_text(cleaned: Cleaned, everything: bool) -> str:
 
 
 @devices.command()
-@click.argument("name", metavar="DEVICE", envvar=SERIAL)
+@device_argument("name", metavar="DEVICE")
 @duration_option("--for", "loan_s", "How long to keep it.", default="30m")
 @click.option("--why", default="", help="Reason shown to other users.")
 @lab_option
@@ -344,7 +344,7 @@ def _claim(device: LabDevice) -> None:
 
 
 @devices.command()
-@click.argument("names", nargs=-1, required=True, metavar="DEVICE...", envvar=SERIAL)
+@device_argument("names", nargs=-1, required=True, metavar="DEVICE...")
 @click.option("--force", is_flag=True, help="End the quarantine even if the device is bad.")
 @lab_option
 def recover(names: tuple[str, ...], force: bool, lab_file: Path) -> int:

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.cli.common_options import json_option, lab_option
-from harness.cli.lab_options import SERIAL, duration_option, qnn_option
+from harness.cli.lab_options import device_argument, duration_option, qnn_option
 from harness.cli.say import say, say_json
 from harness.core.notices import Notices, shown_by
 from harness.core.outgoing_text import first_names, outgoing
@@ -38,7 +38,7 @@ _PIPE_WIDTH: Final = 120
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="[DEVICE]...", envvar=SERIAL)
+@device_argument("names", nargs=-1, metavar="[DEVICE]...")
 @qnn_option("The runtime to try (default: newest).")
 @click.option("--no-smoke", is_flag=True, help="Skip the inference on each device.")
 @duration_option("--timeout", "timeout_s", "Time for each device.", default="5m")

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import click
+from click.core import ParameterSource
 
 from harness.cli.common_options import DEFAULT_LAB, NamedPath
 from harness.cli.say import say
 from harness.core.durations import parse_duration
 from harness.core.errors import ConfigError
 from harness.core.matrix_axes import nonblank
+from harness.core.socs import HOST_TARGET
 from harness.core.state_folders import cache_root, lease_root, simulated_root
 from harness.lab.inventory import Lab, load_lab, shipped_lab
 from harness.lab.lab_device import OpenLab
@@ -28,9 +30,6 @@ _LONGEST_WAIT_S: Final = 86400.0
 
 SERIAL: Final = "ANDROID_SERIAL"
 """The environment variable that names a device, as for adb."""
-
-HOST_TARGET: Final = "linux-x64"
-"""The target of libraries that run on this computer: the simulator, and readers of binaries."""
 
 
 class Checked(click.ParamType[str]):
@@ -118,6 +117,28 @@ def duration_option(name: str, parameter: str, help: str, default: str | None = 
 def device_option(help: str, **more: Any) -> Decorator:
     """Return `-s/--device`, given to the command as `device`."""
     return click.option("-s", "--device", metavar="NAME", type=Checked(nonblank), help=help, **more)
+
+
+class _DeviceArgument(click.Argument):
+    def consume_value(
+        self, ctx: click.Context, opts: Mapping[str, Any]
+    ) -> tuple[Any, ParameterSource]:
+        """Return what was given, else what follows `-s`, else the device of ANDROID_SERIAL."""
+        value, source = super().consume_value(ctx, opts)
+        if (named := opts.get("device")) is None:
+            return value, source
+        if source is ParameterSource.COMMANDLINE:
+            raise click.UsageError("Name devices either as DEVICE or with -s.", ctx)
+        names = named if self.nargs == 1 else [part for text in named for part in text.split(",")]
+        return names, ParameterSource.COMMANDLINE
+
+
+def device_argument(parameter: str, **more: Any) -> Decorator:
+    """Return the argument DEVICE, or several with `nargs=-1`, for which `-s/--device` may stand."""
+    text = "The same as DEVICE (default: ANDROID_SERIAL)."
+    option = device_option(text, multiple="nargs" in more, expose_value=False)
+    argument = click.argument(parameter, cls=_DeviceArgument, envvar=SERIAL, **more)
+    return lambda command: argument(option(command))
 
 
 def output_option(help: str, *, metavar: str = "FILE", **more: Any) -> Decorator:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import cycle, islice
@@ -13,12 +14,13 @@ import click
 
 from harness.cli.common_options import CommandGroup, NamedPath, json_option, lab_option
 from harness.cli.lab_options import (
-    HOST_TARGET,
+    SERIAL,
     Checked,
     Number,
     device_option,
     files_argument,
     host_runtime,
+    lab_or_simulated,
     lab_to_name,
     only_version,
     open_catalog,
@@ -36,12 +38,13 @@ from harness.containers.extract import extract, no_context_error, piece_file
 from harness.containers.manifest import MANIFEST
 from harness.containers.open import open_artefact, open_artefacts
 from harness.core.error_codes import describe
-from harness.core.errors import ConfigError
+from harness.core.errors import NEGATIVE, ConfigError
 from harness.core.files import sha256_of
-from harness.core.socs import SOCS, Soc, near_socs
+from harness.core.socs import HOST_TARGET, SOCS, Soc, near_socs
 from harness.core.state_folders import cache_root
 from harness.core.versions import QnnVersion
 from harness.diagnosis.refused_nodes import messages_of, refused_nodes
+from harness.lab.inventory import load_lab
 from harness.models.artefact_sources import artefacts_with_contexts
 from harness.models.capacity_forecast import Room, Unsized, calibrated_room, reserved
 from harness.models.compiler import CompileError
@@ -66,7 +69,7 @@ from harness.models.inspection_report import (
 from harness.models.model_diff import diff_lines, model_diff
 from harness.models.onnx_model import OnnxModel, OnnxNodes
 from harness.models.session_plan import Residency
-from harness.plugin.options import residencies
+from harness.plugin.options import residencies, split_list
 from harness.probe.build import ProbeBuilder
 from harness.probe.plan import DEFAULT_WINDOW
 from harness.runtimes.catalog import Catalog, resolve_versions
@@ -128,8 +131,6 @@ def soc_with_htp(name: str) -> Soc:
 
 _log = logging.getLogger(__name__)
 
-_NEGATIVE = 1
-
 
 @click.group(cls=CommandGroup)
 def model() -> None:
@@ -178,7 +179,7 @@ def inspect_command(files: tuple[Path, ...], qnn: str | None, verbose: bool, as_
         say(f"error: {problem}", err=True)
     if report.problems:
         return ConfigError.exit_code
-    return _NEGATIVE if any(context.problem for context in report.contexts) else 0
+    return NEGATIVE if any(context.problem for context in report.contexts) else 0
 
 
 def inspection(files: Sequence[Path], qnn: str | None) -> Inspection:
@@ -243,7 +244,7 @@ def diff_command(a: Path, b: Path, qnn: str | None, verbose: bool, as_json: bool
     failures = known_failures(old, new, all_rules())
     report = model_diff((str(a), str(b)), (old, new), (_content(a), _content(b)), failures)
     say_result(report, diff_lines(report, whole=verbose), as_json)
-    return _NEGATIVE if report.changes else 0
+    return NEGATIVE if report.changes else 0
 
 
 def _content(file: Path) -> str:
@@ -326,7 +327,12 @@ def fit_command(
     chosen = {"device": device, "resume": resume, "version": qnn, "residency": residency}
     chosen["lab"] = lab_to_name(lab_file) or None
     words = [f"--qnn-{name}={value}" for name, value in chosen.items() if value is not None]
+    if "," in residency:
+        raise click.UsageError("--residency takes one value, not a list")
     artefact = require_one(artefacts_with_contexts(files)) if remedies else None
+    if remedies:
+        names = split_list([device or os.environ.get(SERIAL, "")])
+        load_lab(lab_or_simulated(lab_file, names), names=names).select(names or None)
     catalog = open_catalog(lab_file)
     runtime = host_runtime(catalog, qnn)
     artefacts = list(open_artefacts(files))
@@ -340,12 +346,9 @@ def fit_command(
     if room is not None and sessions is not None:
         room = Room(room.budget, sessions)
     source: Literal["given", "calibrated"] = "given" if budget or sessions else "calibrated"
-    qnn = runtime.qnn_version or runtime.name
-    if "," in residency:
-        raise click.UsageError("--residency takes one value, not a list")
     name, _, window = residency.partition("=")
     report = fit(
-        qnn,
+        runtime.qnn_version or runtime.name,
         sequence,
         room,
         source,
@@ -355,7 +358,7 @@ def fit_command(
     if artefact is not None:
         return try_remedies(artefact, report, words, as_json)
     say_result(report, fit_lines(report), as_json)
-    return 0 if report.fits else _NEGATIVE
+    return 0 if report.fits else NEGATIVE
 
 
 def _say_refused(error: CompileError, models: Sequence[Path]) -> int:
@@ -367,7 +370,7 @@ def _say_refused(error: CompileError, models: Sequence[Path]) -> int:
         model = OnnxNodes.of(models[0]) if len(models) == 1 else OnnxNodes(())
         message = refused_words(refused, model, message.partition(": ")[0])
     say(f"error: {message}", err=True)
-    return _NEGATIVE
+    return NEGATIVE
 
 
 def _contexts(

@@ -21,10 +21,11 @@ from harness.cli.lab_options import (
     output_option,
     require_output,
 )
-from harness.cli.say import say, say_json
+from harness.cli.say import say, say_result
 from harness.core.context_options import parsed_options
-from harness.core.errors import ConfigError, HarnessError, InfraError
+from harness.core.errors import INTERRUPTED, ConfigError, HarnessError, InfraError
 from harness.core.outgoing_text import counted
+from harness.lab.device_config import AdbDeviceConfig
 from harness.lab.inventory import SIMULATED_LAB, load_lab
 from harness.models.artefact_sources import ModelOptions
 from harness.models.compiler import CompileError
@@ -41,12 +42,10 @@ from harness.reduce.subject import (
     find_subject,
     pack_model,
 )
-from harness.results.file_options import file_options_in
+from harness.results.file_options import LIMITS, file_options_in
 from harness.results.record import CaseRecord
 from harness.results.run_folder import RunFolder
 
-_INTERRUPTED: Final = 130
-_LIMITS: Final = ("tolerance", "max-error", "min-cosine", "min-sqnr")
 _RUN: Final = "Run of the case (default: the latest one in --reports)."
 
 
@@ -58,7 +57,7 @@ def _case_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command("reduce", cls=PytestCommand)
 @click.argument("case", required=False)
 @output_option("The bundle to write.")
-@click.option("--resume", type=NamedPath(), metavar="DIR", help="Resume the stopped search in DIR.")
+@click.option("--resume", type=NamedPath(), metavar="RUN", help="Search to continue: its folder.")
 @_case_options
 @json_option
 def reduce_command(
@@ -74,7 +73,7 @@ def reduce_command(
     3 the lab failed (--resume continues).
     """
     if (case is None) == (resume is None):
-        raise click.UsageError("give either CASE or --resume DIR")
+        raise click.UsageError("give either CASE or --resume RUN")
     if output is not None:
         require_output(output, new=resume is None)
     watcher = _Progress()
@@ -92,7 +91,7 @@ def reduce_command(
     try:
         reduction.run()
     except KeyboardInterrupt:
-        stopped = _INTERRUPTED
+        stopped = INTERRUPTED
     except InfraError as error:
         say(f"error: {error}", err=True)
         stopped = error.exit_code
@@ -105,13 +104,9 @@ def reduce_command(
         result = result.model_copy(update={"exit_code": stopped})
         path = shlex.quote(str(reduction.folder.path))
         say(f"stopped; to continue: qnn-harness model reduce --resume {path}", err=True)
-    if as_json:
-        say_json(result)
-    elif not result.shown and stopped is None:
-        say(f"the case did not fail in {counted(result.runs, 'run')}; nothing to reduce")
-    elif result.shown:
-        for line in _lines(result, reduction.subject.plan.qnn):
-            say(line)
+    passed = f"the case did not fail in {counted(result.runs, 'run')}; nothing to reduce"
+    reduced = _lines(result, reduction.subject.plan.qnn) if result.shown else [passed]
+    say_result(result, reduced if result.shown or stopped is None else [], as_json)
     return result.exit_code
 
 
@@ -160,7 +155,17 @@ def _run_command(bundle: str, qnn: str | None) -> str:
 def _subject(record: CaseRecord, options: Mapping[str, Any]) -> Subject:
     lab_file = options["lab_file"] if lab_to_name(options["lab_file"]) else SIMULATED_LAB
     file_options = _options_of_its_run(record, options)
-    lab, catalog = load_lab(lab_file), open_catalog(lab_file)
+    message = (record.error.message if record.error else None) or ""
+    if message.startswith("nan[") and file_options.expected is None:
+        problem = "failed because of NaN, which its contexts alone do not show without a limit"
+        advice = "run it again with --limit max-error=X, and name that run"
+        raise ConfigError(f"{problem}; {advice}", field="CASE")
+    lab, catalog, device = load_lab(lab_file), open_catalog(lab_file), record.device
+    if device is not None and lab.find(device.name) is None:  # such as a phone named by its serial
+        config = AdbDeviceConfig.model_construct(
+            name=device.name, serial=device.serial or "", soc=device.soc, target=device.target
+        )
+        lab = lab.with_devices([config])
     subject = find_subject(record.case, lab_file, lab, catalog, file_options)
     return subject.model_copy(update={"expects": expected_of(record)})
 
@@ -171,7 +176,7 @@ def _options_of_its_run(record: CaseRecord, options: Mapping[str, Any]) -> Model
     values = file_options_in(run.info().get("command"))
     folders = {name: Path(values[name]) for name in ("inputs", "expected") if name in values}
     try:
-        limits = {name: float(values[name]) if name in values else None for name in _LIMITS}
+        limits = {name: float(values[name]) if name in values else None for name in LIMITS}
     except ValueError as error:
         raise ConfigError(
             f"the command of this run cannot be parsed: {error}", file=run.path

@@ -83,6 +83,8 @@ def near_socs(name: str) -> list[str]:
 
 Target = Literal["android-arm64", "linux-arm64", "linux-x64"]
 TARGETS: Final[tuple[Target, ...]] = get_args(Target)
+HOST_TARGET: Final = "linux-x64"
+"""The target of what runs on this computer: the simulator, compilers, readers of binaries."""
 
 
 @dataclass(frozen=True)

@@ -459,12 +459,12 @@ def accept(
     """Yield the checks of the doctor, and then each step on the device of that name.
 
     `enabled` are the options of steps that were given. Words that identify the owner of device and
-    lab are added to `words`, with their replacements. Raises as `examine`.
+    lab are added to `words`, with their replacements. Raises as `load_lab` and `Lab.select`.
     """
+    lab = load_lab(options.lab_file, names=[name])
+    (config,) = lab.select([name])
+    words |= lab_words(lab)
     with contextlib.suppress(HarnessError):
-        lab = load_lab(options.lab_file, names=[name])
-        words |= lab_words(lab)
-        (config,) = lab.select([name])
         for address in {USER_SERVER, config.server(lab) or USER_SERVER}:
             if (server := AdbServer(address)).is_running():
                 # also the other devices of that server
@@ -478,7 +478,6 @@ def accept(
         text = "not tested: see the failed checks above"
         yield Checked("acceptance", name, "steps", "unknown", text)
         return
-    lab = load_lab(options.lab_file, names=[name])
     bench = open_workbench(with_own_workdir(lab, name), options)
     try:
         trial = Trial(bench, name, options.qnn, logs, prompt, config.recovery or lab.recovery)

@@ -8,7 +8,7 @@ from typing import Final
 
 _OPTIONS: Final = ("inputs", "expected", "limit", "residency")
 _KEYS: Final = ("graph", "reference", "fallback", "context-option")
-_LIMITS: Final = ("tolerance", "max-error", "min-cosine", "min-sqnr")
+LIMITS: Final = ("tolerance", "max-error", "min-cosine", "min-sqnr")
 _OPTION: Final = re.compile(
     rf"--(?:qnn-)?({'|'.join((*_OPTIONS, *_KEYS))})(?:=(.*))?"
     r"|(?:qnn_(graph|reference|fallback|context_option)=(.*))",
@@ -36,7 +36,7 @@ def file_options_in(command: object) -> dict[str, str]:
             parts = (part.strip().partition("=") for part in value.split(","))
             named_parts = {key: text for key, equals, text in parts if equals}
             options |= {
-                key: text for key, text in named_parts.items() if key in (*_LIMITS, "window")
+                key: text for key, text in named_parts.items() if key in (*LIMITS, "window")
             }
         else:
             repeats = name == "context-option" and name in options
@@ -52,4 +52,4 @@ def pytest_options(options: Mapping[str, str]) -> Iterator[str]:
         elif name == "window":
             yield f"--qnn-residency=window={value}"
         else:
-            yield f"--qnn-limit={name}={value}" if name in _LIMITS else f"--qnn-{name}={value}"
+            yield f"--qnn-limit={name}={value}" if name in LIMITS else f"--qnn-{name}={value}"

@@ -163,7 +163,7 @@ WRONG: list[dict[str, Any]] = [
     {"match": "drift:0", "axes": ("compiler",)},
     {"devices": ("a", "c")},
     {"devices": ("d",)},
-    {"devices": ("z",)},
+    {"devices": ("sim-z",)},
     {"versions": {"qnn": " , "}},
     {"versions": {"qnn": "2.47,,2.51"}},
     {"versions": {"compiler": ""}},
@@ -189,10 +189,12 @@ def test_the_case_may_lie_above(
     assert task.folder == tmp_path
 
 
-def test_where_it_runs(lab: Lab) -> None:
+def test_where_it_runs(lab: Lab, snapshot: Snapshot) -> None:
     assert choose_devices(lab, "a.py::t[tiny]", []).devices == ("a", "b-htp-1")
     named = choose_devices(lab, "a.py::t[b-htp-1-gpu-2.51.0-x]", [])
     assert (named.devices, named.backend) == (("b-htp-1", "a"), "gpu")
+    with snapshot.raises(ConfigError):
+        choose_devices(lab, "a.py::t[b-htp-9-htp-2.51.0-x]", [])
     pooled = [
         device.model_copy(update={"pool": "p"})
         for device in lab.devices

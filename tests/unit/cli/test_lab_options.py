@@ -4,13 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click import command, echo
 from click.testing import CliRunner
 
 from harness.cli.bisect import bisect
 from harness.cli.common_options import DEFAULT_LAB
-from harness.cli.lab_options import HOST_TARGET, host_runtime, lab_or_simulated
+from harness.cli.lab_options import device_argument, host_runtime, lab_or_simulated
 from harness.core.durations import parse_duration
 from harness.core.errors import ConfigError, NoLabError
+from harness.core.socs import HOST_TARGET
 from harness.lab.inventory import SIMULATED_LAB
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.pypi import all_versions
@@ -70,6 +72,35 @@ def test_without_a_lab_the_simulated_devices_are_meant(
         lab_or_simulated(DEFAULT_LAB, ["sim-v70"])
     DEFAULT_LAB.write_text("schema: 1")
     assert lab_or_simulated(DEFAULT_LAB, ["sim-v73"]) == DEFAULT_LAB
+
+
+@pytest.mark.parametrize(
+    ("words", "serial", "printed"),
+    [
+        ("-s a,b --device c", "x", "a b c"),
+        ("a b", "x", "a b"),
+        ("", "x", "x"),
+        ("-s a b", "x", "Name devices either as DEVICE or with -s."),
+        ("", "", "Missing argument 'DEVICE'."),
+    ],
+)
+def test_devices_are_named_as_for_adb(words: str, serial: str, printed: str) -> None:
+    @command
+    @device_argument("names", nargs=-1, required=True, metavar="DEVICE")
+    def several(names: tuple[str, ...]) -> None:
+        echo(" ".join(names))
+
+    @command
+    @device_argument("name", metavar="DEVICE")
+    def single(name: str) -> None:
+        echo(name)
+
+    environment = {"ANDROID_SERIAL": serial}
+    completed = CliRunner().invoke(several, words, env=environment)
+    assert completed.output.splitlines()[-1].removeprefix("Error: ") == printed
+    completed = CliRunner().invoke(single, words, env=environment)
+    printed = {"a b c": "c", "a b": "Got unexpected extra argument (b)"}.get(printed, printed)
+    assert completed.output.splitlines()[-1].removeprefix("Error: ") == printed
 
 
 @pytest.mark.parametrize(

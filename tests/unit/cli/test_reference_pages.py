@@ -21,7 +21,10 @@ def test_the_pages_are_current() -> None:
     "command", [pytest.param(command, id=name) for name, command in every_command()]
 )
 def test_each_option_of_a_command_has_help(command: click.Command) -> None:
-    assert [option.opts for option in options_of(command) if not option.help] == []
+    options = options_of(command)
+    assert [option.opts for option in options if not option.help] == []
+    resumed = {option.metavar for option in options if "--resume" in option.opts} - {None}
+    assert resumed <= {"RUN", "[RUN]"}
 
 
 @pytest.mark.parametrize("file", ["devices.schema.json", "known_issues.schema.json"])

@@ -26,6 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "compare",
         "model fit m.bin --device phone",
         "model fit --remedies m.bin m.bin",
+        "model fit --remedies m.bin -s fone --lab phone.yaml",
         "model reduce",
         "devices clean --lab missing.yaml",
         "--lab missing.yaml devices clean",
@@ -37,6 +38,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "--json model compile m.onnx",
         "explain --lab phone.yaml",
         "acceptance run",
+        "acceptance run fone --lab phone.yaml",
+        "doctor -s fone --lab phone.yaml",
+        "devices clean -s phone,fone --lab phone.yaml",
         "doctor --timeout 30",
         "history list --since soon",
         "history list --since 2026-02-30",
@@ -58,6 +62,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "model fit m.bin --copies=x",
         "simulator build-dsp --source missing",
         "run m.bin --limit=drift=x",
+        "run m.bin --lab phone.yaml --json -- -k nothing",
         "simulator start nobody --lab phone.yaml",
         "simulator start --lab phone.yaml",
     ],
@@ -66,5 +71,5 @@ def test_wrong_input(words: str, folder: Path, snapshot: Snapshot) -> None:
     """Words that are missing, wrong or do not go together."""
     before = sorted(folder.iterdir())
     completed = qnn_harness(*words.split())
-    assert completed.stderr.splitlines()[-1] == snapshot
+    assert completed.stderr.rstrip().splitlines()[-1] == snapshot
     assert (completed.returncode, completed.stdout, sorted(folder.iterdir())) == (2, "", before)

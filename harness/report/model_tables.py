@@ -312,31 +312,32 @@ def accuracy(records: Iterable[CaseRecord]) -> list[Block]:
 
 
 def versions(records: Iterable[CaseRecord]) -> list[Block]:
-    """Compare versions and backends: a row with latency and accuracy for each output.
+    """Compare versions and backends of models: a row with latency and accuracy for each output.
 
-    Of several axes that differ alike one is shown.
+    Of several axes that differ alike one is shown, and none that differs as the models do.
     """
     rows: list[list[Line]] = []
     compared = [record for record in records if parts(record, "accuracy")]
-    axes: dict[tuple[str, ...], str] = {}
+    axes = {tuple(record.file.rpartition("/")[2] for record in compared): "model"}
     for name in dict.fromkeys(chain(("qnn", "backend"), *(record.axes for record in compared))):
         values = tuple(str(record.axes.get(name) or "") for record in compared)
         if name in ("qnn", "backend") or (name != "device" and len({*values}) > 1):
             axes.setdefault(values, name)
-    for record, *places in zip(compared, *axes, strict=True):
+    for record, model, *places in zip(compared, *axes, strict=True):
         graphs = parts(record, "graphs")
         median = _usual(graphs[0], "p50") if len(graphs) == 1 else ""
-        row: list[Line] = [code(record.file.rpartition("/")[2], 60), code(_device(record))]
+        row: list[Line] = [code(model, 60), code(_device(record))]
         row += map(code, places)
         for output in parts(record, "accuracy"):
             of, cosine = code(str(output.get("output")), 60), _number(output.get("cosine"), 7)
             rows.append([*row, of, median, _sqnr(output), cosine])
-    titles = ["QNN" if name == "qnn" else name.capitalize() for name in axes.values()]
-    names = ["Model", "Device", *titles, "Output", "p50", "SQNR (dB)", "Cosine"]
+    model_title, *titles = ["QNN" if name == "qnn" else name.capitalize() for name in axes.values()]
+    names = [model_title, "Device", *titles, "Output", "p50", "SQNR (dB)", "Cosine"]
     alike = [i for i in (1, len(names) - 4) if len({row[i] for row in rows}) < 2]
     alike += [] if any(row[-3] for row in rows) else [len(names) - 3]
     names, rows = _without(names, rows, *alike)
-    return [*table("By version and backend", names, rows)] if len(compared) > 1 else []
+    models = {(record.file, record.axes.get("workload")) for record in compared}
+    return [*table("By version and backend", names, rows)] if len(compared) > len(models) else []
 
 
 def _device(record: CaseRecord) -> str:

@@ -179,8 +179,13 @@ def test_devices_and_outputs_of_versions_are_named_where_there_are_several() -> 
     (table,) = versions(copies)
     assert table.columns[3] == "Contexts"
     assert table.rows[0] != table.rows[1]
-    alone = record(measurements=figures)
-    assert versions([alone]) == [], "nothing is beside it"
+    alone = [
+        record(case=f"{name}::t[x]", measurements=figures, axes={"workload": name, "qnn": "2.47.0"})
+        for name in ("a.onnx", "b.onnx")
+    ]
+    assert versions(alone) == [], "nothing is beside it"
+    (table,) = versions(alone * 2)
+    assert [*table.columns[:3]] == ["Model", "QNN", "Backend"], "a workload is its model"
 
 
 def profiled(**changed: Any) -> CaseRecord:

@@ -178,7 +178,7 @@ def lab_or_simulated(lab_file: Path, names: Sequence[str], *, notice: bool = Fal
         noun = "device" if len(devices) == 1 else "devices"
         say(
             f"no {DEFAULT_LAB} here: running on the simulated {noun} {', '.join(devices)} of this "
-            "computer; use --lab FILE for your own devices",
+            "computer; for attached devices run `qnn-harness init`, or use --lab FILE",
             err=True,
         )
     return shipped

@@ -85,8 +85,7 @@ def _library_tags(root: Element) -> Iterator[LibraryTag]:
         for tag in parent:
             if tag.tag in ("uses-native-library", "uses-library"):
                 required = _BOOLEANS.get(_attribute(tag, "required")) is not False
-                name = _attribute(tag, "name")
-                yield LibraryTag(name, required, tag.tag, parent.tag)
+                yield LibraryTag(_attribute(tag, "name"), required, tag.tag, parent.tag)
 
 
 def _attribute(element: Element | None, name: str) -> str:

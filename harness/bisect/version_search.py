@@ -205,8 +205,7 @@ def _open_end(state: AxisState, verdicts: Verdicts) -> Question | None:
 
 def _changes(verdicts: Verdicts) -> list[tuple[int, int]]:
     settled = [i for i, verdict in enumerate(verdicts) if verdict is not None]
-    pairs = itertools.pairwise(settled)
-    return [(i, j) for i, j in pairs if verdicts[i] != verdicts[j]]
+    return [(i, j) for i, j in itertools.pairwise(settled) if verdicts[i] != verdicts[j]]
 
 
 def _relevant_change(

@@ -151,5 +151,4 @@ def transfers_in(
     if len(parts) != sum(part is not None for part, _, _ in assigned) or others != Counter(on_cpu):
         return None
     owner = {id(node): str(index) for index, node in enumerate(parts)}
-    placed = [Placed(node, NPU, owner.get(id(node))) for node in nodes]
-    return transfers_of(placed, sizes)
+    return transfers_of([Placed(node, NPU, owner.get(id(node))) for node in nodes], sizes)

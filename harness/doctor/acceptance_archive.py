@@ -169,8 +169,7 @@ def write_archive(
                 content, _ = fit(evidence, min(bytes_left, _FILE_BYTES))
                 bytes_left -= len(content)
                 if content:
-                    entry = undated_entry(f"logs/{name}")
-                    archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
+                    archive.writestr(undated_entry(f"logs/{name}"), content, zipfile.ZIP_DEFLATED)
     except (FileNotFoundError, NotADirectoryError, PermissionError, IsADirectoryError) as error:
         raise _unwritten(path, error) from error
     except OSError as error:

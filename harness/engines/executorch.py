@@ -189,8 +189,7 @@ def wheel_files(provisioner: Provisioner, target: str) -> dict[str, Path]:
     root = wheel.path / "executorch"
     digests = (wheel.files[f"executorch/lib/{name}"].sha256 for name in LIBRARIES)
     program = provisioner.probes.build_with_executorch(root, " ".join(digests))
-    libraries = {name: root / "lib" / name for name in LIBRARIES}
-    return {PROBE_NAME: program, **libraries}
+    return {PROBE_NAME: program, **{name: root / "lib" / name for name in LIBRARIES}}
 
 
 FAILED: Final = ("failed", "crashed", "hung")

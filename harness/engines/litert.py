@@ -91,8 +91,7 @@ class LiteRT(Engine):
             rounds=rounds,
             options=file.context_options,
         )
-        kept = [replace(output, against=ON_LITERT) for output in result.kept]
-        return replace(result, kept=kept)
+        return replace(result, kept=[replace(output, against=ON_LITERT) for output in result.kept])
 
     def manual(self, model: str, plan: RunPlan) -> str:
         return f"""With LiteRT's compiler alone, on Linux x86-64:

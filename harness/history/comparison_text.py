@@ -439,8 +439,7 @@ def compare_folders(
         return _readable(earlier, seen_runs), _readable(between, seen_runs)
 
     speed = judge_speed(old, now, *noise(), effect=fail_on.slower or EFFECT, late=late)
-    ops = judge_ops(old, now, *noise())
-    return dataclasses.replace(comparison, speed=speed, ops=ops)
+    return dataclasses.replace(comparison, speed=speed, ops=judge_ops(old, now, *noise()))
 
 
 def _read(folder: RunFolder) -> list[Attempt]:

@@ -134,8 +134,7 @@ def _attempts_in(connection: Connection, run: str) -> int:
 def _stored_run(connection: Connection, run: str) -> Any:
     """Return the row of a run, created if needed, and lock it until the transaction ends."""
     insert_new(connection, runs, {"run": run, **_EMPTY})
-    query = select(runs).where(runs.c.run == run).with_for_update()
-    return connection.execute(query).one()
+    return connection.execute(select(runs).where(runs.c.run == run).with_for_update()).one()
 
 
 def _count_once(connection: Connection, run: str, size: int) -> None:

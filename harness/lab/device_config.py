@@ -331,8 +331,7 @@ class DeviceConfig(TaggedModel):
     @classmethod
     def kind_in(cls, entry: Mapping[str, object]) -> object:
         """As `TaggedModel.kind_in`: adb, or simulated, where there is no `transport`."""
-        is_simulated = entry.get("simulated") is True
-        return "simulated" if is_simulated else entry.get("transport") or "adb"
+        return "simulated" if entry.get("simulated") is True else entry.get("transport") or "adb"
 
     @classmethod
     def _defaults(cls, given: Mapping[str, Any]) -> dict[str, Any]:

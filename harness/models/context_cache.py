@@ -107,8 +107,7 @@ def compiled_binary(job: CompileJob) -> Path:
     binaries = list(job.folder.glob("*.bin"))
     if len(binaries) != 1:
         number = counted(len(binaries), "context binary", "context binaries")
-        reason = f"the compiler made {number} instead of one"
-        raise CompileError(job.complaint, chain=[reason])
+        raise CompileError(job.complaint, chain=[f"the compiler made {number} instead of one"])
     return binaries[0]
 
 

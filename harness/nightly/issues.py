@@ -423,8 +423,7 @@ def add_facts(
     for issue in issues:
         known = facts(issue.id) or issue.facts
         files = {"files_changed": issue.files_changed}
-        update = {"facts": known and known.model_copy(update=files)}
-        yield issue.model_copy(update=update)
+        yield issue.model_copy(update={"facts": known and known.model_copy(update=files)})
 
 
 _SHOWN: Final = 50

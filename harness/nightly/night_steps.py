@@ -224,8 +224,7 @@ class Chain:
                         if self._left_s < _MIN_STEP_S:
                             return
                         catalog.runtime(entry.name, target)
-                        name = f"{entry.name} {target}"
-                        self._save(fetched=(*self.night.fetched, name))
+                        self._save(fetched=(*self.night.fetched, f"{entry.name} {target}"))
                 except HarnessError as error:
                     self._note(f"not fetched: {source.name} {target}: {error}")
 

@@ -38,8 +38,7 @@ def only_case(name: str, items: Sequence[pytest.Item], here: Path) -> list[pytes
         if placement is None:
             skipped += [marker.kwargs.get("reason") for marker in item.iter_markers("skip")]
             continue
-        rest = without_placement(parameters or "", str(placement))
-        by_rest.setdefault(rest, []).append(item)
+        by_rest.setdefault(without_placement(parameters or "", str(placement)), []).append(item)
     if not by_rest:
         reason = f": {skipped[0]}" if skipped and skipped[0] else ""
         raise ConfigError(f"there is no device test {base}{reason}", field="qnn_only_case")

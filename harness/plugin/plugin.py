@@ -251,8 +251,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _stop(config, run.problem)
     try:
         deselect(config, items, tests_without_contexts(items, run.options))
-        cases = [item for item in items if placement_of(item)]
-        refuse_cases_of_one_name(cases)
+        refuse_cases_of_one_name([item for item in items if placement_of(item)])
         if run.options.only_case is not None:
             from harness.plugin.only_case import only_case, refuse_a_compiler
 

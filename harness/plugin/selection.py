@@ -90,8 +90,7 @@ class Selection:
             case "device":
                 return {}
             case "soc":
-                kind_of = kinds(self.devices)
-                return {name: kind for name, kind in kind_of.items() if kind != name}
+                return {name: kind for name, kind in kinds(self.devices).items() if kind != name}
             case "any":
                 if any(ANY in (device.name, device.pool) for device in self.lab.devices):
                     problem = (

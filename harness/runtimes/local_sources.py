@@ -200,8 +200,7 @@ class SdkSource(LibrarySource):
         return local_runtime(files, hashes, self.name, version, target, root)
 
     def damage(self, version: str, target: str) -> list[str]:
-        root = self._all[version]
-        return HashCache(self.cache_root, root).changed(self._files(version, target))
+        return HashCache(self.cache_root, self._all[version]).changed(self._files(version, target))
 
     @cached_property
     def _all(self) -> dict[str, Path]:

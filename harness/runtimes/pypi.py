@@ -124,8 +124,7 @@ class WheelRequest:
     @classmethod
     def for_this_python(cls, project: str, version: str, platform: str) -> Self:
         python = f"{sys.version_info.major}.{sys.version_info.minor}"
-        abi = f"cp{python.replace('.', '')}{sys.abiflags}"
-        return cls(project, version, platform, python, abi)
+        return cls(project, version, platform, python, f"cp{python.replace('.', '')}{sys.abiflags}")
 
     @property
     def file_name(self) -> str:

@@ -60,8 +60,7 @@ class SdkTree(RuntimeSource):
     """The folder, if an SDK has several for a target, such as aarch64-oe-linux-gcc9.3."""
 
     def open(self, folder: Path, cache_root: Path) -> SdkSource:
-        path = _below(folder, self.path)
-        return SdkSource(self.name, path, cache_root, toolchain=self.toolchain)
+        return SdkSource(self.name, _below(folder, self.path), cache_root, toolchain=self.toolchain)
 
 
 class LibraryFolder(RuntimeSource):

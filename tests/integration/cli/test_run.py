@@ -103,6 +103,15 @@ def test_outputs_that_are_nan_are_wrong(lab: DeviceRuns) -> None:
     lab.qnn_harness("model", "bundle", record["case"], "-o", "case.zip", code=0)
     code, stderr, (packed,) = lab.run_files("case.zip")
     assert (code, packed["measurements"]["came_again"]) == (1, True), stderr
+    run, phone = lab.reports / record["run"], record["case"].replace("sim-v73", "phone")
+    for file, old, new in (
+        ("results.jsonl", "sim-v73", "phone"),
+        ("run.json", "--expected", "--x"),
+    ):
+        (run / file).write_text((run / file).read_text().replace(old, new))
+        words = ("model", "bundle", phone, f"--run={run}", "-o", f"{file}.zip")
+        refused = lab.qnn_harness(*words, code=0 if old == "sim-v73" else 2).stderr
+    assert "failed because of NaN, " in refused, "its reference is in no context"
 
 
 @pytest.mark.slow

@@ -119,7 +119,7 @@ def _suites(alternatives: tuple[object, ...]) -> tuple[object, ...]:
     for suite in alternatives:
         if isinstance(suite, str) and (suite.startswith("test_") or suite.endswith(".py")):
             name = suite.removesuffix(".py").removeprefix("test_")
-            raise ValueError(f"must be the name of its file without test_ and .py: {name}")
+            raise ValueError(f"write `{name}`, the name of its file without test_ and .py")
     return alternatives
 
 

@@ -19,7 +19,7 @@ from harness.core.errors import ConfigError, HarnessError
 from harness.core.matrix_axes import AXES, SEARCHED, VERSIONS, AxisName, check_names
 from harness.core.outgoing_text import counted
 from harness.lab.inventory import Lab
-from harness.lab.matching import alike, kinds
+from harness.lab.matching import ANY, alike, kinds
 from harness.results.case_names import placement_in, split_node_id
 from harness.runtimes.catalog import Catalog, resolve_versions
 from harness.runtimes.version_specs import is_path, split_specs
@@ -125,10 +125,15 @@ class ChosenDevices:
     named: Named | None
 
 
-def case_placement(case: str) -> Named | None:
-    """Return the placement in the name of a case; None without one."""
+def _placement_of(case: str) -> Named | None:
     placement = placement_in(split_node_id(case)[1] or "")
     return placement and placement[0]
+
+
+def device_of(case: str) -> str | None:
+    """Return the device in the name of a case, or its pool or kind; None if it has none, or any."""
+    device = (_placement_of(case) or {}).get("device")
+    return None if device == ANY else device
 
 
 def choose_devices(lab: Lab, case: str, names: Sequence[str]) -> ChosenDevices:
@@ -137,13 +142,13 @@ def choose_devices(lab: Lab, case: str, names: Sequence[str]) -> ChosenDevices:
     Devices like it may stand in for it, unless `names` are given. Raises ConfigError for a device
     that the lab lacks or that cannot be used, or one whose target is not known.
     """
-    named = case_placement(case)
+    named, name = _placement_of(case), device_of(case)
     first, enabled = lab.select()[0], lab.enabled_devices()
     if names:
         chosen = lab.select(names)
     else:
-        if named is not None:
-            name, kind = str(named["device"]), kinds(enabled)
+        if name is not None:
+            kind = kinds(enabled)
             matching = [dev for dev in enabled if name in (dev.name, dev.pool, kind[dev.name])]
             first = (matching or lab.select([name]))[0]
         chosen = [first, *alike(first, enabled)]

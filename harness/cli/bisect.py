@@ -17,7 +17,7 @@ from click.core import ParameterSource
 from harness.bisect.bad_condition import Judged, Point, Question, Stopped
 from harness.bisect.folder import LOG, Answered, BisectFolder, BisectLog, Concluded, Resumed
 from harness.bisect.reports import held_text, summary, write_reports
-from harness.bisect.request import Request, Versions, case_placement, make_task, replay_log
+from harness.bisect.request import Request, Versions, device_of, make_task, replay_log
 from harness.bisect.result import BisectionResult, Finding
 from harness.bisect.search import CornerSpec, Task
 from harness.bisect.search_loop import RunEnd, Watcher, pytest_arguments_to_resume
@@ -291,9 +291,11 @@ def bisect(context: click.Context, /, **values: Any) -> int:
             "compiler, power), or use --resume"
         )
     request = _request(values)
-    named = case_placement(request.case)
-    names = request.devices or ([str(named["device"])] if named else [])
+    named = device_of(request.case)
+    names = request.devices or ([named] if named else [])
     request = replace(request, lab=lab_or_simulated(request.lab, names, notice=True))
+    # the name of a case may have a pool of the lab, or a kind of its devices
+    names = request.devices if request.lab.exists() else names
     lab = with_hardware(load_lab(request.lab, names=names))
     task = make_task(request, lab, Catalog.of(lab, os.environ, cache_root()))
     if values["dry_run"]:

@@ -15,7 +15,7 @@ from harness.core.errors import ConfigError, InfraError
 from harness.core.files import write_whole
 from harness.doctor.new_lab import lab_text
 from harness.lab.new_devices import SIMULATED, FoundDevice, find_boards, find_devices
-from harness.transport.adb_address import USER_SERVER, TcpAddress
+from harness.transport.adb_address import USER_SERVER, TcpAddress, UnixAddress
 from harness.transport.adb_server import AdbServer, adb_binary
 
 _WITHOUT: Final = "Without one: qnn-harness init --simulated"
@@ -26,9 +26,7 @@ _WITHOUT: Final = "Without one: qnn-harness init --simulated"
 @click.option(
     "--server",
     metavar="HOST[:PORT]",
-    default=str(USER_SERVER),
-    show_default=True,
-    help="adb server.",
+    help="adb server (default: the one that adb uses).",
 )
 @click.option(
     "--board",
@@ -38,7 +36,7 @@ _WITHOUT: Final = "Without one: qnn-harness init --simulated"
     help="Board to reach by ssh, without adb.",
 )
 @lab_option
-def init(simulated: bool, server: str, boards: Sequence[str], lab_file: Path) -> None:
+def init(simulated: bool, server: str | None, boards: Sequence[str], lab_file: Path) -> None:
     """Write a devices.yaml with the devices that the adb server sees, and their properties.
 
     An existing file is not overwritten; name another one with --lab. A device that does not answer
@@ -49,7 +47,7 @@ def init(simulated: bool, server: str, boards: Sequence[str], lab_file: Path) ->
     """
     if lab_file.exists():
         raise _exists_error(lab_file)
-    address = _address(server)
+    address = USER_SERVER if server is None else _address(server)
     devices = _find_all(address, boards, simulated)
     day = f"{datetime.now(UTC):%Y-%m-%d}"
     text = lab_text(devices, address, simulated=simulated, day=day)
@@ -78,7 +76,9 @@ def _address(server: str) -> TcpAddress:
     return TcpAddress(host, int(port))
 
 
-def _find_all(address: TcpAddress, boards: Sequence[str], simulated: bool) -> Sequence[FoundDevice]:
+def _find_all(
+    address: TcpAddress | UnixAddress, boards: Sequence[str], simulated: bool
+) -> Sequence[FoundDevice]:
     adb, by_ssh = AdbServer(address), find_boards(boards)
     if not adb.is_running():
         if simulated or any(board.device for board in by_ssh):

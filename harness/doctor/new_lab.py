@@ -15,13 +15,13 @@ from harness.doctor.check_results import one_line
 from harness.lab.device_config import BOARD_WORKDIR, DEFAULT_WORKDIR
 from harness.lab.lab_device import AttachedDevice
 from harness.lab.new_devices import HOST, SIMULATED, FoundDevice
-from harness.transport.adb_address import USER_SERVER, TcpAddress
+from harness.transport.adb_address import USER_SERVER, TcpAddress, UnixAddress
 
 _WIDTH: Final = 96
 
 
 def lab_text(
-    devices: Sequence[FoundDevice], address: TcpAddress, *, simulated: bool, day: str
+    devices: Sequence[FoundDevice], address: TcpAddress | UnixAddress, *, simulated: bool, day: str
 ) -> str:
     """Return the text of devices.yaml: the devices that answered, others as comments (pure).
 

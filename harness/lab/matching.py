@@ -61,6 +61,10 @@ def alike(device: DeviceConfig, others: Iterable[DeviceConfig]) -> list[DeviceCo
     ]
 
 
+ANY: Final = "any"
+"""The name in cases of `--spread any`, which run on whichever device is free."""
+
+
 def kinds(devices: Iterable[DeviceConfig]) -> dict[str, str]:
     """Return the kind of each device; a verdict means the same on all devices of one kind.
 

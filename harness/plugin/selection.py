@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-ANY: Final = "any"
 """Replaces the device in the name of a case that may run on any suitable device."""
 _PER_PROCESSOR: Final = 4
 
@@ -84,7 +83,7 @@ class Selection:
 
         By default the devices of a pool share cases; one selected by name has cases of its own.
         """
-        from harness.lab.matching import kinds
+        from harness.lab.matching import ANY, kinds
 
         match self.options.spread:
             case "device":

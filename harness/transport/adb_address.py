@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from harness.core.errors import ConfigError
 from harness.core.socket_folder import unix_connection
 from harness.transport.ssh_connection import SshLogin
 
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from harness.transport.ssh_connection import SharedConnection
 
 
+SOCKET: Final = "ADB_SERVER_SOCKET"
 USER_PORT: Final = 5037
 """The port on which adb listens by default."""
 
@@ -136,9 +140,23 @@ class SshAddress:
 
 ServerAddress = TcpAddress | UnixAddress | SshAddress
 
-_NAMED_PORT: Final = os.environ.get("ANDROID_ADB_SERVER_PORT", "")
-USER_SERVER: Final = TcpAddress(port=int(_NAMED_PORT) if _NAMED_PORT.isdecimal() else USER_PORT)
-"""The address of the user's own adb server, at the port that adb uses."""
+
+def user_server(environment: Mapping[str, str]) -> TcpAddress | UnixAddress:
+    """Return the address where adb looks for its server. Raises ConfigError for another one."""
+    spec, port = (environment.get(name, "") for name in (SOCKET, "ANDROID_ADB_SERVER_PORT"))
+    if path := re.fullmatch("localfilesystem:(/.+)", spec):
+        return UnixAddress(path[1])
+    place = re.fullmatch(r"tcp:(?:\[?([^/\[\]]+)\]?:)?([1-9]\d{0,4})", spec, re.ASCII)
+    if place and int(place[2]) < 65536:
+        return TcpAddress(place[1] or "127.0.0.1", int(place[2]))
+    if spec:
+        choices = ["tcp:HOST:PORT", "localfilesystem:/PATH"]
+        raise ConfigError(f"{spec[:200]!r} is not supported", field=SOCKET, choices=choices)
+    return TcpAddress(port=int(port) if port.isdecimal() else USER_PORT)
+
+
+USER_SERVER: Final = user_server(os.environ)
+"""The address of the user's own adb server, where adb looks for it."""
 
 
 def _bracketed(host: str) -> str:

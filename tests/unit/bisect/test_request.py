@@ -190,7 +190,8 @@ def test_the_case_may_lie_above(
 
 
 def test_where_it_runs(lab: Lab, snapshot: Snapshot) -> None:
-    assert choose_devices(lab, "a.py::t[tiny]", []).devices == ("a", "b-htp-1")
+    for anywhere in ("a.py::t[tiny]", "a.py::t[any-htp-2.51.0-x]"):
+        assert choose_devices(lab, anywhere, []).devices == ("a", "b-htp-1")
     named = choose_devices(lab, "a.py::t[b-htp-1-gpu-2.51.0-x]", [])
     assert (named.devices, named.backend) == (("b-htp-1", "a"), "gpu")
     with snapshot.raises(ConfigError):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.core.errors import ConfigError
 from harness.lab.config_fields import parse_device_url
 from harness.transport.adb_address import (
     USER_SERVER,
@@ -12,6 +13,7 @@ from harness.transport.adb_address import (
     TcpAddress,
     UnixAddress,
     has_address,
+    user_server,
 )
 from harness.transport.ssh_connection import SshLogin
 
@@ -50,6 +52,33 @@ def test_spellings_of_an_address(address: ServerAddress, shown: str, spec: str, 
 def test_spellings_of_an_address_behind_ssh(address: SshAddress, shown: str, host: str) -> None:
     assert (str(address), address.host, address.is_here) == (shown, host, False)
     assert f" on {host}" in address.start_advice
+
+
+HERE = TcpAddress()
+
+
+@pytest.mark.parametrize(
+    ("environment", "address"),
+    [
+        ({}, HERE),
+        ({"ANDROID_ADB_SERVER_PORT": "5038"}, TcpAddress(port=5038)),
+        (
+            {"ADB_SERVER_SOCKET": "localfilesystem:/s", "ANDROID_ADB_SERVER_PORT": "1"},
+            UnixAddress("/s"),
+        ),
+        ({"ADB_SERVER_SOCKET": "tcp:5039"}, TcpAddress(port=5039)),
+        ({"ADB_SERVER_SOCKET": "tcp:lab-pc:5037"}, TcpAddress("lab-pc")),
+        ({"ADB_SERVER_SOCKET": "tcp:[fe80::7]:5037"}, TcpAddress("fe80::7")),
+    ],
+)
+def test_the_server_that_adb_uses(environment: dict[str, str], address: ServerAddress) -> None:
+    assert user_server(environment) == address
+
+
+@pytest.mark.parametrize("spec", ["tcp:", "tcp:0", "tcp:65536", "localfilesystem:s", "acceptfd:3"])
+def test_a_socket_that_is_no_address_of_a_server(spec: str) -> None:
+    with pytest.raises(ConfigError, match=r"ADB_SERVER_SOCKET.*localfilesystem:/PATH"):
+        user_server({"ADB_SERVER_SOCKET": spec})
 
 
 WRONG = (

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from functools import cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pytest
 
@@ -236,7 +236,7 @@ class Records:
         self, cases: Iterable[CaseRecord], collected: CollectedTests | None, *, brief: bool
     ) -> list[str]:
         """Return notes for the end of a run; `brief` ones without findings of preflight."""
-        from harness.report.summary import event_lines, preflight_lines
+        from harness.report.summary import event_lines, gaps, preflight_lines
         from harness.results.journal import read_once
         from harness.results.known_issues import review_lines
 
@@ -246,16 +246,10 @@ class Records:
         lines = [*chain.from_iterable(others)]
         if self.folder is not None:
             lines += event_lines(self.folder.contents().events)
-            lines += [f"left out: {reason}" for reason in self._left_out]
+            lines += gaps(self.folder.info())
         return [*lines, *reviewed]
 
-    @property
-    def _left_out(self) -> Sequence[str]:
-        return self._selection.runtimes.reasons if self.to_run else ()
-
-    def finish(
-        self, exit_code: int, problem: str | None = None, *, other_failures: bool = False
-    ) -> RunData | None:
+    def finish(self, exit_code: int, problem: str | None = None, **facts: Any) -> RunData | None:
         if self.folder is None or self.is_worker:
             return None
         from harness.history.previous_run import since_previous
@@ -267,8 +261,8 @@ class Records:
             self.folder,
             exit_code=exit_code,
             problem=problem,
-            other_failures=other_failures,
-            left_out=self._left_out,
+            **facts,
+            left_out=self._selection.runtimes.reasons if self.to_run else (),
             since=self.since,
         )
 

@@ -108,20 +108,18 @@ def _only_looks(session: pytest.Session, run: Run) -> bool:
 def _finish(
     session: pytest.Session, run: Run, folder: RunFolder, exitstatus: int | pytest.ExitCode
 ) -> None:
-    coverage = folder.coverage()
-    foreign = _foreign_failures(session) or _drifts(run, folder)
     mistaken = [report for report in _bad_reports(session) if getattr(report, MISTAKEN, False)]
+    not_started = [str(report.longrepr) for report in mistaken]
+    coverage = folder.contents().tally.coverage(folder.info() | {"not_started": not_started})
+    foreign = _foreign_failures(session) or _drifts(run, folder)
     if exitstatus in _EXIT_NOTHING_WRONG:
-        lost = ConfigError.exit_code if mistaken else coverage.lost_code
-        session.exitstatus = _EXIT_AFTER_FAILURES if foreign or coverage.fails else lost
+        fails = foreign or coverage.fails
+        session.exitstatus = _EXIT_AFTER_FAILURES if fails else coverage.lost_code
     problem = str(run.problem or run.uncollected or "") or None
     if exitstatus == pytest.ExitCode.INTERRUPTED and problem is None:
         problem = "interrupted"
     elif problem is None and coverage.not_run:  # as with -x
         problem = f"not run: {coverage.not_run} of {counted(coverage.selected or 0, 'case')}"
-    elif problem is None and mistaken:
-        first, number = mistaken[0].longreprtext, counted(len(mistaken), "test")
-        problem = f"not run: {number}; the first: {first}"
     data = None
     try:
         with _reporting_errors(session):
@@ -129,7 +127,9 @@ def _finish(
     finally:
         with run.ending.uninterrupted(), _reporting_errors(session):
             code = int(session.exitstatus)
-            data = run.records.finish(code, problem, other_failures=foreign)
+            data = run.records.finish(
+                code, problem, other_failures=foreign, not_started=not_started
+            )
             # `qnn-harness run`, a night and a bisection print themselves how to go on
             wrapped = LIVE_FROM in session.config.stash or run.options.problem_file is not None
             if problem == "interrupted" and coverage.not_run and not wrapped:

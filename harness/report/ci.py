@@ -14,7 +14,7 @@ import pytest
 
 from harness.report.document import Block, CodeBlock, Heading, Paragraph, code, markdown
 from harness.report.sections import RunData
-from harness.report.summary import cut_short, summary_lines
+from harness.report.summary import gaps, summary_lines
 
 _SUMMARY_BYTES: Final = 1 << 20
 """The size of the longest summary that GitHub shows."""
@@ -25,9 +25,7 @@ def step_summary(run: RunData) -> str:
     """Return what a terminal says of a run as Markdown, with the number of new failures (pure)."""
     blocks: list[Block] = [Heading(f"Devices: {run.coverage.headline()}", level=3)]
     blocks.append(Paragraph(["Run ", code(run.run), "."]))
-    if cut := cut_short(run.info):
-        blocks.append(Paragraph(["Cut short: ", code(cut, 300)]))
-    blocks += [Paragraph(["Left out: ", code(why, 300)]) for why in run.info.get("left_out", ())]
+    blocks += [Paragraph([code(gap, 300)]) for gap in gaps(run.info)]
     if run.since is not None:
         new = sum(became == "new" for became in run.since.became.values())
         blocks.append(Paragraph([f"{new} new since ", code(run.since.base), "."]))

@@ -137,6 +137,7 @@ def _end(runs: Sequence[RunFolder], merged: RunFolder, name: str) -> None:
         "finished": max([*values("started"), *values("finished")], default=None),
         "exit_code": merged.coverage().exit_code or max(codes),
         "problem": "; ".join(problems) or None,
+        "not_started": [*chain(*values("not_started"))],
         "other_failures": any(values("other_failures")),
         "drift": [output.model_dump() for output in merged.drift() if output.drifts],
         "devices": list(dict.fromkeys(chain(*values("devices")))),

@@ -10,7 +10,7 @@ from harness.core.outgoing_text import printable
 from harness.report.html import html_text
 from harness.report.junit import junit_parts
 from harness.report.sections import RunData, Since
-from harness.report.summary import cut_short, summary_lines
+from harness.report.summary import gaps, summary_lines
 from harness.results.journal import read_once, without_gc
 from harness.results.record import CaseRecord
 from harness.results.run_folder import RunFolder
@@ -31,7 +31,7 @@ def project(folder: RunFolder, since: Since | None = None) -> RunData:
 
     def junit(cases: Iterable[CaseRecord]) -> None:
         with written_whole(folder.path / "junit.xml") as stream:
-            problem = cut_short(run.info)
+            problem = "; ".join(gaps({**run.info, "left_out": ()})) or None
             stream.writelines(junit_parts(cases, run.coverage, run=run.run, problem=problem))
 
     def page(cases: Iterable[CaseRecord]) -> None:
@@ -49,13 +49,14 @@ def finish(
     problem: str | None = None,
     other_failures: bool = False,
     left_out: Sequence[str] = (),
+    not_started: Sequence[str] = (),
     since: Since | None = None,
 ) -> RunData:
     """End a run, and write its projections.
 
     With `other_failures` it fails for something in no record: a test without a device, or outputs
-    that drift. `left_out` says why devices have no cases. run.json is completed even if the
-    reports cannot be written. Raises InfraError then.
+    that drift. `left_out` says why devices have no cases, `not_started` why tests never began.
+    run.json is completed even if the reports cannot be written. Raises InfraError then.
     """
     facts: dict[str, object] = {
         "exit_code": exit_code,
@@ -64,6 +65,7 @@ def finish(
         "problem": problem,
         "plugin_errors": [],
         "left_out": left_out,
+        "not_started": not_started,
     }
     folder.end(facts)
     return project(folder, since)

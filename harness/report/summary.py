@@ -124,6 +124,17 @@ def cut_short(info: Mapping[str, Any]) -> str | None:
     return "killed, or still running" if info.get("finished", "") is None else None
 
 
+def gaps(info: Mapping[str, Any]) -> list[str]:
+    """Return why a run may lack cases, which tests could not start, and what was left out."""
+    cut, not_started = cut_short(info), Counter[str](info.get("not_started", ()))
+    lines = [f"cut short: {cut}"] if cut else []
+    lines += [
+        f"{counted(number, 'test')} could not start: {why}"
+        for why, number in not_started.most_common(_MAX_LINES)
+    ]
+    return [*lines, *(f"left out: {why}" for why in info.get("left_out", ()))]
+
+
 def totals(cases: Iterable[CaseRecord]) -> dict[str, int]:
     """Count cases by outcome, expected failures as `expected`, without zeros."""
     counts = Counter(record.state for record in cases)

@@ -101,7 +101,7 @@ class Coverage(Part):
     `selected` is null for a run that was cut short and does not say how many cases it had. Of those
     `passed`, `strict` fail the run, since a known issue expects them to fail (`qnn_strict_known`),
     and `flaky` failed in another attempt. `input`, `lab` and `harness` count cases without a
-    verdict by who is at fault; `not_run` left no record.
+    verdict by who is at fault, `input` also tests that could not start; `not_run` left no record.
     """
 
     selected: _Count | None
@@ -232,11 +232,13 @@ class Tally:
         attempts = self._last.values()
         counts: Counter[str] = Counter(last.standing for last in attempts)
         selected: int | None = len(attempts)
+        not_started = len((info or {}).get("not_started", ()))
+        counts["input"] += not_started
         if info is not None:
             unfit = sum(not last.fits for last in attempts)
             selected = selected_of(info, len(attempts), unfit)
         return Coverage(
-            selected=selected,
+            selected=None if selected is None else selected + not_started,
             not_run=0 if selected is None else selected - len(attempts),
             strict=sum(last.breaks_strictness for last in attempts),
             flaky=sum(self._last[case].standing == "passed" for case in self._failed),

@@ -77,6 +77,7 @@ class RunInfo(_OpenModel):
     other_failures: bool = False
     plugin_errors: list[str] = []
     left_out: list[str] = []
+    not_started: list[str] = []
     command: list[str] = []
     selection: list[str] = []
     selected: Annotated[int, Field(ge=0, lt=1 << 53)] | None = None

@@ -167,9 +167,12 @@ def test_each_end_is_what_it_is(lab: DeviceRuns, suite: Path) -> None:
         assert text in SUITE.splitlines()[int(line[1]) - 1], line
         assert line[0] in completed.output
     info = json.loads((lab.reports / "latest/run.json").read_text())
-    assert re.match(
-        r"not run: 1 test; the first: .*test_ends.py:\d+: htp_arch in the marker", info["problem"]
-    )
+    assert info["problem"] is None
+    (why,) = info["not_started"]
+    assert re.match(r".*test_ends.py:\d+: htp_arch in the marker", why)
+    for text in (completed.output, (lab.reports / "latest/report.html").read_text()):
+        assert "1 test could not start: " in text
+        assert not re.search("cut short", text.partition("<script")[0], re.IGNORECASE)
     assert {case["outcome"] for case in by_test["test_nothing"]} == {"error"}
     assert by_test["test_skip"][0]["measurements"]["skip_reason"] == "not today"
     assert "def schedule(" not in completed.output  # no traceback of ours stands before it

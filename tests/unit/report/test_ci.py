@@ -46,6 +46,8 @@ def test_the_summary_says_what_is_new_and_is_bounded(snapshot: Snapshot) -> None
     became = {"s.py::3": "new", "s.py::4": "failing", "s.py::5": "fixed"}
     assert step_summary(run_of(records, Since("base", became, (), {}))) == snapshot
     assert step_summary(run_of([record()], problem="x\n<b>")) == snapshot
+    mistakes = ["t.py:4: no marker", "t.py:4: no marker", "t.py:9: htp_arch=99"]
+    assert step_summary(run_of([record()], not_started=mistakes)) == snapshot
     many = [
         record(case="x" * 4000 + str(n), **BAD | {"error": error(api=str(n), message="y" * 9000)})
         for n in range(500)

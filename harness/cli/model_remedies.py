@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Final
 
+import pluggy
 import pytest
 
 from harness.cli.run import RunWatcher, run_files
@@ -13,6 +14,8 @@ from harness.containers.artefact import Artefact
 from harness.core.errors import NEGATIVE, ConfigError
 from harness.models.fit_text import Fit, fit_lines
 from harness.plugin.terminal import RECORDS, write_lines
+from harness.report.document import CodeBlock
+from harness.report.sections import Section
 from harness.results.record import CaseRecord
 
 _ONLY_PROGRESS: Final = ("--no-summary", "--tb=no", "-o", "console_output_style=classic")
@@ -44,24 +47,35 @@ def try_remedies(artefact: Artefact, forecast: Fit, words: Sequence[str], as_jso
     left_out = _left_out(artefact, forecast)
     names = ",".join(name for name in REMEDIES if name not in left_out)
     arguments = [f"--qnn-copies={len(forecast.contexts)}", "-o", f"qnn_remedies={names}", *words]
-    watch = _Progress()
+    file, named = str(artefact.path), [word.partition("=") for word in words]
+    options = [f"{_OPTIONS[name]}={value}" for name, _, value in named if name in _OPTIONS]
+
+    def ranking(cases: Iterable[CaseRecord]) -> CodeBlock:
+        return CodeBlock([*remedy_lines(on_devices(cases, left_out), file, *options)])
+
+    watch = _Progress(Section("Remedies", ranking, "top"))
     code = run_files([artefact.path], [*arguments, *_ONLY_PROGRESS], watch, quiet=True)
     if watch.interrupted and watch.folder is not None:
         say(f"stopped; {watch.folder.resume_hint}", err=True)
     if watch.interrupted or watch.folder is None:
         return watch.exit_code(code)
     tables = on_devices(watch.folder.contents().cases, left_out)
-    report = RemedyReport(1, str(artefact.path), watch.folder.path.name, forecast, tables)
-    named = [word.partition("=") for word in words]
-    options = [f"{_OPTIONS[name]}={value}" for name, _, value in named if name in _OPTIONS]
-    say_result(report, remedy_lines(report, *options), as_json)
+    report = RemedyReport(1, file, watch.folder.path.name, forecast, tables)
+    say_result(report, remedy_lines(tables, file, *options), as_json)
     if not as_json:
         say(f"report: {watch.folder.path / 'report.html'}")
     return 0 if report.works else watch.exit_code(code) or NEGATIVE
 
 
 class _Progress(RunWatcher):
-    """Prints a line for each remedy that was tried, instead of pytest's dots."""
+    """Prints a line for each remedy instead of pytest's dots, and ranks them in the report."""
+
+    def __init__(self, section: Section) -> None:
+        self._section = section
+
+    @pluggy.HookimplMarker("pytest")
+    def qnn_report_sections(self) -> list[Section]:
+        return [self._section]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_report_teststatus(

@@ -12,11 +12,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, cast, get_args
 
 from harness.core.context_options import CONTEXT_OPTIONS
 from harness.core.errors import HarnessError
 from harness.core.outgoing_text import counted
+from harness.core.socs import limits_of_simulation
 from harness.experiments.context_remedies import REMEDIES, Remedy
 from harness.models.fit_text import Fit
 from harness.models.session_plan import RESIDENCIES
@@ -26,17 +27,18 @@ from harness.report.summary import part_of
 from harness.results.record import CaseRecord, DeviceRecord, is_figure
 from harness.results.run_folder import RunFolder, info_in, run_folders
 
-Result = Literal["works", "fails", "unsupported", "not tried"]
+Result = Literal["works", "fails", "crashed", "hung", "unsupported", "not tried"]
 _RESULTS: Final[tuple[Result, ...]] = get_args(Result)
 _OF_OUTCOMES: Final[Mapping[str, Result]] = {
     "passed": "works",
-    "unsupported": "unsupported",
+    "failed": "fails",
     "error": "not tried",
     "skipped": "not tried",
 }
 _TOOLS: Final = {"qnn": "QNN", "ort": "ONNX Runtime", "executorch": "ExecuTorch"}
 _SHARES_BUFFERS: Final = "reused-io-limit"
 """The remedy whose contexts execute with the same buffers, which `run` does not give them."""
+_NO_REMEDY: Final = "resident"
 _OPTIONS: Final = ("--remedies", "qnn_remedies")
 
 
@@ -75,7 +77,8 @@ class TriedRemedy:
 class DeviceRemedies:
     """All remedies on one device with one version, those that work first.
 
-    Of those the fastest comes first, then the one with the least memory.
+    Of those `resident`, which is no remedy, comes first, then the fastest, then the one with the
+    least memory.
     """
 
     device: str
@@ -138,7 +141,8 @@ def known_remedies(
             same = (record for record in records if record.files_sha256 == files_sha256)
             for table in on_devices(same, {}):
                 if (table.device, table.contexts) == (device, contexts):
-                    return [row for row in table.remedies if row.result == "works"]
+                    works = (row for row in table.remedies if row.result == "works")
+                    return [row for row in works if row.remedy != _NO_REMEDY]
     return []
 
 
@@ -149,17 +153,21 @@ def progress_line(record: CaseRecord) -> str:
     return f"{row.remedy:<18} {row.result:<12} {loaded}".rstrip()
 
 
-def remedy_lines(report: RemedyReport, *options: str) -> Iterator[str]:
+def remedy_lines(tables: Iterable[DeviceRemedies], file: str, *options: str) -> Iterator[str]:
     """Yield for each device a table of the remedies, and below it how to use those that work.
 
     `options` are those of `qnn-harness run` for the same lab and version.
     """
-    for table in report.devices:
+    for table in tables:
         contexts = counted(table.contexts, "context")
         yield ""
-        yield f"{contexts} of {report.file} on {table.device}, QNN {table.qnn}:"
+        yield f"{contexts} of {file} on {table.device}, QNN {table.qnn}:"
         rows = [_cells(place, row) for place, row in enumerate(table.remedies, 1)]
         yield from aligned([_COLUMNS, *rows])
+        if unknown := limits_of_simulation("speed", None, (), simulated=table.simulated):
+            yield f"{unknown[0].upper()}{unknown[1:]}."
+        if any(row.remedy == _NO_REMEDY and row.result == "works" for row in table.remedies):
+            yield "No remedy is needed: all contexts fit together (resident)."
         alike: dict[str, list[str]] = {}
         for row in table.remedies:
             if row.result == "works":
@@ -168,7 +176,7 @@ def remedy_lines(report: RemedyReport, *options: str) -> Iterator[str]:
                 yield f"    costs: {row.costs}; forbids: {row.forbids}"
                 if run := row.use["run"]:
                     words = [f"--copies={table.contexts}", f"--device={table.device}", *options]
-                    yield f"    qnn-harness run {run} {shlex.join([*words, report.file])}"
+                    yield f"    qnn-harness run {run} {shlex.join([*words, file])}"
                 for tool, title in _TOOLS.items():
                     if use := row.use[tool]:
                         yield f"    {title}: {use}"
@@ -199,7 +207,7 @@ def _ranked(rows: Iterable[TriedRemedy]) -> tuple[TriedRemedy, ...]:
         figures = (row.turn_us, row.memory_bytes, row.load_us)
         # times that differ by a few percent do not decide
         known = (math.inf if figure is None else float(f"{figure:.2g}") for figure in figures)
-        return (_RESULTS.index(row.result), *known)
+        return (_RESULTS.index(row.result), row.remedy != _NO_REMEDY, *known)
 
     return tuple(sorted(rows, key=rank))
 
@@ -209,7 +217,7 @@ def _row_of(record: CaseRecord) -> TriedRemedy:
     if error is not None:
         known = f" ({error.diagnosis.id})" if error.diagnosis is not None else ""
         reason = error.summary + known
-    result = _OF_OUTCOMES.get(record.outcome, "fails")
+    result = _OF_OUTCOMES.get(record.outcome, cast("Result", record.outcome))
     return _row(str(record.axes["remedy"]), result, reason, part_of(record, "remedy"))
 
 

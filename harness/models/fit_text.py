@@ -145,8 +145,8 @@ def fit_lines(answer: Fit) -> Iterator[str]:
     if answer.first_refused is None:
         yield f"all fit: {counted(len(answer.contexts), 'context')} ({conditions})"
         if answer.most is not None:
-            more = " or more" if answer.most == MOST_CONTEXTS else ""
-            yield f"with --copies, {answer.most}{more} fit"
+            limit = "{} or more" if answer.most == MOST_CONTEXTS else "up to {}"
+            yield f"with --copies, {limit.format(answer.most)} would fit"
         yield from filter(None, notes)
         return
     refused = answer.first_refused

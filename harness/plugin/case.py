@@ -207,16 +207,17 @@ class Case:
         known = error.diagnosis if error is not None else None
         if error is None or known is None or known.id != PD_EXHAUSTED or device is None:
             return error
-        if "remedy" in parameters_of(self.item):  # it tries one itself
-            return error
         from harness.experiments.remedy_ranking import known_remedies
 
-        number, reports = parameters_of(self.item).get("contexts"), self._run.options.reports
-        rows = known_remedies(reports, device.name, self._files_sha256, number)
-        if not rows:
+        parameters, reports = parameters_of(self.item), self._run.options.reports
+        number = parameters.get("contexts")
+        if "remedy" in parameters:  # it tries one itself
+            fix = f"use a remedy that works here; {(known.fix or '').rpartition('; ')[2]}"
+        elif rows := known_remedies(reports, device.name, self._files_sha256, number):
+            names = ", ".join(row.remedy for row in rows)
+            fix = f"on {device.name} these contexts worked with {names}; {known.fix}"
+        else:
             return error
-        names = ", ".join(row.remedy for row in rows)
-        fix = f"on {device.name} these contexts worked with {names}; {known.fix}"
         return error.model_copy(update={"diagnosis": known.model_copy(update={"fix": fix})})
 
     def _axes(self) -> dict[str, Any]:

@@ -264,9 +264,9 @@ def html_text(run: RunData, cases: Iterable[CaseRecord] | None = None) -> str:
     results = read_once(run.cases if cases is None else cases, *readers.values(), *makers)
     parts = dict(zip(readers, results, strict=False))
     rows: Rows = parts["rows"]
-    around = {True: Markup(), False: Markup()}
+    placed = dict.fromkeys(("top", "above_cases", "below_cases"), Markup())
     for section, text in zip(sections, results[len(readers) :], strict=True):
-        around[section.above_cases] += text
+        placed[section.place] += text
     # those with new failures first in their section
     groups = sorted(parts["groups"], key=lambda group: not _new_among(group.cases, since))
     of_section: dict[str, list[tuple[int, FailureGroup]]] = {name: [] for name in SECTIONS}
@@ -302,8 +302,7 @@ def html_text(run: RunData, cases: Iterable[CaseRecord] | None = None) -> str:
         counted=counted,
         where=_where,
         since_of=partial(_since, since=since),
-        above_cases=around[True],
-        below_cases=around[False],
+        placed=placed,
         shown=shown,
         short=partial(clip, most=_SHORT_CHARS),
         issues=issues,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pluggy
 from markupsafe import Markup
@@ -142,12 +142,12 @@ class Section:
 
     `make` returns its content, given the records of the run's cases, the last attempt at each: a
     text, blocks such as `Table` (`harness.report.document`), or both. A text is escaped, unless it
-    is `markupsafe.Markup`. With `above_cases` it stands before the table of all cases.
+    is `markupsafe.Markup`. It stands before the failures (`top`) or around the table of all cases.
     """
 
     title: str
     make: Callable[[Iterable[CaseRecord]], str | Block | Iterable[str | Block]]
-    above_cases: bool = False
+    place: Literal["top", "above_cases", "below_cases"] = "below_cases"
     plugin: str = field(default="", kw_only=True)
 
     def html(self, cases: Iterable[CaseRecord]) -> Markup:
@@ -192,7 +192,7 @@ def qnn_report_sections(run: RunData) -> list[Section]:
     """Return the harness's own sections."""
     devices = event_lines(run.contents.events, width=_MAX_SHOWN_CHARS)
     return [
-        Section("Accuracy and speed", partial(figure_blocks, page=True), above_cases=True),
+        Section("Accuracy and speed", partial(figure_blocks, page=True), "above_cases"),
         Section("Slowest ops", partial(ops_tables, page=True)),
         Section(
             "Drift: outputs that are not the same everywhere",

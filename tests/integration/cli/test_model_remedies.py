@@ -32,7 +32,9 @@ def remedies(lab: DeviceRuns, *arguments: object) -> tuple[int, dict[str, Any]]:
     report = json.loads(completed.stdout)
     jsonschema.validate(report, SCHEMA)
     (table,) = report["devices"]
-    assert (lab.reports / report["run"] / "report.html").exists()
+    page = (lab.reports / report["run"] / "report.html").read_text()
+    assert page.index("<h2>Remedies</h2><pre>") < page.index("<noscript>")
+    assert "model fit --remedies FILE" not in page
     return completed.returncode, {row["remedy"]: row for row in table["remedies"]}
 
 

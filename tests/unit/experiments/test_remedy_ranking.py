@@ -45,6 +45,7 @@ def test_what_works_comes_first_the_fastest_of_it_then_the_smallest() -> None:
     assert names(
         of("list-loading", "error"),
         of("init-acceleration", "unsupported"),
+        of("memory-limit-hint", "crashed"),
         of("resident", "failed id=pd-exhausted"),
         of("sequential", steady_us=900, load_us=3_000_000),
         of("reused-io-limit", options={"reused_io_limit_mb": 64}, steady_us=5001),
@@ -52,8 +53,15 @@ def test_what_works_comes_first_the_fastest_of_it_then_the_smallest() -> None:
         of("spill-fill", steady_us=5000, memory_bytes=6_000_000),
     ) == [
         *("reused-io-limit", "spill-fill", "window", "sequential"),
-        *("resident", "init-acceleration", "list-loading"),
+        *("resident", "memory-limit-hint", "init-acceleration", "list-loading"),
     ]
+
+
+def test_contexts_that_all_fit_need_no_remedy() -> None:
+    records = [of("window"), of("resident", steady_us=9000)]
+    assert names(*records) == ["resident", "window"]
+    (line,) = (line for line in remedy_lines(on_devices(records, {}), "a") if "needed" in line)
+    assert line == "No remedy is needed: all contexts fit together (resident)."
 
 
 def test_figures_that_are_none_are_not_ranked_nor_shown() -> None:
@@ -71,12 +79,13 @@ def test_the_report(snapshot: Snapshot) -> None:
         of("reused-io-limit", options={"reused_io_limit_mb": 8}),
         of("init-acceleration", options={"init_acceleration": 1, "unknown": "x"}),
         of("resident", "failed id=pd-exhausted message=no_room", loaded=2, executed=0),
+        of("list-loading", "crashed message=unsupported", loaded=0),
         of("spill-fill", "failed id=pd-exhausted message=no_room", loaded=2, executed=0),
     ]
     tables = on_devices(records, {"weight-sharing": "needs the .onnx"})
     report = RemedyReport(1, "model.bin", "run", FORECAST, tables)
     assert report.works
-    assert remedy_lines(report) == snapshot
+    assert remedy_lines(tables, "model.bin") == snapshot
     uses = {row.remedy: row.use["run"] for row in tables[0].remedies}
     assert uses == {
         "sequential": "--residency=sequential",
@@ -84,6 +93,7 @@ def test_the_report(snapshot: Snapshot) -> None:
         "reused-io-limit": None,
         "init-acceleration": "--context-option=init_acceleration=1",
         "resident": None,
+        "list-loading": None,
         "spill-fill": None,
         "weight-sharing": None,
     }

@@ -31,6 +31,10 @@ _MOST_BACK: Final = 30
 _MOST_BYTES: Final = 1 << 30
 _PACED_RUNS: Final = 4
 _PACED_BYTES: Final = 32 << 20
+_SINCE_TITLES: Final = {
+    "vanished": "skipped or unsupported this time",
+    "otherwise": "failing as with another version",
+}
 
 
 def previous_of(folder: RunFolder) -> RunFolder:
@@ -114,12 +118,18 @@ def since_previous(folder: RunFolder, base: RunFolder | None = None) -> Since | 
     except HarnessError:
         return None
     comparison = compare(before, after)
-    became = {pair.shown.case: word for word, pairs in comparison.pairs.items() for pair in pairs}
+    became = {
+        pair.after.case: "otherwise" if word == "failing" and len(pair.names) > 1 else word
+        for word, pairs in comparison.pairs.items()
+        for pair in pairs
+        if pair.after is not None
+    }
     not_run = tuple(pair.shown.case for pair in comparison["vanished"] if pair.after is None)
-    failing = [pair.shown.case for pair in comparison["failing"]]
+    failing = [case for case, word in became.items() if word == "failing"]
     fates = _histories(folder, base, failing, attempts_by_name(after), _PACED_BYTES)
     began = {case: fate.state.since for case, fate in fates.items() if fate.state is not None}
-    return Since(base.run_id, became, not_run, dict[str, str](TITLES.items()), began)
+    titles = {**dict[str, str](TITLES.items()), **_SINCE_TITLES}
+    return Since(base.run_id, became, not_run, titles, began)
 
 
 @without_gc()

@@ -246,6 +246,7 @@ def _since_lines(since: Since | None) -> Iterator[str]:
         return
     counts = Counter(since.became.values())
     changes = [f"{counts[name]} {title}" for name, title in since.titles.items() if counts[name]]
+    changes += [f"{len(since.not_run)} not in this run"] if since.not_run else []
     if changes:
         yield f"compared with {since.base}: {', '.join(changes)}"
     new = [case for case, became in since.became.items() if became == "new"]

@@ -96,9 +96,10 @@ def drift_tables(outputs: Sequence[Output]) -> list[Table]:
 class Since:
     """The changes of cases since an earlier run, `base`.
 
-    `became` has the category of each case of either run (`Category` of history). `not_run` are the
-    cases that were not run this time, `titles` the words for the categories that are listed, and
-    `began` the times since which cases fail, where earlier runs tell.
+    `became` has the category of each case of the run (`Category` of history), or `otherwise` if it
+    fails as only another version did then. `not_run` are the cases that are not in the run,
+    `titles` the words for the categories that are listed, and `began` the times since which cases
+    fail, where earlier runs tell.
     """
 
     base: str

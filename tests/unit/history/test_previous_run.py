@@ -117,7 +117,7 @@ def test_what_became_of_cases_since_then_is_on_the_page(tmp_path: Path) -> None:
     run_folder(tmp_path, attempt("a passed"), attempt("b failed"), attempt("c passed"))
     folder = RunFolder.open(run_folder(tmp_path, attempt("a failed"), attempt("b passed")))
     since = since_previous(folder)
-    assert sorted(since.became.values()) == ["fixed", "new", "vanished"]
+    assert sorted(since.became.values()) == ["fixed", "new"]
     (missing,) = since.not_run
     assert missing.endswith("-c]")
     project(folder, since)
@@ -125,13 +125,22 @@ def test_what_became_of_cases_since_then_is_on_the_page(tmp_path: Path) -> None:
     for text in (
         "1 new failure",
         "1 fixed",
-        "1 vanished",
+        "1 not in this run",
         missing,
         f"../{since.base}/report.html",
     ):
         assert text in page
     rows = rows_of(page)
     assert [rows["pool"][place] for place in rows["since"]] == ["new", "fixed"]
+
+
+def test_a_failure_with_another_version_is_not_said_to_fail_still(tmp_path: Path) -> None:
+    run_folder(tmp_path, attempt("a@2.50.40 failed"), attempt("b failed"))
+    both = [attempt("a@2.50.40 failed"), attempt("a failed"), attempt("b failed")]
+    since = since_previous(RunFolder.open(run_folder(tmp_path, *both)))
+    words = dict.fromkeys((record.case for record in both), "failing")
+    assert since.became == words | {both[1].case: "otherwise"}
+    assert since.titles["otherwise"] == "failing as with another version"
 
 
 def test_the_page_has_the_day_since_which_a_case_fails(tmp_path: Path) -> None:

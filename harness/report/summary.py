@@ -37,8 +37,9 @@ _MAX_LINES: Final = 40
 class FailureGroup:
     """Cases with the same signature, cause and expectation.
 
-    `versions` are those of each axis that names versions, `diagnoses` are by their words. The first
-    case has no measurements here, which would take more memory than all else.
+    `versions` are those of each axis that names versions, `diagnoses` are by their words, `same` is
+    false if messages differ. The first case has no measurements here, which would take more memory
+    than all else.
     """
 
     first: CaseRecord
@@ -48,9 +49,12 @@ class FailureGroup:
         default_factory=lambda: {axis: {} for axis in VERSIONS}
     )
     diagnoses: dict[str, Diagnosis] = field(default_factory=dict)
+    same: bool = True
 
     def add(self, record: CaseRecord) -> None:
         self.cases.append(record.case)
+        errors = self.first.error, record.error
+        self.same &= len({error and _why(error) for error in errors}) == 1
         if record.device is not None:
             self.devices[record.device.name] = None
         for axis, versions in self.versions.items():
@@ -303,7 +307,8 @@ def _group_line(group: FailureGroup, width: int) -> str:
         else ""
     )
     tail = f"  [{where}first: {_fit(record.case, width // 3)}]"
-    head = f"{len(group.cases):>4} x {label}{lost}: {text}"
+    first = "" if group.same else ", the first"
+    head = f"{len(group.cases):>4} x {label}{lost}{first}: {text}"
     return _fit(head, width - len(tail)) + tail
 
 

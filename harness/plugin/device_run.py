@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from functools import cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import pytest
 
@@ -249,7 +249,7 @@ class Records:
             lines += gaps(self.folder.info())
         return [*lines, *reviewed]
 
-    def finish(self, exit_code: int, problem: str | None = None, **facts: Any) -> RunData | None:
+    def finish(self, **facts: object) -> RunData | None:
         if self.folder is None or self.is_worker:
             return None
         from harness.history.previous_run import since_previous
@@ -257,14 +257,8 @@ class Records:
 
         self.write_events()
         self.since = since_previous(self.folder)
-        return report_files.finish(
-            self.folder,
-            exit_code=exit_code,
-            problem=problem,
-            **facts,
-            left_out=self._selection.runtimes.reasons if self.to_run else (),
-            since=self.since,
-        )
+        left_out = self._selection.runtimes.reasons if self.to_run else ()
+        return report_files.finish(self.folder, self.since, left_out=left_out, **facts)
 
 
 AttemptEnd = Literal["verdict", "unsupported", "lab", "full", "hot"]

@@ -120,6 +120,8 @@ def _finish(
         problem = "interrupted"
     elif problem is None and coverage.not_run:  # as with -x
         problem = f"not run: {coverage.not_run} of {counted(coverage.selected or 0, 'case')}"
+        if run.options.resume is not None and not (session.shouldstop or session.shouldfail):
+            problem += ", not selected by this command"
     data = None
     try:
         with _reporting_errors(session):
@@ -127,9 +129,8 @@ def _finish(
     finally:
         with run.ending.uninterrupted(), _reporting_errors(session):
             code = int(session.exitstatus)
-            data = run.records.finish(
-                code, problem, other_failures=foreign, not_started=not_started
-            )
+            facts = {"other_failures": foreign, "not_started": not_started}
+            data = run.records.finish(exit_code=code, problem=problem, **facts)
             # `qnn-harness run`, a night and a bisection print themselves how to go on
             wrapped = LIVE_FROM in session.config.stash or run.options.problem_file is not None
             if problem == "interrupted" and coverage.not_run and not wrapped:
@@ -217,7 +218,8 @@ def show_summary(terminalreporter: Any, run: Run, folder: RunFolder) -> None:
     from harness.results.journal import read_once
     from harness.results.output_drift import drift_lines
 
-    terminalreporter.write_sep("=", "qnn-harness")
+    part = "" if run.options.resume is None else ": the whole run, not only its resumed part"
+    terminalreporter.write_sep("=", f"qnn-harness{part}")
     cases = folder.contents().cases
     above = run.failures.shown if run.failures is not None else {}
     coverage = folder.coverage()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 from harness.core.files import disk_errors, write_whole, written_whole
@@ -42,30 +42,13 @@ def project(folder: RunFolder, since: Since | None = None) -> RunData:
     return replace(run, summary=lines)
 
 
-def finish(
-    folder: RunFolder,
-    *,
-    exit_code: int,
-    problem: str | None = None,
-    other_failures: bool = False,
-    left_out: Sequence[str] = (),
-    not_started: Sequence[str] = (),
-    since: Since | None = None,
-) -> RunData:
-    """End a run, and write its projections.
+def finish(folder: RunFolder, since: Since | None = None, **facts: object) -> RunData:
+    """End a run with these facts in run.json, and write its projections.
 
     With `other_failures` it fails for something in no record: a test without a device, or outputs
     that drift. `left_out` says why devices have no cases, `not_started` why tests never began.
     run.json is completed even if the reports cannot be written. Raises InfraError then.
     """
-    facts: dict[str, object] = {
-        "exit_code": exit_code,
-        "other_failures": other_failures,
-        "drift": [output.model_dump() for output in folder.drift() if output.drifts],
-        "problem": problem,
-        "plugin_errors": [],
-        "left_out": left_out,
-        "not_started": not_started,
-    }
-    folder.end(facts)
+    drift = [output.model_dump() for output in folder.drift() if output.drifts]
+    folder.end({"drift": drift, "plugin_errors": [], **facts})
     return project(folder, since)

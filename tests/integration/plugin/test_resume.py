@@ -40,6 +40,9 @@ def test_only_what_has_no_verdict_runs(lab: DeviceRuns) -> None:
     journal.write_text("".join([*lines[:2], json.dumps(lost) + "\n"]) + lines[3][:50])
     suite.with_name("ran").unlink()
 
+    part = lab.run("--resume", run.name, "-k", "2]", suites=suite, code=1)
+    assert "= qnn-harness: the whole run, not only its resumed part =" in part.output
+    assert "not run: 1 of 4 cases, not selected by this command" in part.output
     # the failure of the first part is still one
     lab.run("--resume", run.name, suites=suite, code=1)
     assert suite.with_name("ran").read_text().split() == ["2", "3"]
@@ -50,7 +53,7 @@ def test_only_what_has_no_verdict_runs(lab: DeviceRuns) -> None:
     outcomes = [by_number[number]["outcome"] for number in range(4)]
     assert outcomes == ["passed", "failed", "passed", "passed"]
     assert by_number[2]["attempt"] == 4
-    assert len(json.loads((run / "run.json").read_text())["resumed"]) == 1
+    assert len(json.loads((run / "run.json").read_text())["resumed"]) == 2
 
     lab.run("--resume", run.name, suites=suite, code=1)
     assert suite.with_name("ran").read_text().split() == ["2", "3"]

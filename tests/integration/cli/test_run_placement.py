@@ -77,7 +77,7 @@ def test_without_fallback_it_fails_and_names_what_is_refused(lab: DeviceRuns, en
     code, stderr, (record,) = lab.run_files(*arguments, "--fallback=refuse")
     assert (code, record["outcome"], record["cause"]) == (1, "failed", "target"), stderr
     error = record["error"]
-    assert error["diagnosis"]["id"] == "op-unsupported"
+    assert error["diagnosis"]["id"] == "op-type-unsupported"
     first, second, help_, *_ = error["message"].splitlines()
     assert "shrink_1 (Shrink, float32 [1, 4, 8, 8])" in first
     assert first.endswith(REASON)

@@ -301,7 +301,7 @@ def test_few_kinds_of_failures_may_answer_what_was_asked() -> None:
         "prompt-too-long cpu-fallback no-such-graph tensor-mismatch stale-handle tensor-refused "
         "wrong-outputs outputs-too-far spill-fill-too-small graph-too-large too-many-graphs "
         "adapter-mismatch buffer-too-small index-out-of-bounds signal-in-use graph-timeout "
-        "op-package-twice too-many-partitions"
+        "op-package-twice op-type-unsupported too-many-partitions"
     )
     assert {rule.id for rule in RULES if not rule.unrelated} == set(answers.split())
 

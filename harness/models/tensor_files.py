@@ -13,7 +13,7 @@ from harness.containers.artefact import Blob, Tensor
 from harness.containers.extract import piece_file
 from harness.core.errors import ConfigError
 from harness.core.files import keep_whole, open_regular
-from harness.core.outgoing_text import counted
+from harness.core.outgoing_text import counted, first_names
 from harness.core.paths_inside import list_inside, open_below
 
 _MAX_BYTES: Final = 2 << 30
@@ -103,11 +103,10 @@ class TensorFiles:
             strays = "".join(f"; no tensor is named like {file.name}" for file in others[:5])
             problem = f"{folder} has no file for {', '.join(map(str, missing))}{strays}"
             raise ConfigError(problem, file=binary, field=field)
-        if len(others) == len(tensors) > 1 and not _numbered(others):
+        if len(others) == len(tensors) and others and not _numbered(others):
             names = ", ".join(tensor.name for tensor in tensors)
-            problem = (
-                f"files in {folder} need the names of their tensors ({names}) or numbers from 0"
-            )
+            problem = f"files in {folder} ({first_names(file.name for file in others)}) need the "
+            problem += f"names of their tensors ({names}) or numbers from 0"
             raise ConfigError(problem, file=binary, field=field)
         return others
 

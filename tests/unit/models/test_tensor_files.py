@@ -103,6 +103,16 @@ def test_files_that_neither_names_nor_numbers_give_to_tensors_are_refused(
     assert error.value.field == "inputs"
 
 
+def test_a_single_file_needs_the_name_of_its_tensor_or_a_number(
+    files: TensorFiles, tmp_path: Path, snapshot: Snapshot
+) -> None:
+    (tmp_path / "img.npy").write_bytes(bytes(8))
+    with snapshot.raises(ConfigError):
+        files.resolve("inputs", tmp_path, [X], BINARY)
+    (tmp_path / "img.npy").rename(tmp_path / "input_0.raw")
+    assert files.resolve("inputs", tmp_path, [X], BINARY) == (tmp_path / "input_0.raw",)
+
+
 @pytest.mark.parametrize(
     "content",
     [

@@ -46,7 +46,7 @@ from harness.results.run_folder import (
 
 _EMPTY: Final = {"started": "", "digest": "", "folder": "", "size": 0, "run_info": ""}
 _PEEKED: Final = 100
-_RUN_INFO: Final = ("selected", "finished", "problem")
+_RUN_INFO: Final = ("selected", "finished", "problem", "not_started")
 """The fields of run.json that say how many cases the run had."""
 
 

@@ -110,11 +110,11 @@ def _finish(
 ) -> None:
     mistaken = [report for report in _bad_reports(session) if getattr(report, MISTAKEN, False)]
     not_started = [str(report.longrepr) for report in mistaken]
-    coverage = folder.contents().tally.coverage(folder.info() | {"not_started": not_started})
+    coverage = folder.contents().tally.coverage(folder.info() | {"not_started": ()})
     foreign = _foreign_failures(session) or _drifts(run, folder)
     if exitstatus in _EXIT_NOTHING_WRONG:
-        fails = foreign or coverage.fails
-        session.exitstatus = _EXIT_AFTER_FAILURES if fails else coverage.lost_code
+        lost = ConfigError.exit_code if mistaken else coverage.lost_code
+        session.exitstatus = _EXIT_AFTER_FAILURES if foreign or coverage.fails else lost
     problem = str(run.problem or run.uncollected or "") or None
     if exitstatus == pytest.ExitCode.INTERRUPTED and problem is None:
         problem = "interrupted"

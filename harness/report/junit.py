@@ -55,7 +55,7 @@ def junit_parts(
         for suite in suites.values():
             of_all, all_s = of_all + suite.results, all_s + suite.took_s
         if coverage.not_run or coverage.selected is None:
-            problem = coverage.headline()
+            problem = problem or coverage.headline()
         if problem:
             of_all["error"] += 1
         document = _counted(JUnitXml(_bounded(legal(run))), of_all, all_s)

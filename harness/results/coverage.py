@@ -101,7 +101,7 @@ class Coverage(Part):
     `selected` is null for a run that was cut short and does not say how many cases it had. Of those
     `passed`, `strict` fail the run, since a known issue expects them to fail (`qnn_strict_known`),
     and `flaky` failed in another attempt. `input`, `lab` and `harness` count cases without a
-    verdict by who is at fault, `input` also tests that could not start; `not_run` left no record.
+    verdict by who is at fault; `not_run` left no record.
     """
 
     selected: _Count | None
@@ -232,13 +232,11 @@ class Tally:
         attempts = self._last.values()
         counts: Counter[str] = Counter(last.standing for last in attempts)
         selected: int | None = len(attempts)
-        not_started = len((info or {}).get("not_started", ()))
-        counts["input"] += not_started
         if info is not None:
             unfit = sum(not last.fits for last in attempts)
             selected = selected_of(info, len(attempts), unfit)
         return Coverage(
-            selected=None if selected is None else selected + not_started,
+            selected=selected,
             not_run=0 if selected is None else selected - len(attempts),
             strict=sum(last.breaks_strictness for last in attempts),
             flaky=sum(self._last[case].standing == "passed" for case in self._failed),
@@ -252,12 +250,13 @@ def coverage_of(attempts: Iterable[Ended], info: Mapping[str, Any] | None = None
 
 
 def selected_of(info: Mapping[str, Any], recorded: int, unfit: int) -> int | None:
-    """Return how many cases a run had, by its run.json; None if unknown.
+    """Return how many cases a run had, and tests that could not start; None if unknown.
 
     `recorded` is the number of cases with a record, `unfit` of which fit no device. If run.json
     has no number, a run that ended in order left none out.
     """
-    selected: int | None = info.get("selected")
+    selected, not_started = info.get("selected"), len(info.get("not_started", ()))
     if selected is not None:
-        return max(selected + unfit, recorded)
-    return None if not info.get("finished") or info.get("problem") is not None else recorded
+        return int(max(selected + unfit, recorded)) + not_started
+    ended = info.get("finished") and info.get("problem") is None
+    return recorded + not_started if ended else None

@@ -71,7 +71,7 @@ def test_case(bench):
     bench.run(NOOP).check()
 
 
-@pytest.mark.device
+@pytest.mark.device(**({"htp_arch": 99} if MODE == "slip" else {}))
 def test_last(bench):
     bench.run(NOOP).check()
 """
@@ -80,6 +80,7 @@ EXITS: Mapping[str, tuple[int, int, int]] = {
     "failed": (1, 1, 1),
     "lab": (3, 3, 3),
     "input": (2, 2, 2),
+    "slip": (2, 3, 3),
     "killed": (-signal.SIGKILL, 3, 3),
     "unknown": (-signal.SIGKILL, 3, 3),
 }
@@ -87,9 +88,10 @@ EXITS: Mapping[str, tuple[int, int, int]] = {
 MISSING: Mapping[str, Mapping[str, int]] = {
     "lab": {"lab": 1},
     "input": {"input": 1},
+    "slip": {"not run": 1},
     "killed": {"not run": 3},
 }
-LOST = ("lab", "input", "killed", "unknown")
+LOST = ("lab", "input", "slip", "killed", "unknown")
 GREEN = re.compile(r"(?<!\d )\bpassed\b(?! before)|nothing (new )?fails|no difference", re.I)
 """What claims that all is well; how many passed is a figure, and claims nothing."""
 
@@ -203,7 +205,7 @@ def history(made_run: Made, form: str = "") -> str:
         document = json.loads(completed.stdout)
         assert document["lost"] == (made_run.kind in ("lab", "input"))
         lacks = [(of["run"], of["not_run"]) for of in document["lacking"]]
-        missing = {"killed": 3, "unknown": None}
+        missing = {"killed": 3, "slip": 1, "unknown": None}
         expected = (
             [(made_run.folder.run_id, missing[made_run.kind])] if made_run.kind in missing else []
         )
@@ -329,7 +331,7 @@ def test_every_place_says_it_first_and_claims_nothing_else(
         plain = re.sub(r" \((\d+|none) new\)| new(?= failure)", "", sentence)
         assert made_of(kind).coverage.headline() in plain.lower(), sentence
     elif place != "history --json":
-        words = {"without a verdict": ("lab", "input"), "not run": ("killed",)}
+        words = {"without a verdict": ("lab", "input"), "not run": ("killed", "slip")}
         for text, kinds in (words | {"is unknown": ("unknown",)}).items():
             assert (text in sentence.partition("\n")[0]) == (kind in kinds), sentence
     if kind in LOST and not of_history:

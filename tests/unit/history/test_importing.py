@@ -205,6 +205,7 @@ def test_a_run_that_was_completed_lacks_nothing_though_its_journal_is_the_same(
     expected = (
         ({"finished": None}, None),
         ({"problem": "interrupted"}, None),
+        ({"not_started": ["t.py:4: no marker"]}, 1),
         ({"finished": None, "selected": 3}, 2),
         ({}, 0),
     )

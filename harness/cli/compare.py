@@ -74,7 +74,8 @@ def compare(
         states = histories(folder, base)
         flaky = {name: state for name, state in states.items() if state.is_flaky}
         comparison = apply_history(comparison, flaky)
-    lab, reports = lab_to_name(lab_file), str(folder.path.parent)
+    lab = lab_to_name(lab_file, folder.info().get("command", ()))
+    reports = str(folder.path.parent)
 
     def bisectable(category: Category, pair: Pair) -> Bisectable:
         is_bisected = category in BISECTED
@@ -104,7 +105,6 @@ def _folders(runs: tuple[Path, ...], previous: bool) -> tuple[RunFolder, RunFold
         raise click.UsageError(
             "name the run BASE to compare reports/latest with, or BASE and NEW, or use --previous"
         )
-    if previous:
-        new = RunFolder.open(runs[0] if runs else _LATEST)
-        return previous_of(new), new
-    return RunFolder.open(runs[0]), RunFolder.open(runs[1] if len(runs) > 1 else _LATEST)
+    runs = runs if len(runs) == 2 - previous else (*runs, _LATEST)
+    *base, new = map(RunFolder.open, runs)
+    return (base[0] if base else previous_of(new)), new

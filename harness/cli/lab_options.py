@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ from harness.runtimes.catalog import Catalog
 from harness.runtimes.pypi import all_versions
 from harness.runtimes.runtime import Runtime
 
+_LAB: Final = re.compile(r"\0--(?:qnn-)?lab[=\0]([^\0]+)")
 _LONGEST_WAIT_S: Final = 86400.0
 
 SERIAL: Final = "ANDROID_SERIAL"
@@ -156,11 +158,14 @@ def verbose_option(help: str) -> Decorator:
     return click.option("-v", "--verbose", is_flag=True, help=help)
 
 
-def lab_to_name(lab_file: Path) -> str:
+def lab_to_name(lab_file: Path, command: Sequence[str] = ()) -> str:
     """Return the --lab for another command; empty if the default lab does not exist.
 
-    Then that command runs on a simulated device, as this one did.
+    Then that command runs on a simulated device, as this one did. The --lab of a run's `command`
+    takes the place of the default.
     """
+    if lab_file == DEFAULT_LAB and (named := _LAB.findall("\0".join(command))):
+        return str(named[-1])
     return "" if lab_file == DEFAULT_LAB and not lab_file.exists() else str(lab_file)
 
 

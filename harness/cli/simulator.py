@@ -139,7 +139,8 @@ def farm_command(count: int, output: Path) -> None:
             raise ConfigError(f"cannot be written: {error.strerror}", file=output) from error
         try:
             say(f"started {counted(count, 'device')}, listed in {output}; in another terminal:")
-            tests = f"pytest --lab {output} -m device --spread any -n auto"
+            say(f"    qnn-harness --lab={output} devices list")
+            tests = f"pytest --lab={output} -m device --spread any -n auto"
             say(f"    {tests}   # tests in this folder")
             say(f"    {tests} --pyargs harness.suites   # the suites of qnn-harness")
             say(f"    ADB_SERVER_SOCKET={farm.server.address.spec} adb devices -l")

@@ -135,9 +135,10 @@ Who names none of them gets the first.
 
 _NO_FILE: Final = (
     "does not exist; `qnn-harness init` writes it for the attached devices, `qnn-harness init "
-    "--simulated` for a simulated one. pytest, `run` and `bisect` also work without it on "
-    "simulated devices: --device sim-v73"
+    "--simulated` for a simulated one; --lab=FILE names another. pytest, `run` and `bisect` also "
+    "work without it on simulated devices: --device sim-v73"
 )
+_NO_NAMED_FILE: Final = "does not exist; name a file that `qnn-harness init` wrote, or one like it"
 
 
 class Lab(BaseModel):
@@ -335,7 +336,8 @@ def _with_named(lab: Lab, names: Iterable[str]) -> Lab:
             entry = {"name": free_name(serial, "", used_names), "serial": serial}
         elif lab._file in (None, SIMULATED_LAB) and not name.startswith("sim-"):
             problem = f"{_device_text(name)} is not attached: {_attached_text()}"
-            raise NoLabError(f"{problem}. For a simulated device: --device sim-v73")
+            instead = "a device of a lab: --lab=FILE; for a simulated one: --device sim-v73"
+            raise NoLabError(f"{problem}. For {instead}")
         else:
             continue
         lab = lab.with_devices([DeviceConfig.model_validate(entry)])
@@ -355,16 +357,16 @@ def load_lab(
     names every mistake by file, line, field and valid choices; InfraError if a source does not
     answer, NoLabError where there is no such file. Devices that are named by address, and attached
     ones that are named by serial, are part of the lab; if they are all of the names, there need be
-    no file.
+    no devices.yaml.
     """
-    if names and not path.exists():
+    is_default = path.name == "devices.yaml"
+    if names and is_default and not path.exists():
         lab = _with_named(Lab.model_validate({"schema": 1, "devices": []}), names)
         if all(lab.find(name) is not None for name in names):
             return lab
+    absent = NoLabError(_NO_FILE if is_default else _NO_NAMED_FILE, file=path)
     lab = check_document(
-        read_document(path, absent=NoLabError(_NO_FILE, file=path)),
-        lab_model(),
-        more=mistakes_between_fields,
+        read_document(path, absent=absent), lab_model(), more=mistakes_between_fields
     )
     lab._file = path
     if any(map(_is_left_to_the_computer, lab.devices)):

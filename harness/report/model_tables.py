@@ -326,7 +326,7 @@ def versions(records: Iterable[CaseRecord]) -> list[Block]:
     for record, model, *places in zip(compared, *axes, strict=True):
         graphs = parts(record, "graphs")
         median = _usual(graphs[0], "p50") if len(graphs) == 1 else ""
-        row: list[Line] = [code(model, 60), code(_device(record))]
+        row: list[Line] = [code(model, 60), code(record.device.name if record.device else "")]
         row += map(code, places)
         for output in parts(record, "accuracy"):
             of, cosine = code(str(output.get("output")), 60), _number(output.get("cosine"), 7)
@@ -338,10 +338,6 @@ def versions(records: Iterable[CaseRecord]) -> list[Block]:
     names, rows = _without(names, rows, *alike)
     models = {(record.file, record.axes.get("workload")) for record in compared}
     return [*table("By version and backend", names, rows)] if len(compared) > len(models) else []
-
-
-def _device(record: CaseRecord) -> str:
-    return record.device.name if record.device else ""
 
 
 FIGURES: Final[tuple[Callable[[Iterable[CaseRecord]], list[Block]], ...]] = (

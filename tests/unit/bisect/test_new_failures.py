@@ -222,6 +222,16 @@ def test_a_comparison_ends_with_1_exactly_for_what_it_is_to_fail_on(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
+    "words", [("pytest", "--lab=../farm.yaml"), ("run", "--lab", "../farm.yaml")]
+)
+def test_a_comparison_names_the_lab_of_the_run(tmp_path: Path, words: tuple[str, ...]) -> None:
+    records = (case("sim-htp-2.50.40"), case("sim-htp-2.51.0", "failed"))
+    runs = [str(run_folder(tmp_path, record, command=("", *words))) for record in records]
+    assert f"--lab ../farm.yaml --reports {tmp_path}" in compared(*runs)[1]
+    assert f"--lab mine.yaml --reports {tmp_path}" in compared(*runs, "--lab", "mine.yaml")[1]
+
+
+@pytest.mark.parametrize(
     "words",
     [
         [],

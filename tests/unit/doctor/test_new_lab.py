@@ -125,7 +125,7 @@ class TestAddresses:
         return with_hardware(load_lab(file, names=urls))
 
     def test_one_becomes_a_device_of_the_lab(self, tmp_path: Path) -> None:
-        lab = self.added(tmp_path / "none", self.URL, self.URL)
+        lab = self.added(tmp_path / "devices.yaml", self.URL, self.URL)
         (config,) = lab.devices
         assert lab.find(self.URL) is config
         assert isinstance(config, AdbDeviceConfig)
@@ -149,10 +149,10 @@ class TestAddresses:
     ) -> None:
         says[0] = found(replace(FACTS, soc=None, soc_id=None), text=BOARD)
         with pytest.raises(ConfigError) as caught:
-            self.added(tmp_path / "none", self.URL)
+            self.added(tmp_path / "devices.yaml", self.URL)
         assert f"--device: {self.URL}: " in str(caught.value)
         with pytest.raises(ConfigError):
-            self.added(tmp_path / "none", "ssh://-oX/A")
+            self.added(tmp_path / "devices.yaml", "ssh://-oX/A")
         (entry,) = re.findall("`- ({.*})`", str(caught.value))
         assert AdbDeviceConfig.model_validate(yaml.safe_load(entry)).address == self.URL
 

@@ -78,7 +78,9 @@ def test_what_a_missing_lab_is_told(tmp_path: Path, snapshot: Snapshot) -> None:
     with snapshot.raises(ConfigError):
         load_lab(tmp_path / "lab.yaml")
     with pytest.raises(ConfigError, match="1A2B' is not attached: no adb server at"):
-        load_lab(tmp_path / "lab.yaml", names=["1A2B", "sim-v73"])
+        load_lab(tmp_path / "devices.yaml", names=["1A2B", "sim-v73"])
+    with snapshot.raises(ConfigError):
+        load_lab(tmp_path / "devices.yaml")
 
 
 def test_a_device_that_is_neither_listed_nor_attached_is_told_what_is(

@@ -203,3 +203,18 @@ def test_a_run_that_stops_at_the_first_failure_is_not_whole(lab: DeviceRuns, sui
     assert (completed.code, len(completed.cases)) == (1, 1), completed.output
     info = json.loads((lab.reports / "latest/run.json").read_text())
     assert info["problem"] == "not run: 1 of 2 cases"
+
+
+@pytest.mark.slow
+def test_what_is_not_run_any_more_is_not_in_the_run(lab: DeviceRuns) -> None:
+    text = """import pytest
+@pytest.mark.device
+@pytest.mark.parametrize("number", range({}))
+def test_it(bench, number):
+    assert number > 2
+"""
+    suite = lab.write_suite(text.format(3))
+    lab.run("-n", "0", suites=suite, code=1)
+    suite.write_text(text.format(1))
+    completed = lab.run("-n", "0", suites=suite, code=1)
+    assert ": 1 still failing, 2 not in this run\n" in completed.output

@@ -126,3 +126,11 @@ def test_a_diagnosis_and_its_thread_are_shown() -> None:
     )
     assert page_of_evil.tags.count("script") == SCRIPTS
     assert ("href", "javascript:alert(1)") not in page_of_evil.attributes
+
+
+def test_a_message_that_only_the_first_of_a_group_has_is_marked_as_its_own() -> None:
+    for number, is_marked in ((57140, False), (1804, True)):
+        took = [error(message=f"{us} us, at most 100") for us in (57140, number)]
+        cases = [record(case=f"{n}", outcome="failed", error=took[n]) for n in range(2)]
+        assert ("<b>The first: 57140 us" in page(cases).whole) == is_marked
+        assert ("<b>57140 us" in page(cases).whole) != is_marked

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from typing import Final
 
-import pluggy
 import pytest
 
 from harness.cli.run import RunWatcher, run_files
@@ -73,7 +72,7 @@ class _Progress(RunWatcher):
     def __init__(self, section: Section) -> None:
         self._section = section
 
-    @pluggy.HookimplMarker("pytest")
+    @pytest.hookimpl
     def qnn_report_sections(self) -> list[Section]:
         return [self._section]
 

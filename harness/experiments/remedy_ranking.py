@@ -77,8 +77,7 @@ class TriedRemedy:
 class DeviceRemedies:
     """All remedies on one device with one version, those that work first.
 
-    Of those `resident`, which is no remedy, comes first, then the fastest, then the one with the
-    least memory.
+    Of those `resident`, which is no remedy, comes first, then the fastest, then the smallest.
     """
 
     device: str

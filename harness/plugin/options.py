@@ -348,9 +348,7 @@ class ContextOptions:
         "--qnn-inputs DIR", "folder with NAME.npy or 0.npy, 1.npy ... (default: generated)", **_DIR
     )
     expected: Path | None = _option(
-        "--qnn-expected DIR",
-        "folder of expected outputs, files as for --inputs (default: none)",
-        **_DIR,
+        "--qnn-expected DIR", "folder of expected outputs, named alike (default: none)", **_DIR
     )
     tolerance: float = _field(lambda get, _: _limit(get, "tolerance") or 0.0, _LIMIT)
     max_error: float | None = _field(lambda get, _: _limit(get, "max-error"))

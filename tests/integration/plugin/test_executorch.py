@@ -163,7 +163,7 @@ def run(lab: DeviceRuns, build: Path, *arguments: object) -> tuple[int, str, lis
 @pytest.mark.slow
 def test_a_program_runs_with_a_build_of_ones_own(lab: DeviceRuns, build: Path) -> None:
     (lab.folder / "in").mkdir()
-    np.save(lab.folder / "in/x.npy", np.ones(16, np.float32))
+    np.save(lab.folder / "in/0.npy", np.ones(16, np.float32))
     code, output, records = run(lab, build, PROGRAM, "--qnn=2.49.40,2.51.0", "--inputs=in")
     assert (code, len(records)) == (1, 2), output
     fine, refused = records

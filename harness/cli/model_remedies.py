@@ -84,17 +84,12 @@ class _Progress(RunWatcher):
         return category, "", ""
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_configure(self, config: pytest.Config) -> None:
-        super().pytest_configure(config)
-        self._config = config
-
-    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         from harness.experiments.remedy_ranking import progress_line
 
         for record in getattr(report, RECORDS, ()):
             if isinstance(record, CaseRecord):
-                write_lines(self._config, progress_line(record))
+                write_lines(self.config, progress_line(record))
 
 
 def _left_out(artefact: Artefact, forecast: Fit) -> dict[str, str]:

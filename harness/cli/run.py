@@ -213,6 +213,7 @@ def _print_results(watch: RunWatcher) -> None:
 class RunWatcher:
     """A plug-in that sets a default lab, and remembers the run folder."""
 
+    config: pytest.Config
     folder: RunFolder | None = None
     plan: PlanReport | None = None
     interrupted = False
@@ -226,6 +227,7 @@ class RunWatcher:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
+        self.config = config
         config.stash[LIVE_FROM] = -2
         config.option.verbose = config.option.verbose or -2  # the summary has all that pytest says
         config.stash[SPELLED] = {}  # messages use the option names of `run`

@@ -36,8 +36,6 @@ _OF_OUTCOMES: Final[Mapping[str, Result]] = {
     "skipped": "not tried",
 }
 _TOOLS: Final = {"qnn": "QNN", "ort": "ONNX Runtime", "executorch": "ExecuTorch"}
-_SHARES_BUFFERS: Final = "reused-io-limit"
-"""The remedy whose contexts execute with the same buffers, which `run` does not give them."""
 _NO_REMEDY: Final = "resident"
 _OPTIONS: Final = ("--remedies", "qnn_remedies")
 
@@ -248,6 +246,7 @@ def _use(remedy: Remedy, options: Mapping[str, Any]) -> dict[str, str | None]:
     words = [f"--context-option={key}={options[key]}" for key in CONTEXT_OPTIONS if key in options]
     size = f"={options['window']}" if remedy.residency == "window" and "window" in options else ""
     words += [f"--residency={remedy.residency}{size}"] if remedy.name in RESIDENCIES else []
-    words = [] if remedy.name == _SHARES_BUFFERS else words
+    # `run` gives contexts no buffers that they share
+    words = [] if remedy.name == "reused-io-limit" else words
     lines = remedy.lines(defaultdict(str, options))
     return {"run": " ".join(words) or None} | {tool: lines.get(tool) for tool in _TOOLS}

@@ -164,8 +164,7 @@ class Bench:
         self.conclude(conclusion(self.case.notes.checks))
         problem = failure_text(checks)
         if problem:
-            error = ErrorRecord.of(message=problem)
-            raise TargetFailure(Verdict("failed", "target", error))
+            raise TargetFailure(Verdict("failed", "target", ErrorRecord.of(message=problem)))
 
     def accept_refusal(self) -> None:
         """Accept the refusal of the last plan as correct. Raises ConfigError without a refusal."""

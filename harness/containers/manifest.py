@@ -149,8 +149,7 @@ class Manifest(BaseModel, extra="forbid", frozen=True):
 
     def as_json(self) -> dict[str, Any]:
         """Return the manifest as JSON values, without defaults."""
-        fields = self.model_dump(mode="json", exclude_defaults=True)
-        return {"schema": self.schema_number, **fields}
+        return {"schema": self.schema_number, **self.model_dump(mode="json", exclude_defaults=True)}
 
     def text(self) -> str:
         """Return the JSON text, in short form: a manifest is read as a whole."""

@@ -168,8 +168,7 @@ def read_pte(data: FileBytes) -> Artefact:
         replace(piece, facts={**piece.facts, "also": also}) if (also := shared[place]) else piece
         for place, piece in pieces.items()
     )
-    facts = {"methods": methods, "other_nodes": others}
-    return Artefact(data.path, "pte", all_pieces, facts)
+    return Artefact(data.path, "pte", all_pieces, {"methods": methods, "other_nodes": others})
 
 
 def method_nodes(data: FileBytes, method: str) -> tuple[list[Placed], dict[str, int]]:

@@ -19,8 +19,7 @@ def boot_clock_s() -> float:
 
 def has_ended(process: subprocess.Popen[bytes]) -> bool:
     """Return whether a child process has ended; it is not reaped, so its pid stays."""
-    options = os.WEXITED | os.WNOWAIT | os.WNOHANG
-    return os.waitid(os.P_PID, process.pid, options) is not None
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
 
 
 def locking_process(path: Path) -> str:

@@ -314,8 +314,7 @@ def _syntax_problem(error: yaml.MarkedYAMLError) -> str:
     if "'\\t'" in problem:
         return "contains a tab where YAML requires spaces"
     context = f" {error.context}" if error.context else ""
-    text = " ".join(f"not valid YAML: {problem}{context}".split())
-    return shown(text, _MAX_PROBLEM_CHARS)
+    return shown(" ".join(f"not valid YAML: {problem}{context}".split()), _MAX_PROBLEM_CHARS)
 
 
 AnyModel = TypeVar("AnyModel", bound=BaseModel)

@@ -43,8 +43,7 @@ def read_messages(text: str) -> dict[tuple[str, str], tuple[str, ...]]:
 @cache
 def message_table() -> dict[tuple[str, str], tuple[str, ...]]:
     """Return the patterns of the project's table."""
-    text = files("harness.diagnosis").joinpath("messages.tsv").read_text("utf-8")
-    return read_messages(text)
+    return read_messages(files("harness.diagnosis").joinpath("messages.tsv").read_text("utf-8"))
 
 
 @cache

@@ -579,8 +579,7 @@ def _compared(
     for i, (content, tensor) in enumerate(zip(contents, tensors, strict=True)):
         if content is None or len(content) != tensor.size:
             wrote = "nothing" if content is None else f"{len(content)} bytes"
-            problem = f"it wrote {wrote} for {tensor}"
-            return replace(step, error="mismatch", message=problem)
+            return replace(step, error="mismatch", message=f"it wrote {wrote} for {tensor}")
         digests.append(crc32(content))
         if expected:
             figures.append({"index": i, **_difference(content, expected[i], tensor, tolerance)})

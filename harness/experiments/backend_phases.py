@@ -234,8 +234,7 @@ def _judge_refusal(
     if result.refused == "load" and not _says_what_it_refused(result):
         reason = "no session was created, perhaps not because of the model"
         return [opened, undecided(name, f"{reason}: {_first_line(verdict)}")], verdict
-    reason = f"at {result.refused}: {_why(result)}"
-    return [opened, held(name, True, reason)], Verdict("passed")
+    return [opened, held(name, True, f"at {result.refused}: {_why(result)}")], Verdict("passed")
 
 
 def _why(result: Progress) -> str:

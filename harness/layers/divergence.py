@@ -111,8 +111,7 @@ def _verdict(result: Divergence) -> Iterator[str]:
         above = sum(error > result.threshold for error in errors)
         limit = f"a relative error above {result.threshold:g}"
         few = f"{subject} adds {limit}"
-        many = f"no op stands out: {counted(above, 'op adds', 'ops add')} {limit}"
-        yield many if above else few
+        yield f"no op stands out: {counted(above, 'op adds', 'ops add')} {limit}" if above else few
         return
     named = f"first wrong: {first.op} ({first.type})"
     alone, in_graph = (_text(error) or "unknown" for error in (first.made, first.in_graph))

@@ -95,8 +95,7 @@ class _Loaded:
         return self._private + self._shared
 
     def used_with(self, size: Size) -> int:
-        private = self._private + size.total - size.spill_fill
-        return private + max(self._shared, size.spill_fill)
+        return self._private + size.total - size.spill_fill + max(self._shared, size.spill_fill)
 
     def add(self, context: int, size: Size) -> None:
         self._private += size.total - size.spill_fill

@@ -300,8 +300,7 @@ class OnnxSurface:
             if dtype is not None and kind.HasField("shape"):
                 size = math.prod(shape) * dtype.itemsize
             outputs.append(Tensor(output.name, size, _type_name(dtype), shape))
-        inputs = _tensors(_inputs(loaded), "input", path)
-        return cls(inputs, tuple(outputs), tuple(places))
+        return cls(_tensors(_inputs(loaded), "input", path), tuple(outputs), tuple(places))
 
     @property
     def results(self) -> list[tuple[str, str, tuple[int, ...]]]:

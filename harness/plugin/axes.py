@@ -161,8 +161,7 @@ def required_engine(requirements: Mapping[str, object]) -> Engine:
 
     That is reported when the requirements are matched with the device.
     """
-    name = str(requirements.get("engine") or DEFAULT_ENGINE)
-    return ENGINES.get(name, ENGINES[DEFAULT_ENGINE])
+    return ENGINES.get(str(requirements.get("engine") or DEFAULT_ENGINE), ENGINES[DEFAULT_ENGINE])
 
 
 def chosen_backends(named: Sequence[str], requested: Sequence[str]) -> tuple[str, ...]:

@@ -455,8 +455,7 @@ class RunFolder:
     def selected_cases(self) -> set[str] | None:
         """Return the names of the selected cases; None if they cannot be read."""
         try:
-            content = read_inside(self.path, CASES, _MAX_CASES_BYTES)
-            return set(parse_model(_Cases, content).cases)
+            return set(parse_model(_Cases, read_inside(self.path, CASES, _MAX_CASES_BYTES)).cases)
         except (OSError, ValueError):
             return None
 

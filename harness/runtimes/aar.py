@@ -75,8 +75,7 @@ class AarSource(FolderSource):
         self._store = AarStore(self.cache_root)
 
     def damage(self, version: str, target: str) -> list[str]:
-        changed = self._hashes.changed({self.path.name: self.path})
-        return [*changed, *self._store.damage(self.path)]
+        return [*self._hashes.changed({self.path.name: self.path}), *self._store.damage(self.path)]
 
     def _files(self) -> dict[str, Path]:
         field = f"runtimes.{self.name}.path"

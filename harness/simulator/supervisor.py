@@ -320,8 +320,7 @@ def run_boot(
         note=log,
     )
     log(f"booted: {reason}")
-    greeting = banner(settings.properties)
-    return asyncio.run(_serve(services, greeting, key, port, lifeline, ready))
+    return asyncio.run(_serve(services, banner(settings.properties), key, port, lifeline, ready))
 
 
 async def _serve(

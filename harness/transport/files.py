@@ -109,8 +109,7 @@ def open_content(item: PushItem) -> Iterator[Content]:
         source = open_regular(item.source, item.size)
     with source:
         status = os.fstat(source.fileno())
-        blocks = _blocks(source, item.source, status.st_size)
-        yield Content(status.st_size, status.st_mtime, blocks)
+        yield Content(status.st_size, status.st_mtime, _blocks(source, item.source, status.st_size))
 
 
 def _blocks(source: io.FileIO, path: Path, size: int) -> Iterator[bytes]:

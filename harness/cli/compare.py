@@ -10,7 +10,7 @@ import click
 from harness.bisect.new_failures import NewFailure
 from harness.cli.common_options import NamedPath, json_option, lab_option
 from harness.cli.lab_options import lab_to_name
-from harness.cli.say import say, say_json
+from harness.cli.say import say, say_json, say_result
 from harness.history.comparison import BISECTED, Bisectable, Category, FailOn, Pair, apply_history
 from harness.history.comparison_text import (
     compare_folders,
@@ -71,11 +71,9 @@ def compare(
     base, folder = _folders(runs, previous)
     comparison = compare_folders(base, folder, fail_rules, late=previous)
     if previous:  # the runs are consecutive, as nights are
-        states = histories(folder, base)
-        flaky = {name: state for name, state in states.items() if state.is_flaky}
+        flaky = {name: state for name, state in histories(folder, base).items() if state.is_flaky}
         comparison = apply_history(comparison, flaky)
-    lab = lab_to_name(lab_file, folder.info().get("command", ()))
-    reports = str(folder.path.parent)
+    lab, reports = lab_to_name(lab_file, folder.info().get("command", [])), str(folder.path.parent)
 
     def bisectable(category: Category, pair: Pair) -> Bisectable:
         is_bisected = category in BISECTED
@@ -91,8 +89,7 @@ def compare(
     if as_json or format == "json":
         say_json(report_of(report, bisectable))
     elif format == "text":
-        for line in lines(report):
-            say(line)
+        say_result(None, lines(report), as_json)
     else:
         say(markdown(report) if format == "md" else page(report), nl=False)
     return report.exit_code
@@ -106,5 +103,16 @@ def _folders(runs: tuple[Path, ...], previous: bool) -> tuple[RunFolder, RunFold
             "name the run BASE to compare reports/latest with, or BASE and NEW, or use --previous"
         )
     runs = runs if len(runs) == 2 - previous else (*runs, _LATEST)
-    *base, new = map(RunFolder.open, runs)
+    *base, new = map(_opened, runs)
     return (base[0] if base else previous_of(new)), new
+
+
+def _opened(path: Path) -> RunFolder:
+    """Open a run, also by the folder of its night."""
+    if not path.name.endswith("-nightly"):
+        return RunFolder.open(path)
+    from harness.nightly.night import nights
+
+    folder = (path if path.exists() else _LATEST.parent / path).resolve()
+    run = next((night.run for night in nights(folder.parent) if night.night == folder.name), None)
+    return RunFolder.open(folder.with_name(run) if run else path)

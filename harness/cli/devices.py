@@ -56,9 +56,8 @@ class ListedDevice(Part):
     `configured`: it is in devices.yaml. `state` is device (it answers), disabled, off (a simulated
     one that lacks something here), leased, unplugged, unreachable, or the adb state of one that is
     not in devices.yaml. `health` is good, suspect, bad or quarantine. `lease` is its holder, if
-    known, `silent_s` the time since its lease was renewed. `host` is the other computer it is
-    attached to, null for this one, `host_lost` whether that does not answer. `findings` and
-    `problem` are texts for users.
+    known, `silent_s` the time since its lease was renewed. `host` is the computer it is attached
+    to, null for this one; `host_lost`: it does not answer. `findings` and `problem` are for users.
     """
 
     model_config = ConfigDict(frozen=False)

@@ -161,8 +161,7 @@ def verbose_option(help: str) -> Decorator:
 def lab_to_name(lab_file: Path, command: Sequence[str] = ()) -> str:
     """Return the --lab for another command; empty if the default lab does not exist.
 
-    Then that command runs on a simulated device, as this one did. The --lab of a run's `command`
-    takes the place of the default.
+    Then it runs on a simulated device, as this one did. A run's `command` may name its own --lab.
     """
     if lab_file == DEFAULT_LAB and (named := _LAB.findall("\0".join(command))):
         return str(named[-1])

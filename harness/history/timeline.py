@@ -380,15 +380,15 @@ def _places(facts: CauseFacts, result: str, link: LinkTo) -> Iterator[str | Span
     parts = list[list[str | Span]]()
     judged = "" if facts.shows == "no verdict" else "tested "
     for soc, of_soc in sorted(by_soc.items(), key=lambda item: item[0] or ""):
-        names = [device.device for device in of_soc if device.result == result]
-        if not names:
+        if not (names := [device.device for device in of_soc if device.result == result]):
             continue
         # one more name takes no more room than "and 1 more"
         shown = names if len(names) == _DEVICES + 1 else names[:_DEVICES]
         listed = _separated([[link("device", name, style="code")] for name in shown], ", ")
         listed += [f" and {len(names) - len(shown)} more"] if len(names) > len(shown) else []
-        kind = Span(soc, style="code") if soc else "devices"
-        parts.append([f"{len(names)} of {len(of_soc)} {judged}", kind, " (", *listed, ")"])
+        kind = Span(soc, style="code") if soc else "devices" if len(of_soc) > 1 else "device"
+        share = f"{len(names)} of {len(of_soc)}" if len(of_soc) > 1 else "the only"
+        parts.append([f"{share} {judged}", kind, " (", *listed, ")"])
     yield from _separated(parts[:_SOCS], ", ")
     if len(parts) > _SOCS:
         yield f" and on {len(parts) - _SOCS} more SoCs"

@@ -336,8 +336,7 @@ def _with_named(lab: Lab, names: Iterable[str]) -> Lab:
             entry = {"name": free_name(serial, "", used_names), "serial": serial}
         elif lab._file in (None, SIMULATED_LAB) and not name.startswith("sim-"):
             problem = f"{_device_text(name)} is not attached: {_attached_text()}"
-            instead = "a device of a lab: --lab=FILE; for a simulated one: --device sim-v73"
-            raise NoLabError(f"{problem}. For {instead}")
+            raise NoLabError(f"{problem}. For its lab: --lab=FILE; to simulate: --device sim-v73")
         else:
             continue
         lab = lab.with_devices([DeviceConfig.model_validate(entry)])

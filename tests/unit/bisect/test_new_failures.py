@@ -16,10 +16,12 @@ from harness.core.matrix_axes import VERSIONS
 from harness.diagnosis.error_record import Outcome
 from harness.history.attempts import Attempt
 from harness.history.comparison import Pair, compare
+from harness.nightly.night import STATE
 from harness.results.record import CaseRecord, PlacementRecord
 from tests.snapshots import Snapshot
 from tests.unit.bisect.scripted_runs import ScriptedRuns, new_bisection, record
 from tests.unit.history.runs import run_folder
+from tests.unit.nightly.nights import a_night
 from tests.unit.results.placed import placed
 
 
@@ -229,6 +231,20 @@ def test_a_comparison_names_the_lab_of_the_run(tmp_path: Path, words: tuple[str,
     runs = [str(run_folder(tmp_path, record, command=("", *words))) for record in records]
     assert f"--lab ../farm.yaml --reports {tmp_path}" in compared(*runs)[1]
     assert f"--lab mine.yaml --reports {tmp_path}" in compared(*runs, "--lab", "mine.yaml")[1]
+
+
+def test_a_night_stands_for_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "reports" / "20261130T192714Z-e69e17-nightly"
+    folder.mkdir(parents=True)
+    runs = [str(run_folder(folder.parent, case("sim-htp-2.50.40"))) for _ in range(2)]
+    with pytest.raises(ConfigError, match="is not the folder of a run"):
+        compared(folder.name, runs[1])
+    night = a_night(night=folder.name, run=Path(runs[0]).name)
+    (folder / STATE).write_text(night.model_dump_json())
+    (tmp_path / "reports" / "latest-nightly").symlink_to(folder.name)
+    for path in (folder.name, str(folder), "reports/latest-nightly"):
+        assert compared(path, runs[1]) == compared(*runs)
 
 
 @pytest.mark.parametrize(

@@ -92,11 +92,11 @@ def test_tensors_of_a_method_are_known_without_running_it(
         method_tensors(data, "backward")
     snapshot.hide(FIELD, "FIELD")
     values = np.arange(16, dtype=np.float32)
-    np.save(tmp_path / "x.npy", values)
+    np.save(tmp_path / "0.npy", values)
     (raw,) = program.tensor_files("inputs", tmp_path)
     assert raw.read_bytes() == values.tobytes()
     assert program.tensor_files("inputs", None) == ()
-    np.save(tmp_path / "x.npy", values.astype(np.float64))
+    np.save(tmp_path / "0.npy", values.astype(np.float64))
     with snapshot.raises(ConfigError):
         program.tensor_files("inputs", tmp_path)
 

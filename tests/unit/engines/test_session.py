@@ -24,7 +24,7 @@ def test_files_beside_an_epcontext_model_go_with_it(tmp_path: Path) -> None:
     model = open_session(EXTERNAL)
     assert [str(source) for source in model.sources] == [f"{EXTERNAL.name}#0", f"{EXTERNAL.name}#1"]
     assert (model.model, model.mixed) == (None, False)
-    np.save(tmp_path / "input.npy", np.ones((3, 4), np.float32))
+    np.save(tmp_path / "0.npy", np.ones((3, 4), np.float32))
     files = model.files(tmp_path, None)
     assert files.pop("model/model.onnx") == EXTERNAL
     assert files.pop("input.0.raw").read_bytes() == np.ones(12, np.float32).tobytes()

@@ -150,13 +150,13 @@ def test_an_onnx_model_is_compiled_with_inputs_that_fit_it(
     for option in ("inputs", "expected"):
         folder = tmp_path / option / "model.pte"
         folder.mkdir(parents=True)
-        (folder / "of_it.raw").write_bytes(bytes(60))
+        (folder / "0.raw").write_bytes(bytes(60))
         with pytest.raises(ConfigError, match=rf"model.pte: {option}: .*60 .*64"):
             contexts_of(artefact, tmp_path / "cache", ModelOptions(**{option: tmp_path / option}))
-        (folder / "of_it.raw").write_bytes(bytes(64))
+        (folder / "0.raw").write_bytes(bytes(64))
     options = ModelOptions(inputs=tmp_path / "inputs", expected=tmp_path / "expected")
     (source,) = contexts_of(artefact, tmp_path / "cache", options)
     assert isinstance(source, OnnxModel)
     assert not source.inputs()["x"].any()
-    assert source.expected() == {"y": tmp_path / "expected/model.pte/of_it.raw"}
+    assert source.expected() == {"y": tmp_path / "expected/model.pte/0.raw"}
     assert source.compared

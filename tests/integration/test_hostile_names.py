@@ -6,6 +6,7 @@ import stat
 import struct
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from xml.sax.saxutils import escape
 from zlib import crc32
@@ -240,7 +241,8 @@ def copy_store(world: Watched, example: Example) -> None:
 def resolve_tensors(world: Watched, example: Example) -> None:
     world.put(world.inputs, example)
     world.new_events()
-    files = TensorFiles(world.cache).resolve("inputs", world.inputs, [TENSOR], Path("m.bin"))
+    tensor = replace(TENSOR, name=Path(example.name).stem)
+    files = TensorFiles(world.cache).resolve("inputs", world.inputs, [tensor], Path("m.bin"))
     assert [file.read_bytes() for file in files] == [CONTEXT]
 
 

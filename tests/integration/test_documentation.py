@@ -76,9 +76,10 @@ def prepared(module_lab: DeviceRuns, context_for: ContextFor) -> Path:
         shutil.copyfile(context.path, folder / name)
     for name in ("model.onnx", "quantised.onnx", "float.onnx", "old/model.onnx", "new/model.onnx"):
         (folder / name).write_bytes(model)
-    for name in ("in", "calibration/0001"):
-        shutil.copyfile(context.inputs[0], folder / name / "x.raw")
-    shutil.copyfile(context.expected[0], folder / "out/y.raw")
+    # by number, since the tensors of a program have no names
+    shutil.copyfile(context.inputs[0], folder / "in/0.raw")
+    shutil.copyfile(context.inputs[0], folder / "calibration/0001/x.raw")
+    shutil.copyfile(context.expected[0], folder / "out/0.raw")
     shutil.copyfile(PROGRAM, folder / "model.pte")
     shutil.copyfile(EMBEDDED, folder / "model_ctx.onnx")
     for name in ("my.apk", "app-release.apk"):

@@ -10,7 +10,7 @@ import click
 from harness.bisect.new_failures import NewFailure
 from harness.cli.common_options import NamedPath, json_option, lab_option
 from harness.cli.lab_options import lab_to_name
-from harness.cli.say import say, say_json, say_result
+from harness.cli.say import say, say_json
 from harness.history.comparison import BISECTED, Bisectable, Category, FailOn, Pair, apply_history
 from harness.history.comparison_text import (
     compare_folders,
@@ -73,7 +73,7 @@ def compare(
     if previous:  # the runs are consecutive, as nights are
         flaky = {name: state for name, state in histories(folder, base).items() if state.is_flaky}
         comparison = apply_history(comparison, flaky)
-    lab, reports = lab_to_name(lab_file, folder.info().get("command", [])), str(folder.path.parent)
+    lab, reports = lab_to_name(lab_file, folder.info().get("command")), str(folder.path.parent)
 
     def bisectable(category: Category, pair: Pair) -> Bisectable:
         is_bisected = category in BISECTED
@@ -89,7 +89,8 @@ def compare(
     if as_json or format == "json":
         say_json(report_of(report, bisectable))
     elif format == "text":
-        say_result(None, lines(report), as_json)
+        for line in lines(report):
+            say(line)
     else:
         say(markdown(report) if format == "md" else page(report), nl=False)
     return report.exit_code

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,11 +22,11 @@ from harness.core.state_folders import cache_root, lease_root, simulated_root
 from harness.lab.inventory import Lab, load_lab, shipped_lab
 from harness.lab.lab_device import OpenLab
 from harness.lab.lease import Leases
+from harness.results.file_options import lab_in
 from harness.runtimes.catalog import Catalog
 from harness.runtimes.pypi import all_versions
 from harness.runtimes.runtime import Runtime
 
-_LAB: Final = re.compile(r"\0--(?:qnn-)?lab[=\0]([^\0]+)")
 _LONGEST_WAIT_S: Final = 86400.0
 
 SERIAL: Final = "ANDROID_SERIAL"
@@ -158,13 +157,13 @@ def verbose_option(help: str) -> Decorator:
     return click.option("-v", "--verbose", is_flag=True, help=help)
 
 
-def lab_to_name(lab_file: Path, command: Sequence[str] = ()) -> str:
+def lab_to_name(lab_file: Path, command: object = None) -> str:
     """Return the --lab for another command; empty if the default lab does not exist.
 
     Then it runs on a simulated device, as this one did. A run's `command` may name its own --lab.
     """
-    if lab_file == DEFAULT_LAB and (named := _LAB.findall("\0".join(command))):
-        return str(named[-1])
+    if lab_file == DEFAULT_LAB and (named := lab_in(command)):
+        return named
     return "" if lab_file == DEFAULT_LAB and not lab_file.exists() else str(lab_file)
 
 

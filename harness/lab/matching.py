@@ -62,7 +62,7 @@ def alike(device: DeviceConfig, others: Iterable[DeviceConfig]) -> list[DeviceCo
 
 
 ANY: Final = "any"
-"""The name in cases of `--spread any`, which run on whichever device is free."""
+"""Replaces the device in the name of a case that may run on any suitable device."""
 
 
 def kinds(devices: Iterable[DeviceConfig]) -> dict[str, str]:

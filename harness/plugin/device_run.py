@@ -249,7 +249,14 @@ class Records:
             lines += gaps(self.folder.info())
         return [*lines, *reviewed]
 
-    def finish(self, **facts: object) -> RunData | None:
+    def finish(
+        self,
+        exit_code: int,
+        problem: str | None = None,
+        *,
+        other_failures: bool = False,
+        not_started: Sequence[str] = (),
+    ) -> RunData | None:
         if self.folder is None or self.is_worker:
             return None
         from harness.history.previous_run import since_previous
@@ -257,8 +264,15 @@ class Records:
 
         self.write_events()
         self.since = since_previous(self.folder)
-        left_out = self._selection.runtimes.reasons if self.to_run else ()
-        return report_files.finish(self.folder, self.since, left_out=left_out, **facts)
+        return report_files.finish(
+            self.folder,
+            self.since,
+            exit_code=exit_code,
+            problem=problem,
+            other_failures=other_failures,
+            left_out=self._selection.runtimes.reasons if self.to_run else (),
+            not_started=not_started,
+        )
 
 
 AttemptEnd = Literal["verdict", "unsupported", "lab", "full", "hot"]

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-"""Replaces the device in the name of a case that may run on any suitable device."""
 _PER_PROCESSOR: Final = 4
 
 

@@ -129,8 +129,9 @@ def _finish(
     finally:
         with run.ending.uninterrupted(), _reporting_errors(session):
             code = int(session.exitstatus)
-            facts = {"other_failures": foreign, "not_started": not_started}
-            data = run.records.finish(exit_code=code, problem=problem, **facts)
+            data = run.records.finish(
+                code, problem, other_failures=foreign, not_started=not_started
+            )
             # `qnn-harness run`, a night and a bisection print themselves how to go on
             wrapped = LIVE_FROM in session.config.stash or run.options.problem_file is not None
             if problem == "interrupted" and coverage.not_run and not wrapped:

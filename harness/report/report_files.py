@@ -10,7 +10,7 @@ from harness.core.outgoing_text import printable
 from harness.report.html import html_text
 from harness.report.junit import junit_parts
 from harness.report.sections import RunData, Since
-from harness.report.summary import gaps, summary_lines
+from harness.report.summary import lacks, summary_lines
 from harness.results.journal import read_once, without_gc
 from harness.results.record import CaseRecord
 from harness.results.run_folder import RunFolder
@@ -31,7 +31,7 @@ def project(folder: RunFolder, since: Since | None = None) -> RunData:
 
     def junit(cases: Iterable[CaseRecord]) -> None:
         with written_whole(folder.path / "junit.xml") as stream:
-            problem = "; ".join(gaps({**run.info, "left_out": ()})) or None
+            problem = "; ".join(lacks(run.info)) or None
             stream.writelines(junit_parts(cases, run.coverage, run=run.run, problem=problem))
 
     def page(cases: Iterable[CaseRecord]) -> None:

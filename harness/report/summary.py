@@ -128,15 +128,19 @@ def cut_short(info: Mapping[str, Any]) -> str | None:
     return "killed, or still running" if info.get("finished", "") is None else None
 
 
-def gaps(info: Mapping[str, Any]) -> list[str]:
-    """Return why a run may lack cases, which tests could not start, and what was left out."""
+def lacks(info: Mapping[str, Any]) -> list[str]:
+    """Return why a run may lack cases, and which tests could not start."""
     cut, not_started = cut_short(info), Counter[str](info.get("not_started", ()))
     lines = [f"cut short: {cut}"] if cut else []
-    lines += [
+    return lines + [
         f"{counted(number, 'test')} could not start: {why}"
         for why, number in not_started.most_common(_MAX_LINES)
     ]
-    return [*lines, *(f"left out: {why}" for why in info.get("left_out", ()))]
+
+
+def gaps(info: Mapping[str, Any]) -> list[str]:
+    """Return what a run lacks, and why devices were left out."""
+    return [*lacks(info), *(f"left out: {why}" for why in info.get("left_out", ()))]
 
 
 def totals(cases: Iterable[CaseRecord]) -> dict[str, int]:
